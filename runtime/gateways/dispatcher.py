@@ -1,0 +1,229 @@
+"""The Dispatcher to the outside (DispatcherGateway), and the stream between it and a JobMaster process.
+
+A JobMaster process dials the leader. Its first message is RegisterJobMaster, answered by
+JobMasterRegistered. Requirements of all its jobs and their status pushes travel on the same stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from runtime.common.ids import ClusterUuid, Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.resource_manager import JobRequirements, RegistrationRefused
+
+
+class SubmitOutcome(Enum):
+    """How a submit ended (semantics.md, Identity)."""
+
+    ACCEPTED = "ACCEPTED"
+    ALREADY_SUBMITTED = "ALREADY_SUBMITTED"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJobRequest:
+    """`graph` is the JobGraph's canonical JSON, `digest` its sha256 in hex. The client chose the id."""
+
+    job_id: JobId
+    graph: bytes
+    digest: str
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJobResponse:
+    """The job is durable (or was already); `status` is what is known of it now."""
+
+    outcome: SubmitOutcome
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """Names one job."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Nothing to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """Subtasks by state."""
+
+    created: int = 0
+    scheduled: int = 0
+    deploying: int = 0
+    initializing: int = 0
+    running: int = 0
+    finished: int = 0
+    canceling: int = 0
+    canceled: int = 0
+    failed: int = 0
+    reconciling: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """One line of /jobs/overview. Pushed by the owner on every change, so lists never fan out.
+
+    `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
+    `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal.
+    """
+
+    job_id: JobId
+    name: str
+    status: JobStatus
+    epoch: int
+    sequence: int
+    start_millis: int
+    end_millis: int
+    last_modification_millis: int
+    tasks: TaskCounts
+    pending_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetailsResponse:
+    """The execution graph as JSON: `runtime.executiongraph.archived.ArchivedExecutionGraph`."""
+
+    archived_graph: bytes
+
+
+class DispatcherGateway(Protocol):
+    """What a Dispatcher answers, in the JobManager and (for its own jobs) in a JobMaster process."""
+
+    async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
+        """Make the job durable. Idempotent by (job id, digest); ConflictError for another digest."""
+
+    async def cancel_job(self, request: JobRequest, /) -> Empty:
+        """Make the wish durable and forward it. Idempotent; ConflictError if the job ended otherwise."""
+
+    async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
+        """The whole execution graph of a job, live or archived. NotFoundError if unknown."""
+
+
+# --- stream: JobMaster process -> JobManager --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterJobMaster:
+    """A JobMaster process introduces itself."""
+
+    incarnation: Incarnation
+    address: str
+    version: str
+    protocol_version: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobInventoryEntry:
+    """One job that this process runs or holds."""
+
+    job_id: JobId
+    epoch: int
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterHeartbeat:
+    """Complete inventory (R5) and load of a process. `assignment` is the highest epoch it has been sent."""
+
+    inventory: tuple[JobInventoryEntry, ...]
+    assignment: int
+    cpu_fraction: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummaries:
+    """Status pushes, coalesced."""
+
+    summaries: tuple[JobSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareRequirements:
+    """Requirements of any number of jobs of this process, for the ResourceManager."""
+
+    jobs: tuple[JobRequirements, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobAssignmentRefused:
+    """The process cannot take the job (full, shutting down, graph unreadable)."""
+
+    job_id: JobId
+    epoch: int
+    reason: str
+    is_permanent: bool
+
+
+JobMasterToDispatcher = (
+    RegisterJobMaster | JobMasterHeartbeat | JobSummaries | DeclareRequirements | JobAssignmentRefused
+)
+
+
+# --- stream: JobManager -> JobMaster process --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterRegistered:
+    """The leader accepts; `epoch` is its term."""
+
+    cluster: ClusterUuid
+    epoch: int
+    blob_address: str
+    heartbeat_interval: float
+    heartbeat_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class AssignJob:
+    """Run this job: the owner key names you, its revision is `epoch`. Idempotent.
+
+    `graph` is the stored graph record's inline bytes, or b"" when `graph_key` points into storage.
+    `is_fresh`: the owner key's revision is the graph's (R6), so nothing of this job can be running.
+    """
+
+    job_id: JobId
+    epoch: int
+    is_fresh: bool
+    graph: bytes
+    graph_key: str
+    digest: str
+    submit_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJobs:
+    """These jobs' `wanted` key says cancel."""
+
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropJobs:
+    """Jobs that this process has no business with (any more): stop them without touching durable state."""
+
+    jobs: tuple[JobInventoryEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyResources:
+    """Why a job's requirements are not fulfilled, "" when they are."""
+
+    job_id: JobId
+    reason: str
+
+
+DispatcherToJobMaster = (
+    JobMasterRegistered | RegistrationRefused | AssignJob | CancelJobs | DropJobs | NotifyResources | Heartbeat
+)

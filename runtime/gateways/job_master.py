@@ -1,0 +1,185 @@
+"""The stream between one JobMaster process and one TaskManager: all their jobs multiplexed (architecture 4).
+
+The TaskManager dials, when a slot request names a JobMaster process it has no stream to. Every message that
+belongs to a job carries the owner's epoch (R1, R11); commands are idempotent by attempt or allocation id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
+from runtime.gateways.task import (
+    FailureInfo,
+    JobInformation,
+    OutputDirectory,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskProgress,
+)
+
+# --- down: JobMaster process -> TaskManager ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterJob:
+    """Sent once per (job, stream) before the first deployment of the job: what its tasks share."""
+
+    job: JobInformation
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSlotOffers:
+    """Which offered allocations of a job were accepted (now ACTIVE); the rest is to be freed."""
+
+    job_id: JobId
+    epoch: int
+    accepted: tuple[AllocationId, ...]
+    rejected: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeployTasks:
+    """Attempts to run. Several may wait in one ACTIVE slot (deploy-ahead); they run in this order."""
+
+    job_id: JobId
+    epoch: int
+    tasks: tuple[TaskDeploymentDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTasks:
+    """Attempts to cancel: soft first, then by force (R15). Each one ends in a terminal report."""
+
+    job_id: JobId
+    epoch: int
+    attempts: tuple[ExecutionAttemptId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeReports:
+    """Terminal reports whose event is durable, or that nobody needs any more (R10)."""
+
+    job_id: JobId
+    epoch: int
+    attempts: tuple[ExecutionAttemptId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlots:
+    """Allocations that the job does not need any more."""
+
+    job_id: JobId
+    epoch: int
+    allocations: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePartitions:
+    """Result partitions that no consumer needs any more: delete their files."""
+
+    job_id: JobId
+    epoch: int
+    partitions: tuple[PartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutputs:
+    """Move the files of accepted sink attempts into their base and write _SUCCESS. Idempotent."""
+
+    job_id: JobId
+    epoch: int
+    vertex_id: VertexId
+    outputs: tuple[OutputDirectory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """The job is over (R16): end its attempts, free its slots, drop its partitions, reports and directory."""
+
+    job_id: JobId
+    epoch: int
+
+
+# --- up: TaskManager -> JobMaster process -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOffer:
+    """One allocated slot, offered to its job."""
+
+    allocation_id: AllocationId
+    slot_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfferSlots:
+    """Slots that the ResourceManager allocated for this job on this TaskManager."""
+
+    job_id: JobId
+    epoch: int
+    offers: tuple[SlotOffer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReports:
+    """State changes of attempts, in the order in which they happened."""
+
+    job_id: JobId
+    epoch: int
+    reports: tuple[TaskExecutionReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgresses:
+    """Progress of running attempts; only the latest of each matters."""
+
+    job_id: JobId
+    epoch: int
+    progresses: tuple[TaskProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsLost:
+    """Allocations that are gone on this TaskManager, whatever the job wanted."""
+
+    job_id: JobId
+    epoch: int
+    allocations: tuple[AllocationId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsCommitted:
+    """Answer to CommitOutputs; `failure` is set when the move failed."""
+
+    job_id: JobId
+    epoch: int
+    vertex_id: VertexId
+    failure: FailureInfo | None
+
+
+# --- both ways --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Sent every heartbeat.interval when a stream is otherwise silent; any message counts as one."""
+
+    sequence: int
+
+
+JobMasterToTaskManager = (
+    RegisterJob
+    | AnswerSlotOffers
+    | DeployTasks
+    | CancelTasks
+    | AcknowledgeReports
+    | FreeSlots
+    | ReleasePartitions
+    | CommitOutputs
+    | EndJob
+    | Heartbeat
+)
+
+TaskManagerToJobMaster = OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted | Heartbeat

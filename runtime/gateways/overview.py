@@ -1,0 +1,71 @@
+"""What REST asks of the components in its own process. Answers come from memory; nothing here fans out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.gateways.dispatcher import DispatcherGateway, JobSummary
+from runtime.gateways.resource_manager import TaskManagerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterInfo:
+    """One JobMaster process, as the leader sees it."""
+
+    incarnation: Incarnation
+    address: str
+    state: str
+    version: str
+    capacity: int
+    jobs_running: int
+    cpu_fraction: float
+    memory_bytes: int
+    last_heard_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCounts:
+    """The numbers of /overview."""
+
+    task_managers: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+
+
+class DispatcherView(DispatcherGateway, Protocol):
+    """A leading Dispatcher with what REST needs beyond the gateway. Raises UnavailableError when not leading."""
+
+    def job_summaries(self) -> Sequence[JobSummary]:
+        """Every job that is shown: running, waiting and finished ones within retention; newest first."""
+
+    def job_summary(self, job_id: JobId, /) -> JobSummary | None:
+        """One of them."""
+
+    def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
+        """Who runs the job now; None while it has no owner or after it ended."""
+
+    async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
+        """Return when a summary of one of `jobs` has changed after `since_millis`, or after `timeout` seconds."""
+
+    def job_masters(self) -> Sequence[JobMasterInfo]:
+        """All registered JobMaster processes (in-process mode: this process)."""
+
+
+class ResourceManagerView(Protocol):
+    """A leading ResourceManager, for REST."""
+
+    def task_managers(self) -> Sequence[TaskManagerInfo]:
+        """All registered TaskManagers."""
+
+    def slot_counts(self) -> tuple[int, int]:
+        """(slots in all, free ones)."""
+
+    def offered_spark_conf(self) -> Sequence[bytes]:
+        """Static Spark conf of each registered TaskManager that has Spark, as JSON."""

@@ -1,0 +1,149 @@
+"""The stream between one TaskManager and the ResourceManager, and the slot requirements of jobs.
+
+The TaskManager dials the leader. Its first message is RegisterTaskManager, answered by
+TaskManagerRegistered; then a complete SlotReport; then news as it happens, with a heartbeat when silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import AllocationId, ClusterUuid, Incarnation, JobId
+from runtime.gateways.job_master import Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceProfile:
+    """What a slot has or a vertex needs. 0 means "the default slot"; `spark_profile` "" means any."""
+
+    cpu_cores: float = 0.0
+    memory_bytes: int = 0
+    spark_profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTaskManager:
+    """A TaskManager introduces itself. `spark_conf` is the static Spark conf that it offers, as JSON."""
+
+    incarnation: Incarnation
+    task_manager_id: str
+    address: str
+    guard_address: str
+    boot_id: str
+    version: str
+    protocol_version: int
+    slots: int
+    slot_profile: ResourceProfile
+    has_spark: bool
+    spark_conf: bytes
+    cpu_cores: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerRegistered:
+    """The leader accepts. `epoch` is its term, to be sent with every later message as target."""
+
+    cluster: ClusterUuid
+    epoch: int
+    blob_address: str
+    heartbeat_interval: float
+    heartbeat_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRefused:
+    """The leader does not accept this peer, and why. Refused peers exit with this sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """One slot: free when `allocation_id` is None."""
+
+    slot_index: int
+    allocation_id: AllocationId | None
+    job_id: JobId | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReport:
+    """All slots of a TaskManager that are ready to be used, and whether it is warm."""
+
+    slots: tuple[SlotStatus, ...]
+    is_warm: bool
+    assigned_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsFreed:
+    """Allocations that ended; their slots are ready for the next job."""
+
+    allocations: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSlot:
+    """Allocate a slot for a job and offer it to the job's owner (R7: carries the owner's epoch)."""
+
+    allocation_id: AllocationId
+    slot_index: int
+    job_id: JobId
+    epoch: int
+    job_master_incarnation: Incarnation
+    job_master_address: str
+    profile: ResourceProfile
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRequestRefused:
+    """The TaskManager could not do it: slot taken, unknown, or the epoch is old."""
+
+    allocation_id: AllocationId
+    slot_index: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsEnded:
+    """Jobs with a stored result (R16): the TaskManager ends what it still has of them."""
+
+    jobs: tuple[JobId, ...]
+
+
+TaskManagerToResourceManager = RegisterTaskManager | SlotReport | SlotsFreed | SlotRequestRefused | Heartbeat
+ResourceManagerToTaskManager = TaskManagerRegistered | RegistrationRefused | RequestSlot | JobsEnded | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRequirement:
+    """`count` slots of one profile."""
+
+    profile: ResourceProfile
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequirements:
+    """The complete requirement set of a job: replaces the previous one; empty = the job needs nothing.
+
+    `unreachable` names the TaskManagers that the owner cannot reach (R7).
+    """
+
+    job_id: JobId
+    epoch: int
+    requirements: tuple[ResourceRequirement, ...]
+    unreachable: tuple[Incarnation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerInfo:
+    """What REST and the CLI show of a TaskManager."""
+
+    registration: RegisterTaskManager
+    free_slots: int
+    is_warm: bool
+    assigned_tasks: int
+    last_heard_millis: int
+    allocated: tuple[SlotStatus, ...]

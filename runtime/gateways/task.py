@@ -1,0 +1,194 @@
+"""What a task is, in the words that JobMaster and TaskManager share: deployment, inputs, outputs, reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
+from runtime.common.states import ExecutionState
+
+
+class ExchangeMode(Enum):
+    """How the rows of an edge reach the consumer's subtasks (semantics.md, Pipeline API)."""
+
+    FORWARD = "FORWARD"
+    HASH = "HASH"
+    REBALANCE = "REBALANCE"
+    BROADCAST = "BROADCAST"
+    GATHER = "GATHER"
+
+
+class PartitionKind(Enum):
+    """What a result partition holds: parquet files, or one JSON value that travels inline."""
+
+    PARQUET = "PARQUET"
+    INLINE = "INLINE"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFile:
+    """One file of a parquet partition. `consumer` is the subtask it is for, -1 when it is for all."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    consumer: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescriptor:
+    """What a finished attempt produced for one out-edge; exists once its event is committed (R10).
+
+    `schema` is Spark's schema as JSON: Spark reads neither an empty output nor a missing directory, so the
+    schema travels and an empty partition becomes an empty DataFrame. `inline` is the JSON value of INLINE.
+    """
+
+    partition_id: PartitionId
+    kind: PartitionKind
+    directory: str
+    schema: str
+    files: tuple[PartitionFile, ...]
+    inline: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPartitionSpec:
+    """One out-edge to write: `output` numbers it among the vertex's out-edges."""
+
+    output: int
+    mode: ExchangeMode
+    key_columns: tuple[str, ...]
+    consumer_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputGate:
+    """One in-edge to read, in the order of the operator's arguments; partitions in subtask order."""
+
+    source_name: str
+    mode: ExchangeMode
+    key_columns: tuple[str, ...]
+    partitions: tuple[PartitionDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobReference:
+    """A file the job brings along: its object in the blob store and the name it has in the job's directory."""
+
+    key: str
+    sha256: str
+    size_bytes: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobInformation:
+    """What all tasks of a job share. Sent once per (job, TaskManager), before the job's first deployment.
+
+    `params`, `spark_conf` and `environment` are canonical JSON objects. `reuse_key` is equal for jobs that
+    may run one after another in the same slot process.
+    """
+
+    job_id: JobId
+    job_name: str
+    epoch: int
+    params: bytes
+    spark_conf: bytes
+    environment: bytes
+    py_files: tuple[BlobReference, ...]
+    files: tuple[BlobReference, ...]
+    archives: tuple[BlobReference, ...]
+    wheels: tuple[BlobReference, ...]
+    reuse_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInformation:
+    """What all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form)."""
+
+    vertex_id: VertexId
+    vertex_name: str
+    operators: bytes
+    code_blobs: tuple[BlobReference, ...]
+    parallelism: int
+    max_parallelism: int
+    is_exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDeploymentDescriptor:
+    """Everything a slot needs to run one attempt. `splits` is a JSON list; `ordinal` is what users see."""
+
+    attempt_id: ExecutionAttemptId
+    allocation_id: AllocationId
+    ordinal: int
+    task: TaskInformation
+    splits: bytes
+    inputs: tuple[InputGate, ...]
+    outputs: tuple[ResultPartitionSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureInfo:
+    """An exception that crossed a process: class name, message, full text, and whether a retry can help.
+
+    `kind` is one of USER, SYSTEM, RESOURCE, CANCELED; `process` says in whose process it happened.
+    """
+
+    class_name: str
+    message: str
+    stack_trace: str
+    kind: str
+    is_recoverable: bool
+    timestamp_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """Counters of one attempt; 0 where unknown."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    read_records: int = 0
+    write_records: int = 0
+    cpu_millis: int = 0
+    memory_bytes_peak: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDirectory:
+    """One `ctx.output_path(base)`: the attempt wrote into `directory`, to be moved into `base` on acceptance."""
+
+    base: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExecutionReport:
+    """News of one attempt. Terminal ones are kept by the TaskManager until acknowledged (R10).
+
+    `value` is the JSON result of a terminal vertex's function (FINISHED only); b"" when there is none.
+    """
+
+    attempt_id: ExecutionAttemptId
+    state: ExecutionState
+    timestamp_millis: int
+    failure: FailureInfo | None
+    value: bytes
+    partitions: tuple[PartitionDescriptor, ...]
+    outputs: tuple[OutputDirectory, ...]
+    metrics: TaskMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """What a running attempt is doing: user text from report_progress(), and Spark's stages and tasks."""
+
+    attempt_id: ExecutionAttemptId
+    fraction: float
+    text: str
+    spark_jobs_active: int
+    spark_stages_active: int
+    spark_tasks_completed: int
+    spark_tasks_total: int

@@ -1,0 +1,92 @@
+"""JobStore: the durable life of jobs, with exactly the keys and transactions of protocol.md 1 and 2.
+
+Written once above KeyValueStore. Two faces: what the leader's Dispatcher may do (guarded by its leader epoch) and
+what a job's owner may do (guarded by the owner key's mod_revision). Unknown outcomes are settled inside (R2):
+a method returns what is durable or raises StaleTokenError / UnavailableError, never "perhaps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.ids import JobId
+from runtime.highavailability.records import (
+    DoneRecord,
+    GraphRecord,
+    OwnerRecord,
+    ResultRecord,
+    StoredJob,
+    WantedRecord,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The submit transaction succeeded at `revision`; epoch = revision when an owner was written, else 0."""
+
+    revision: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyStored:
+    """The id is taken: by a stored graph or a cleaned job, with this digest."""
+
+    digest: str
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The owner key was written; its mod_revision is the new epoch."""
+
+    epoch: int
+
+
+class LeaderJobStore(Protocol):
+    """Transactions of the leading Dispatcher. Every one is guarded by its epoch; lost term = StaleTokenError."""
+
+    async def submit(self, job_id: JobId, graph: GraphRecord, owner: OwnerRecord | None) -> Submitted | AlreadyStored:
+        """Graph, and owner when a process is free, in one transaction (before the 202)."""
+
+    async def assign(self, job_id: JobId, owner: OwnerRecord, *, previous_epoch: int) -> Assigned | None:
+        """Write the owner if it is still as read (0: absent) and there is no result; None when it is not."""
+
+    async def want_cancel(self, job_id: JobId, wanted: WantedRecord) -> bool:
+        """Make the wish durable; False when the job has a result (or is gone) already."""
+
+    async def cancel_without_owner(self, job_id: JobId, result: ResultRecord) -> bool:
+        """CANCELED for a job that never had an owner; False when it has one or a result."""
+
+    async def clean(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> None:
+        """Delete `jobs/<id>/` and put `done/<id>`, many in one transaction."""
+
+    async def jobs(self) -> tuple[Sequence[StoredJob], int]:
+        """All jobs that are not cleaned, and the revision of the read. Unreadable records are reported, not raised."""
+
+    async def job(self, job_id: JobId) -> StoredJob | None:
+        """One job."""
+
+    async def done(self, job_id: JobId) -> DoneRecord | None:
+        """A cleaned job."""
+
+    async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
+        """Cleaned jobs, newest first."""
+
+    async def forget_done(self, jobs: Sequence[JobId]) -> None:
+        """Retention: delete `done/<id>`."""
+
+
+class OwnerJobStore(Protocol):
+    """Transactions of a job's owner under epoch E. A higher epoch or a stored result = StaleTokenError."""
+
+    async def append_events(self, job_id: JobId, epoch: int, number: int, events: bytes) -> None:
+        """Write `events/<number>`. Durable when it returns; only then may anything act on them (R10)."""
+
+    async def events(self, job_id: JobId) -> Sequence[bytes]:
+        """All event batches in order."""
+
+    async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
+        """The terminal state, once. Durable when it returns (R3)."""

@@ -1,0 +1,177 @@
+"""KeyValueStore: the part of etcd's v3 API that we use, with its semantics, as a Protocol.
+
+Invariants of every implementation: one revision counter for the whole store, raised by each transaction that
+writes; a transaction is atomic; a watch delivers every change from its start revision on, in order, or raises
+CompactedError; an expired lease deletes its keys in one revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from runtime.common.errors import RetryableError
+
+
+class CompactedError(RetryableError):
+    """A read or watch asked for a revision that is compacted: list again and watch from there."""
+
+    def __init__(self, message: str, *, compact_revision: int) -> None:
+        super().__init__(message)
+        self.compact_revision = compact_revision
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """One key as stored."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    version: int
+    lease: int
+
+
+class CompareTarget(Enum):
+    """What of a key a guard compares."""
+
+    CREATE_REVISION = "CREATE_REVISION"
+    MOD_REVISION = "MOD_REVISION"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A guard: target of `key` equals `revision`. 0 = the key is absent."""
+
+    key: str
+    target: CompareTarget
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write one key, under a lease if not 0."""
+
+    key: str
+    value: bytes
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete one key, or all with that prefix."""
+
+    key: str
+    is_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read one key, or all with that prefix, inside a transaction. `limit` 0 = no limit."""
+
+    key: str
+    is_prefix: bool = False
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    """If all guards hold then `success` else `failure`, atomically. May hold nested transactions."""
+
+    guards: tuple[Compare, ...]
+    success: tuple[Op, ...]
+    failure: tuple[Op, ...] = ()
+
+
+Op = Put | Delete | Get | Txn
+
+
+@dataclass(frozen=True, slots=True)
+class OpResult:
+    """Answer to one op: keys of a Get, `txn` of a nested transaction, `deleted` of a Delete."""
+
+    kvs: tuple[KeyValue, ...] = ()
+    deleted: int = 0
+    txn: TxnResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TxnResult:
+    """`revision` is the store's after the transaction: the mod_revision of what it wrote."""
+
+    succeeded: bool
+    revision: int
+    results: tuple[OpResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """Keys in key order, read at `revision`. `count` is how many there are, also beyond the limit."""
+
+    revision: int
+    kvs: tuple[KeyValue, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One change. `kv.value` is empty when `is_delete`."""
+
+    kv: KeyValue
+    is_delete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatchBatch:
+    """Changes up to and including `revision`; a revision is never split over two batches."""
+
+    revision: int
+    events: tuple[WatchEvent, ...]
+
+
+class KeyValueStore(Protocol):
+    """Errors of every method: UnavailableError (surely not executed), OutcomeUnknownError (writes: perhaps),
+    StorageExhaustedError (quota), UnauthenticatedError.
+    """
+
+    async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+        """Run one transaction."""
+
+    async def range(
+        self, key: str, /, *, is_prefix: bool, timeout: float, limit: int = 0, after_key: str = ""
+    ) -> RangeResult:
+        """A linearizable read, in pages of `limit` after `after_key`."""
+
+    async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
+        """A new lease of `ttl` seconds; its id."""
+
+    async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
+        """Renew; the remaining ttl in seconds, 0 when the lease is gone."""
+
+    async def revoke_lease(self, lease: int, /, *, timeout: float) -> None:
+        """End a lease and delete its keys. Idempotent."""
+
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+        """Every change under `prefix` from `start_revision` on. Survives reconnects; raises CompactedError."""
+
+    async def compact(self, revision: int, /, *, timeout: float) -> None:
+        """Forget history before `revision`. Idempotent."""
+
+    async def status(self, *, timeout: float) -> StoreStatus:
+        """Version and size."""
+
+    async def close(self) -> None:
+        """End all watches and connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """`revision` is the current one; sizes in bytes, quota 0 when unknown."""
+
+    version: str
+    revision: int
+    size_bytes: int
+    quota_bytes: int

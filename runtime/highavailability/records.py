@@ -1,0 +1,112 @@
+"""The values behind the keys of protocol.md 1, as frozen records with a versioned JSON form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Bytes that are inline up to 32 KiB, else a pointer to a synced immutable object, always with digest."""
+
+    sha256: str
+    inline: bytes
+    object_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord:
+    """`jobs/<id>/graph`."""
+
+    graph: Payload
+    name: str
+    submit_millis: int
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRecord:
+    """`jobs/<id>/owner`; the epoch E is the key's mod_revision."""
+
+    incarnation: Incarnation
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRecord:
+    """`jobs/<id>/result`: Flink's dirty result. `summary` is the last JobSummary as JSON."""
+
+    status: JobStatus
+    summary: bytes
+    archive: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class DoneRecord:
+    """`done/<id>`: Flink's clean result."""
+
+    graph_digest: str
+    status: JobStatus
+    summary: bytes
+    archive_key: str
+    archive_offset: int
+    archive_size_bytes: int
+    archive_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class WantedRecord:
+    """`jobs/<id>/wanted`: what a person asked for."""
+
+    wants_cancel: bool
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """`leader/jobmanager/<lease>`; the leader's epoch is the key's create revision."""
+
+    incarnation: Incarnation
+    address: str
+    rest_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterRecord:
+    """`jobmasters/<incarnation>`, under the process's lease."""
+
+    incarnation: Incarnation
+    address: str
+    capacity: int
+    jobs: int
+    state: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerRecord:
+    """`taskmanagers/<incarnation>`: no lease (R13)."""
+
+    incarnation: Incarnation
+    task_manager_id: str
+    address: str
+    guard_address: str
+    boot_id: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """Everything that is stored of one job that is not cleaned, read at one revision."""
+
+    job_id: JobId
+    graph: GraphRecord
+    graph_revision: int
+    owner: OwnerRecord | None
+    epoch: int
+    wanted: WantedRecord | None
+    events: int
+    result: ResultRecord | None
