@@ -1,0 +1,97 @@
+"""What the rest of the TaskManager knows of Spark: sessions to open and close, progress, and "it is lost".
+
+One environment = one shared driver JVM. A slot process talks to the JVM through the gateway that its
+SlotSession names; everything it starts there carries the session's id as Spark job tag. When the JVM or its
+host process is lost every open session is lost with it; `restart()` makes a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.errors import RetryableError
+
+
+class SparkLostError(RetryableError):
+    """The JVM or its host process is gone, or being replaced: open sessions no longer exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSession:
+    """One pre-made py4j gateway, Spark session and job tag in the shared JVM, for one slot process.
+
+    `session_id` is also Spark's job tag. `directory` is for the temporary files of the session's Python side;
+    it is made by `open_session` and removed by `close_session`.
+    """
+
+    session_id: str
+    port: int
+    secret: str
+    pool: str
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkProgress:
+    """What the active Spark jobs of one session are doing; sums over its active stages."""
+
+    jobs_active: int = 0
+    stages_active: int = 0
+    tasks_active: int = 0
+    tasks_completed: int = 0
+    tasks_failed: int = 0
+    tasks_total: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    read_records: int = 0
+    write_records: int = 0
+    cpu_millis: int = 0
+
+
+class SparkEnvironment(Protocol):
+    """Implementations: `environment_process.ProcessSparkEnvironment`. All methods belong to one event loop."""
+
+    async def start(self) -> None:
+        """Launch Spark host and JVM; return when one session has run a count. Warming goes on afterwards."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True while sessions can be opened."""
+
+    @property
+    def is_warm(self) -> bool:
+        """True once the JVM has been warmed up."""
+
+    async def open_session(self, slot_index: int) -> SlotSession:
+        """Make a gateway, a session and a tag for one slot process. Raises SparkLostError."""
+
+    async def close_session(self, session: SlotSession) -> None:
+        """End everything of a session; call it after the slot process is reaped. Idempotent.
+
+        Streams stopped, gateway shut, tag cancelled every 50 ms for 0.6 s, temporary files removed. Returns when
+        Spark shows no active task of the tag; when that takes longer than 5 s the JVM is killed (R15), and the
+        session is gone with it.
+        """
+
+    async def cancel_session_jobs(self, session: SlotSession) -> None:
+        """The soft step of a cancel: the session's active Spark jobs fail in the slot process."""
+
+    async def describe_job(self, session: SlotSession, job_id: str, description: str) -> None:
+        """Tell whose work the session does, for logs, and for what `end_job` removes."""
+
+    async def end_job(self, job_id: str) -> None:
+        """The job left this TaskManager: end its own Python workers and drop its default database. Idempotent."""
+
+    async def progress(self) -> Mapping[str, SparkProgress]:
+        """Progress of all sessions with active Spark jobs, by session id; one call for all slots."""
+
+    async def wait_lost(self) -> str:
+        """Return the reason once host or JVM is gone. Level: returns at once while it is lost."""
+
+    async def restart(self) -> None:
+        """Replace a lost (or living) JVM and its host; returns like `start`."""
+
+    async def stop(self) -> None:
+        """End JVM and host; returns when both are reaped. Idempotent."""
