@@ -1,0 +1,32 @@
+"""Every option there is, found in the modules of `runtime.config.options`."""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from runtime.config.option import ConfigOption
+from runtime.config.options import cluster, high_availability, jobmanager, taskmanager
+
+AREAS: tuple[tuple[str, ModuleType], ...] = (
+    ("Cluster", cluster),
+    ("High availability and storage", high_availability),
+    ("JobManager, JobMaster processes, REST", jobmanager),
+    ("TaskManager, slots, Spark", taskmanager),
+)
+
+SPARK_PREFIX = "spark."
+"""Keys that go to Spark as they are."""
+
+
+def options_of(area: ModuleType) -> list[ConfigOption[Any]]:
+    """The options of one module, in the order of their keys."""
+    found = [value for value in vars(area).values() if isinstance(value, ConfigOption)]
+    return sorted(found, key=lambda option: option.key)
+
+
+@cache
+def all_options() -> dict[str, ConfigOption[Any]]:
+    """key -> option."""
+    return {option.key: option for _, area in AREAS for option in options_of(area)}

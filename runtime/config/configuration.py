@@ -1,0 +1,187 @@
+"""Configuration: what the file, the environment and the command line say, parsed and checked as a whole."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import yaml
+
+from runtime.common.errors import InvalidInputError
+from runtime.config.catalog import SPARK_PREFIX, all_options
+from runtime.config.foreign import advice_for
+from runtime.config.option import ConfigOption, render
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "FLINKLIKE__"
+CONFIG_FILE = "config.yaml"
+
+
+class InvalidConfigurationError(InvalidInputError):
+    """Everything that is wrong with the configuration, one problem a line."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        listed = tuple(problems)
+        lines = "\n".join(f"  - {problem}" for problem in listed)
+        super().__init__(f"the configuration cannot be used:\n{lines}", listed)
+
+
+class Configuration:
+    """Immutable typed settings of one process. Unset options have their default."""
+
+    def __init__(self, values: Mapping[str, Any], spark_conf: Mapping[str, str]) -> None:
+        self._values = dict(values)
+        self._spark_conf = dict(spark_conf)
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option, or its default."""
+        return cast("T", self._values.get(option.key, option.default))
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """True if somebody set it."""
+        return option.key in self._values
+
+    @property
+    def spark_conf(self) -> Mapping[str, str]:
+        """The `spark.*` keys, as written."""
+        return self._spark_conf
+
+    def shown(self) -> list[tuple[str, str]]:
+        """What is set, for REST: secrets are masked."""
+        shown = {
+            key: "******" if all_options()[key].is_secret else render(value) for key, value in self._values.items()
+        }
+        return sorted({**shown, **{key: _masked(key, value) for key, value in self._spark_conf.items()}}.items())
+
+
+_SECRET_WORDS = ("password", "secret", "token", "apikey", "api-key", "service-key", "auth-params", "basic-auth")
+
+
+def _masked(key: str, value: str) -> str:
+    return "******" if any(word in key.lower() for word in _SECRET_WORDS) else value
+
+
+class _UniqueKeyLoader(yaml.BaseLoader):
+    """YAML where every scalar stays text and a key given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                message = f"key {key_node.value!r} is given twice (line {key_node.start_mark.line + 1})"
+                raise yaml.YAMLError(message)
+            seen.add(key_node.value)
+        return cast("dict[Any, Any]", super().construct_mapping(node, deep))
+
+
+def load(
+    directory: Path | None, *, environment: Mapping[str, str], dynamic: Iterable[str] = (), check: bool = True
+) -> Configuration:
+    """Read, merge and check. `dynamic` holds `key=value` texts of -D. Raises InvalidConfigurationError.
+
+    `check=False` leaves out the rules across options: for tools that only need single values.
+    """
+    from runtime.config.validate import conflicts  # noqa: PLC0415 (validate needs Configuration)
+
+    problems: list[str] = []
+    raw: dict[str, tuple[str, str]] = {}
+    if directory is not None:
+        _read_file(directory / CONFIG_FILE, raw, problems)
+    _read_environment(environment, raw, problems)
+    _read_dynamic(dynamic, raw, problems)
+    configuration = _parse(raw, problems)
+    if check and not problems:
+        problems += conflicts(configuration)
+    if problems:
+        raise InvalidConfigurationError(problems)
+    return configuration
+
+
+def _read_file(path: Path, raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
+    try:
+        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (BaseLoader)
+    except FileNotFoundError:
+        problems.append(f"{path} does not exist: set FLINKLIKE_CONF_DIR to the directory that has it")
+        return
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        problems.append(f"{path} cannot be read: {' '.join(str(error).split())}")
+        return
+    if content in (None, ""):
+        return
+    if not isinstance(content, dict):
+        problems.append(f"{path} must hold keys and values, not a {type(content).__name__}")
+        return
+    for key, value in _flatten(content, ""):
+        if key in raw:
+            problems.append(f"{key} is given twice in {path}, once nested and once flat")
+        raw[key] = (value, str(path))
+
+
+def _flatten(node: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, str]]:
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            yield prefix + key, ",".join(map(str, value))
+        else:
+            yield prefix + key, str(value)
+
+
+def _environment_name(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "__").replace("-", "_")
+
+
+def _read_environment(environment: Mapping[str, str], raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
+    names = {_environment_name(key): key for key in all_options()}
+    for name, value in sorted(environment.items()):
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            continue
+        key = names.get(name)
+        if key is not None:
+            raw[key] = (value, f"environment variable {name}")
+            continue
+        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        problems.append(f"environment variable {name} is no option{hint}")
+
+
+def _read_dynamic(dynamic: Iterable[str], raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
+    for text in dynamic:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            problems.append(f"-D {text!r} is not of the form -D key=value")
+            continue
+        raw[key.strip()] = (value, f"-D {key.strip()}")
+
+
+def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configuration:
+    options = all_options()
+    values: dict[str, Any] = {}
+    spark_conf: dict[str, str] = {}
+    for key, (text, source) in raw.items():
+        option = options.get(key)
+        if option is not None:
+            try:
+                values[key] = option.parse(text)
+            except ValueError as error:
+                shown = "******" if option.is_secret else repr(text[:80])
+                problems.append(f"{key}: {shown} ({source}): {error}")
+        elif key.startswith(SPARK_PREFIX):
+            spark_conf[key] = text
+        else:
+            problems.append(_unknown(key, source))
+    return Configuration(values, spark_conf)
+
+
+def _unknown(key: str, source: str) -> str:
+    nearest = difflib.get_close_matches(key, all_options(), n=1, cutoff=0.8)
+    if nearest:
+        return f"{key} ({source}) is no option; did you mean {nearest[0]}?"
+    advice = advice_for(key)
+    if advice is not None:
+        return f"{key} ({source}) is Flink's, but not available here: {advice}"
+    nearest = difflib.get_close_matches(key, all_options(), n=1, cutoff=0.4)
+    return f"{key} ({source}) is no option" + (f"; did you mean {nearest[0]}?" if nearest else "")

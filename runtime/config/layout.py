@@ -1,0 +1,66 @@
+"""Where the files of a cluster are: `run/{pid,log,etcd,storage,exchange,cds}` below $FLINKLIKE_HOME or FLINKLIKE_RUN_DIR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.config.configuration import Configuration
+from runtime.config.options.cluster import SECURITY_TOKEN_FILE
+from runtime.config.options.high_availability import HA_STORAGE_DIR
+from runtime.config.options.taskmanager import EXCHANGE_DIR
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The directories of one cluster on this host."""
+
+    home: Path
+    conf: Path
+    run: Path
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Layout:
+        """FLINKLIKE_HOME (default: the directory above this package), FLINKLIKE_CONF_DIR, FLINKLIKE_RUN_DIR."""
+        home = Path(environment.get("FLINKLIKE_HOME") or Path(__file__).resolve().parents[2])
+        conf = Path(environment.get("FLINKLIKE_CONF_DIR") or home / "conf")
+        run = Path(environment.get("FLINKLIKE_RUN_DIR") or home / "run")
+        return cls(home=home, conf=conf, run=run.absolute())
+
+    @property
+    def pid(self) -> Path:
+        """Pid files."""
+        return self.run / "pid"
+
+    @property
+    def log(self) -> Path:
+        """Logs of processes, and of attempts below `attempts/`."""
+        return self.run / "log"
+
+    @property
+    def etcd(self) -> Path:
+        """Data of the embedded etcd."""
+        return self.run / "etcd"
+
+    @property
+    def cds(self) -> Path:
+        """Class archives of Spark's JVM."""
+        return self.run / "cds"
+
+    @property
+    def work(self) -> Path:
+        """Scratch of TaskManagers: job directories, Spark's local directory, blob caches."""
+        return self.run / "work"
+
+    def storage_url(self, configuration: Configuration) -> str:
+        """high-availability.storageDir, or its default here."""
+        return configuration.get(HA_STORAGE_DIR) or str(self.run / "storage")
+
+    def exchange_url(self, configuration: Configuration) -> str:
+        """exchange.dir, or its default here."""
+        return configuration.get(EXCHANGE_DIR) or str(self.run / "exchange")
+
+    def token_file(self, configuration: Configuration) -> Path:
+        """security.token-file, or its default here."""
+        return Path(configuration.get(SECURITY_TOKEN_FILE) or self.run / "token")

@@ -1,0 +1,192 @@
+"""ConfigOption: key, type, default and meaning of one setting, and the parsers of Flink's value syntax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Secret(str):
+    """A string that never shows itself in logs, REST or tracebacks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Secret(******)"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption(Generic[T]):
+    """One setting. `parse` turns text into T or raises ValueError with what was expected.
+
+    `default_text` is what the reference shows where the default depends on the machine.
+    """
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    description: str
+    type_name: str
+    default_text: str = ""
+    is_secret: bool = False
+
+    @property
+    def shown_default(self) -> str:
+        """The default as a user would write it."""
+        return self.default_text or render(self.default)
+
+
+_DURATION_UNITS = {
+    "ms": 0.001, "milli": 0.001, "millis": 0.001, "millisecond": 0.001, "milliseconds": 0.001,
+    "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
+    "m": 60.0, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0,
+    "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
+    "d": 86400.0, "day": 86400.0, "days": 86400.0,
+}  # fmt: skip
+_SIZE_UNITS = {
+    "": 1, "b": 1, "bytes": 1,
+    "k": 1 << 10, "kb": 1 << 10, "kibibytes": 1 << 10,
+    "m": 1 << 20, "mb": 1 << 20, "mebibytes": 1 << 20,
+    "g": 1 << 30, "gb": 1 << 30, "gibibytes": 1 << 30,
+    "t": 1 << 40, "tb": 1 << 40, "tebibytes": 1 << 40,
+}  # fmt: skip
+_NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*\Z")
+_ISO_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?\Z", re.IGNORECASE)
+_BOOLEANS = {"true": True, "false": False}
+
+
+def parse_duration(text: str) -> timedelta:
+    """`10 s`, `500 ms`, `5min`, `7 d` or `PT1M30S`."""
+    iso = _ISO_DURATION.match(text.strip())
+    if iso and any(iso.groups()):
+        hours, minutes, seconds = (float(part or 0) for part in iso.groups())
+        return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    match = _NUMBER_UNIT.match(text)
+    unit = match.group(2).lower() if match else ""
+    if match is None or unit not in _DURATION_UNITS:
+        message = "expected a duration such as 10 s, 500 ms, 5 min or PT10S"
+        raise ValueError(message)
+    return timedelta(seconds=float(match.group(1)) * _DURATION_UNITS[unit])
+
+
+def parse_size(text: str) -> int:
+    """`256 kb`, `1g`, `1600m` or plain bytes."""
+    match = _NUMBER_UNIT.match(text)
+    unit = match.group(2).lower() if match else "?"
+    if match is None or unit not in _SIZE_UNITS:
+        message = "expected a size such as 256 kb, 512 mb or 1g"
+        raise ValueError(message)
+    return int(float(match.group(1)) * _SIZE_UNITS[unit])
+
+
+def parse_bool(text: str) -> bool:
+    """`true` or `false`."""
+    value = _BOOLEANS.get(text.strip().lower())
+    if value is None:
+        message = "expected true or false"
+        raise ValueError(message)
+    return value
+
+
+def parse_string(text: str) -> str:
+    """Any text, without the blanks around it."""
+    return text.strip()
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """Texts separated by `,` or `;`, or a YAML list in brackets."""
+    inner = text.strip().removeprefix("[").removesuffix("]")
+    return tuple(part.strip().strip("'\"") for part in re.split(r"[,;]", inner) if part.strip())
+
+
+def int_between(low: int, high: int) -> Callable[[str], int]:
+    """A parser of whole numbers in [low, high]."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text.strip())
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            message = f"expected a whole number from {low} to {high}"
+            raise ValueError(message)
+        return value
+
+    return parse
+
+
+def one_of(*choices: str, refused: dict[str, str] | None = None) -> Callable[[str], str]:
+    """A parser of one of `choices`; `refused` maps values that others have to why they are not here."""
+
+    def parse(text: str) -> str:
+        value = text.strip()
+        for choice in choices:
+            if value.lower() == choice.lower():
+                return choice
+        reason = (refused or {}).get(value.lower())
+        message = reason or f"expected one of {', '.join(choices)}"
+        raise ValueError(message)
+
+    return parse
+
+
+def render(value: object) -> str:
+    """A value as a user would write it in `config.yaml`; sizes stay plain numbers of bytes."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case timedelta():
+            return render_duration(value)
+        case tuple():
+            return ",".join(map(str, value))
+        case None:
+            return "(none)"
+        case _:
+            return str(value)
+
+
+def render_duration(value: timedelta) -> str:
+    """The shortest exact form in one unit."""
+    seconds = value.total_seconds()
+    for unit, factor in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= factor and seconds % factor == 0:
+            return f"{int(seconds // factor)} {unit}"
+    return f"{seconds * 1000:g} ms"
+
+
+def duration_option(key: str, default: str, description: str) -> ConfigOption[timedelta]:
+    """An option of type duration."""
+    return ConfigOption(key, parse_duration, parse_duration(default), description, "Duration")
+
+
+def size_option(key: str, default: str, description: str) -> ConfigOption[int]:
+    """An option of type size, in bytes."""
+    return ConfigOption(key, parse_size, parse_size(default), description, "MemorySize", default)
+
+
+def bool_option(key: str, description: str, *, default: bool) -> ConfigOption[bool]:
+    """A switch."""
+    return ConfigOption(key, parse_bool, default, description, "Boolean")
+
+
+def string_option(key: str, default: str, description: str, *, default_text: str = "") -> ConfigOption[str]:
+    """Free text; "" means not set."""
+    return ConfigOption(key, parse_string, default, description, "String", default_text or default or "(none)")
+
+
+def int_option(key: str, default: int, description: str, *, low: int = 1, high: int = 2**31 - 1) -> ConfigOption[int]:
+    """A whole number within bounds."""
+    return ConfigOption(key, int_between(low, high), default, description, "Integer")
+
+
+def choice_option(
+    key: str, default: str, description: str, *choices: str, refused: dict[str, str] | None = None
+) -> ConfigOption[str]:
+    """One of a few words."""
+    parse = one_of(*choices, refused=refused)
+    return ConfigOption(key, parse, default, f"{description} One of: {', '.join(choices)}.", "Enum")

@@ -1,0 +1,1 @@
+"""All options, one module per area. `runtime.config.catalog` collects them."""

@@ -1,0 +1,40 @@
+"""Options of the whole cluster: transport, heartbeats, security, files."""
+
+from __future__ import annotations
+
+from runtime.config.option import (
+    choice_option,
+    duration_option,
+    int_option,
+    size_option,
+    string_option,
+)
+
+HEARTBEAT_INTERVAL = duration_option("heartbeat.interval", "2 s", "A silent peer is sent a heartbeat this often.")
+HEARTBEAT_TIMEOUT = duration_option(
+    "heartbeat.timeout", "10 s", "A peer not heard of for this long is lost. At least twice the interval."
+)
+RPC_TIMEOUT = duration_option("rpc.timeout", "10 s", "Deadline of one call between processes.")
+RPC_MAX_MESSAGE_SIZE = size_option(
+    "rpc.max-message-size", "4 mb", "Largest single message between processes; larger content goes through blobs."
+)
+RPC_OUTBOX_MAX = int_option(
+    "rpc.stream.max-queued-messages", 100_000, "Messages that may wait on one stream before its sender is refused."
+)
+SECURITY_AUTHENTICATION = choice_option(
+    "security.authentication",
+    "token",
+    "Whether REST and gRPC require the cluster's token. Submitting a job executes code, so turn it off only where "
+    "everybody who reaches the ports may do that.",
+    "token",
+    "none",
+)
+SECURITY_TOKEN_FILE = string_option(
+    "security.token-file",
+    "",
+    "File with the cluster's token, mode 0600, made at the first start. The same on all hosts and for clients.",
+    default_text="<run>/token",
+)
+LOG_LEVEL = choice_option("env.log.level", "INFO", "Root log level.", "DEBUG", "INFO", "WARNING", "ERROR")
+LOG_MAX = int_option("env.log.max", 10, "Rotated log files kept per process, 100 MB each.", high=1000)
+SSH_OPTS = string_option("env.ssh.opts", "", "Extra ssh options of start-cluster.sh and stop-cluster.sh.")

@@ -1,0 +1,62 @@
+"""Options of the JobManager, of JobMaster processes and of REST."""
+
+from __future__ import annotations
+
+from runtime.config.option import (
+    bool_option,
+    duration_option,
+    int_option,
+    size_option,
+    string_option,
+)
+
+JOBMANAGER_ADDRESS = string_option(
+    "jobmanager.rpc.address", "127.0.0.1", "Host name or address under which other processes reach the JobManager."
+)
+JOBMANAGER_PORT = int_option(
+    "jobmanager.rpc.port",
+    6123,
+    "gRPC port of the JobManager; 0 picks a free one, which works with high-availability.type: etcd only.",
+    low=0,
+    high=65535,
+)
+JOBMANAGER_BIND_HOST = string_option("jobmanager.bind-host", "127.0.0.1", "Interface that the JobManager listens on.")
+SINGLE_JOBMASTER = bool_option(
+    "jobmanager.jobmaster.single.enable",
+    "Run JobMasters in separate JobMaster processes instead of inside the JobManager. Needs high-availability.type: "
+    "etcd.",
+    default=False,
+)
+JOBMASTER_ADDRESS = string_option(
+    "jobmanager.jobmaster.rpc.address", "127.0.0.1", "Host name or address under which a JobMaster process is reached."
+)
+JOBMASTER_PORT = int_option(
+    "jobmanager.jobmaster.rpc.port", 0, "gRPC port of a JobMaster process; 0 picks a free one.", low=0, high=65535
+)
+JOBMASTER_BIND_HOST = string_option(
+    "jobmanager.jobmaster.bind-host", "127.0.0.1", "Interface that a JobMaster process listens on."
+)
+JOBMASTER_CAPACITY = int_option(
+    "jobmanager.jobmaster.capacity", 1000, "Jobs that one JobMaster process takes at the same time.", high=100_000
+)
+JOBS_MAX = int_option(
+    "jobmanager.max-unfinished-jobs", 20_000, "Jobs that may be unfinished at once; above it submit answers 429."
+)
+SUBMITS_MAX = int_option(
+    "jobmanager.max-pending-submits", 1000, "Submits that may wait for their transaction; above it submit answers 429."
+)
+JOB_ID_RETENTION = duration_option(
+    "jobmanager.job-id.retention",
+    "7 d",
+    "How long the id of a finished job is remembered, so that it never runs twice.",
+)
+JOB_ID_MAX = int_option("jobmanager.job-id.max-count", 200_000, "Ids of finished jobs that are remembered at most.")
+JOBSTORE_MAX = int_option("jobstore.max-capacity", 10_000, "Finished jobs that REST lists at most.")
+JOBSTORE_EXPIRATION = duration_option("jobstore.expiration-time", "1 d", "How long REST lists a finished job.")
+EXCEPTION_HISTORY_SIZE = int_option("web.exception-history-size", 16, "Root exceptions kept per job.", high=1000)
+REST_ADDRESS = string_option("rest.address", "127.0.0.1", "Host name or address under which clients reach REST.")
+REST_PORT = int_option("rest.port", 8081, "Port of REST; 0 picks a free one.", low=0, high=65535)
+REST_BIND_ADDRESS = string_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")
+REST_MAX_CONTENT = size_option("rest.server.max-content-length", "100 mb", "Largest request body, blobs excepted.")
+REST_LONG_POLL_MAX = duration_option("rest.long-poll.max-wait", "60 s", "Longest wait of one long poll.")
+WEB_REFRESH_INTERVAL = duration_option("web.refresh-interval", "3 s", "How often pages refresh.")

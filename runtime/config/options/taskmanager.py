@@ -1,0 +1,107 @@
+"""Options of TaskManagers: slots, memory, Spark, exchange, logs. `spark.*` keys pass through to the JVM."""
+
+from __future__ import annotations
+
+from runtime.config.option import (
+    ConfigOption,
+    bool_option,
+    choice_option,
+    duration_option,
+    int_between,
+    int_option,
+    size_option,
+    string_option,
+)
+
+TASKMANAGER_HOST = string_option(
+    "taskmanager.host", "127.0.0.1", "Host name or address under which other processes reach the TaskManager."
+)
+TASKMANAGER_BIND_HOST = string_option(
+    "taskmanager.bind-host", "127.0.0.1", "Interface that the TaskManager listens on."
+)
+TASKMANAGER_PORT = int_option(
+    "taskmanager.rpc.port", 0, "gRPC port of the TaskManager; 0 picks a free one.", low=0, high=65535
+)
+TASKMANAGER_RESOURCE_ID = string_option(
+    "taskmanager.resource-id", "", "Name of this TaskManager in REST and logs.", default_text="<host>:<port>-<6 hex>"
+)
+SLOTS: ConfigOption[int | None] = ConfigOption(
+    "taskmanager.numberOfTaskSlots",
+    int_between(1, 10_000),
+    None,
+    "Slots of a TaskManager: tasks that it runs at the same time.",
+    "Integer",
+    "number of cores",
+)
+TASK_MEMORY = size_option(
+    "taskmanager.memory.task.size",
+    "4 gb",
+    "Memory of all slot processes of a TaskManager; each slot's process tree may use its share. Python UDF workers "
+    "belong to the JVM and are not counted.",
+)
+SPARK_MEMORY = size_option("taskmanager.memory.spark.size", "1 gb", "Heap of the TaskManager's Spark driver JVM.")
+SPARK_ENABLED = bool_option(
+    "taskmanager.spark.enabled",
+    "Run a warm Spark in the TaskManager. Without it the TaskManager needs no Java and takes pure-Python tasks only.",
+    default=True,
+)
+SPARK_CLASS_ARCHIVE = bool_option(
+    "taskmanager.spark.class-archive",
+    "Build a class archive of the JVM once, in the background, so that later starts are twice as fast.",
+    default=True,
+)
+SPARK_WARM_UP = int_option(
+    "taskmanager.spark.warm-up.count", 40, "Small queries that warm up the JVM while it is idle.", low=0, high=1000
+)
+SPARK_PROFILE = string_option(
+    "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."
+)
+REGISTRATION_TIMEOUT = duration_option(
+    "taskmanager.registration.timeout", "5 min", "A TaskManager that finds no JobManager for this long at start exits."
+)
+SLOT_TIMEOUT = duration_option(
+    "taskmanager.slot.timeout", "10 s", "A slot that its job does not take within this time is freed."
+)
+CANCELLATION_TIMEOUT = duration_option(
+    "task.cancellation.timeout", "1 s", "Time between asking a task to stop and killing its process."
+)
+SLOT_ISOLATION = choice_option(
+    "taskmanager.slot.isolation",
+    "process",
+    "What separates slots.",
+    "process",
+    refused={"jvm": "isolation: jvm is not available yet, use process"},
+)
+SLOT_PROCESS_REUSE = bool_option(
+    "slot.process.reuse",
+    "Let a slot process run several tasks with the same code and conf; module globals survive then.",
+    default=True,
+)
+SCRIPT_STATIC_CONF = choice_option(
+    "script.static-conf",
+    "warn",
+    "What a script's static Spark conf that the warm session cannot take leads to.",
+    "warn",
+    "fail",
+)
+EXCHANGE_DIR = string_option(
+    "exchange.dir",
+    "",
+    "Directory URL for result partitions. With more than one host it must be shared.",
+    default_text="<run>/exchange",
+)
+EXCHANGE_CARRIER = choice_option(
+    "exchange.carrier",
+    "parquet",
+    "What carries the rows of an edge.",
+    "parquet",
+    refused={"localcheckpoint": "exchange.carrier: localCheckpoint is not available yet, use parquet"},
+)
+EXCHANGE_INLINE_MAX = size_option("exchange.inline.max-size", "256 kb", "Largest JSON value that a subtask may return.")
+ATTEMPT_LOG_MAX = size_option("taskmanager.log.attempt.max-size", "10 mb", "Bound of each of an attempt's three logs.")
+ATTEMPT_LOG_TOTAL = size_option(
+    "taskmanager.log.attempt.total-size", "1 gb", "Bound of all attempt logs of a TaskManager; the oldest go first."
+)
+ATTEMPT_LOG_RETENTION = duration_option(
+    "taskmanager.log.attempt.retention", "7 d", "How long the logs of an attempt are kept."
+)

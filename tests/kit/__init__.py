@@ -1,0 +1,1 @@
+"""Doubles and fixtures that tests of several packages share."""

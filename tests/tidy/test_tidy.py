@@ -1,0 +1,122 @@
+"""House rules as tests: sizes, banned calls, freshness of generated files, options that nobody reads."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.common.fsm import TransitionTable
+from runtime.config.catalog import AREAS
+from runtime.config.docgen import REFERENCE, reference
+from runtime.config.option import ConfigOption
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+FORBIDDEN_NAMES = {"utils.py", "helpers.py", "util.py", "helper.py", "misc.py"}
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if "generated" not in path.parts and "__pycache__" not in path.parts
+    )
+
+
+PRODUCT = sources("runtime", "airflow_flinklike", "jobmaster_process", "dags")
+ALL = PRODUCT + sources("tests")
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_no_file_is_longer_than_the_limit() -> None:
+    too_long = {
+        str(path.relative_to(ROOT)): n for path in ALL if (n := len(path.read_text().splitlines())) > FILE_LINES_MAX
+    }
+    assert not too_long
+
+
+def test_no_function_is_longer_than_the_limit() -> None:
+    too_long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in ALL
+        for node in functions(path)
+        if (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+    assert not too_long
+
+
+def test_no_file_is_a_drawer_for_everything() -> None:
+    assert not [path for path in ALL if path.name in FORBIDDEN_NAMES]
+
+
+def test_no_task_is_detached_from_the_loop() -> None:
+    allowed = {ROOT / "runtime/aio/scope.py"}
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in PRODUCT
+        if path not in allowed
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if "loop.create_task(" in line
+    ]
+    assert not found
+
+
+def test_every_module_says_what_it_owns() -> None:
+    silent = [str(path.relative_to(ROOT)) for path in ALL if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent
+
+
+def test_configuration_reference_is_fresh() -> None:
+    assert REFERENCE.read_text() == reference(), "run python -m runtime.config.docgen"
+
+
+def test_every_option_is_read_somewhere() -> None:
+    code = "\n".join(
+        path.read_text()
+        for path in [*PRODUCT, *(ROOT / "bin").iterdir()]
+        if path.is_file() and "options/" not in str(path)
+    )
+    names = {
+        name: option.key for _, area in AREAS for name, option in vars(area).items() if isinstance(option, ConfigOption)
+    }
+    unread = [key for name, key in names.items() if not re.search(rf"\b{name}\b", code) and key not in code]
+    assert not unread
+
+
+@pytest.mark.parametrize("pattern", [r"\bTODO\b", r"\bFIXME\b", r"\bXXX\b", r"time\.sleep\("])
+def test_nothing_is_left_for_later(pattern: str) -> None:
+    allowed = {ROOT / "tests/tidy/test_tidy.py"}
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in PRODUCT
+        if path not in allowed
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(pattern, line)
+    ]
+    assert not found
+
+
+def test_layers_hold() -> None:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_state_diagrams_are_fresh() -> None:
+    from runtime.common import states
+
+    page = (ROOT / "docs/architecture.md").read_text()
+    for table in vars(states).values():
+        if isinstance(table, TransitionTable):
+            assert table.mermaid() in page
