@@ -74,12 +74,16 @@ class InputGate:
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """A file the job brings along: its object in the blob store and the name it has in the job's directory."""
+    """A file the job brings along: its object in the blob store and the name it has in the job's directory.
+
+    A small file travels in `inline` and then has no object: `key` is "".
+    """
 
     key: str
     sha256: str
     size_bytes: int
     name: str
+    inline: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
