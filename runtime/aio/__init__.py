@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""asyncio kits, independent of each other: scopes of tasks, retries, mailboxes, watched values, reconcilers."""

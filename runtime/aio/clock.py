@@ -1,0 +1,37 @@
+"""The production Clock: monotonic time is the running loop's own, so that waiting and reading agree."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class LoopClock:
+    """Reads the running loop's clock (or the given loop's, for readers on other threads)."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
+
+    def monotonic(self) -> float:
+        """Seconds on the loop's clock. Without a loop given, must be called on a running one."""
+        return (self._loop or asyncio.get_running_loop()).time()
+
+    def epoch_millis(self) -> int:
+        """Wall-clock milliseconds, for people only."""
+        return time.time_ns() // 1_000_000
+
+
+class SystemClock:
+    """The same clock for code that has no loop (helper threads, small single-threaded processes)."""
+
+    __slots__ = ()
+
+    def monotonic(self) -> float:
+        """Seconds on the system's monotonic clock, which is also asyncio's."""
+        return time.monotonic_ns() / 1e9
+
+    def epoch_millis(self) -> int:
+        """Wall-clock milliseconds, for people only."""
+        return time.time_ns() // 1_000_000
