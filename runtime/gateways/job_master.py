@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.gateways.task import (
+    DEFAULT_PROFILE,
     FailureInfo,
     JobInformation,
     OutputDirectory,
+    ResourceProfile,
     TaskDeploymentDescriptor,
     TaskExecutionReport,
     TaskProgress,
@@ -106,19 +108,24 @@ class EndJob:
 
 @dataclass(frozen=True, slots=True)
 class SlotOffer:
-    """One allocated slot, offered to its job."""
+    """One allocated slot, offered to its job. `profile` is the one it was requested with."""
 
     allocation_id: AllocationId
     slot_index: int
+    profile: ResourceProfile = DEFAULT_PROFILE
 
 
 @dataclass(frozen=True, slots=True)
 class OfferSlots:
-    """Slots that the ResourceManager allocated for this job on this TaskManager."""
+    """Slots that the ResourceManager allocated for this job on this TaskManager.
+
+    `task_manager_id` is the name people know the TaskManager by; it is what the job's history shows.
+    """
 
     job_id: JobId
     epoch: int
     offers: tuple[SlotOffer, ...]
+    task_manager_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

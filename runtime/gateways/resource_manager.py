@@ -10,15 +10,7 @@ from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ClusterUuid, Incarnation, JobId
 from runtime.gateways.job_master import Heartbeat
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceProfile:
-    """What a slot has or a vertex needs. 0 means "the default slot"; `spark_profile` "" means any."""
-
-    cpu_cores: float = 0.0
-    memory_bytes: int = 0
-    spark_profile: str = ""
+from runtime.gateways.task import ResourceProfile as ResourceProfile  # noqa: PLC0414 - part of this module too
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,19 @@ from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, Partitio
 from runtime.common.states import ExecutionState
 
 
+@dataclass(frozen=True, slots=True)
+class ResourceProfile:
+    """What a slot has or a vertex needs. 0 means "the default slot"; `spark_profile` "" means any."""
+
+    cpu_cores: float = 0.0
+    memory_bytes: int = 0
+    spark_profile: str = ""
+
+
+DEFAULT_PROFILE = ResourceProfile()
+"""The default slot: fits every requirement that asks for nothing in particular."""
+
+
 class ExchangeMode(Enum):
     """How the rows of an edge reach the consumer's subtasks (semantics.md, Pipeline API)."""
 
