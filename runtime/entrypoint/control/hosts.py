@@ -1,0 +1,47 @@
+"""conf/masters, conf/workers and conf/JOB_MASTERS: one host a line, `#` comments, duplicates run several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.common.errors import InvalidInputError
+from runtime.config.validate import LOCAL_HOSTS
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One line: a host, and the REST port that `masters` may name (0: the configured one)."""
+
+    name: str
+    port: int
+
+    @property
+    def is_local(self) -> bool:
+        """True for this machine: no ssh."""
+        return self.name in LOCAL_HOSTS
+
+
+def read_hosts(path: Path) -> list[Host]:
+    """The hosts of one file. Raises InvalidInputError that lists every bad line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        message = f"No {path.name} file. Please specify hosts in '{path}'."
+        raise InvalidInputError(message) from None
+    hosts: list[Host] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        name, _, port = text.rpartition("/")[2].partition(":")
+        if not name or any(letter.isspace() or letter in "\"'`$;&|<>(){}\\" for letter in name):
+            problems.append(f"{path}:{number}: {text!r} is not a host")
+        elif port and not (port.isdecimal() and 0 < int(port) < 65536):
+            problems.append(f"{path}:{number}: {port!r} is not a port")
+        else:
+            hosts.append(Host(name, int(port or 0)))
+    if problems:
+        raise InvalidInputError("\n".join(problems), tuple(problems))
+    return hosts
