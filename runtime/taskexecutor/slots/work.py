@@ -1,0 +1,65 @@
+"""What the TaskExecutor hands to a slot, and what it hears back.
+
+Layout that the TaskExecutor prepares before `SlotProcessPool.run`: `job_directory` holds the job's `files` by name and
+its `archives` unpacked (`x.zip#alias` as `alias/`), and is the task's working directory; `python_path` are the py-files
+(the directory of a `.py`, a `.zip` or `.egg` itself) and the unpacked wheels, in the order in which they are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from runtime.gateways.task import (
+    JobInformation,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskProgress,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSettings:
+    """How slots work on this TaskManager. Durations in seconds; `memory_bytes_max` is per slot, 0 = no limit."""
+
+    slots: int
+    task_manager_id: str
+    memory_bytes_max: int = 0
+    cancellation_timeout: float = 1.0
+    is_reuse_enabled: bool = True
+    inline_bytes_max: int = 256 * 1024
+    log_bytes_max: int = 10 * 1024 * 1024
+    is_static_conf_fatal: bool = False
+    sample_interval: float = 0.2
+    progress_interval: float = 1.0
+    attach_idle_delay: float = 0.05
+    start_timeout: float = 60.0
+    session_timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotWork:
+    """One attempt to run. `code_files` maps the sha256 of each code blob to its local file.
+
+    Partitions go under `<exchange_directory>/<job id>/<partition id>`, logs under `<log_directory>/<attempt id>/`.
+    """
+
+    job: JobInformation
+    task: TaskDeploymentDescriptor
+    job_directory: Path
+    exchange_directory: str
+    log_directory: Path
+    python_path: tuple[Path, ...] = ()
+    code_files: Mapping[str, Path] = field(default_factory=dict)
+
+
+class SlotListener(Protocol):
+    """Who runs an attempt. Called on the loop, in the order in which things happened; calls never block."""
+
+    def task_state_changed(self, report: TaskExecutionReport, /) -> None:
+        """RUNNING, then exactly one terminal state; the terminal one only after R15 holds."""
+
+    def task_progressed(self, progress: TaskProgress, /) -> None:
+        """Something visible changed while it runs."""
