@@ -1,0 +1,40 @@
+"""The ASGI application: all routers, with and without /v1, behind the guards."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from runtime.common.errors import FlinklikeError
+from runtime.common.version import VERSION
+from runtime.rest import errors
+from runtime.rest.blobs import blobs_router
+from runtime.rest.cluster import cluster_router
+from runtime.rest.context import RestContext
+from runtime.rest.guards import BearerGuard, BodyLimit, BodyTooLargeError, TokenCheck
+from runtime.rest.jobs import jobs_router
+from runtime.rest.ui import ui_router
+from runtime.rest.vertices import vertices_router
+
+
+def create_app(context: RestContext, *, check_token: TokenCheck | None, content_length_max: int) -> ASGIApp:
+    """The whole endpoint. `check_token` None: no authentication."""
+    app = FastAPI(title="flinklike", version=VERSION, docs_url=None, redoc_url=None)
+    for router in (jobs_router(context), vertices_router(context), cluster_router(context), blobs_router(context)):
+        app.include_router(router)
+        app.include_router(router, prefix="/v1", include_in_schema=False)
+    app.include_router(ui_router(context), include_in_schema=False)
+    app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)
+    app.add_exception_handler(RequestValidationError, errors.on_invalid_request)
+    app.add_exception_handler(HTTPException, errors.on_http_error)
+    app.add_exception_handler(BodyTooLargeError, _on_body_too_large)
+    app.add_exception_handler(Exception, errors.on_unexpected_error)
+    guarded: ASGIApp = BodyLimit(app, content_length_max, unlimited_prefix="/blobs/")
+    return BearerGuard(guarded, check_token) if check_token is not None else guarded
+
+
+async def _on_body_too_large(_: Request, error: Exception) -> Response:
+    return errors.error_response(413, str(error))

@@ -1,0 +1,70 @@
+"""Routes of /blobs: which digests are missing, upload once, download. Bodies are streamed, never held whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from runtime.common.errors import InvalidInputError
+from runtime.gateways.blob import BlobKey
+from runtime.rest.context import RestContext
+
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_KEY = re.compile(r"([0-9a-f]{64})-([0-9a-z]{1,64})\Z")
+_DIGESTS_MAX = 10_000
+
+
+def blobs_router(context: RestContext) -> APIRouter:
+    """Uploads and downloads."""
+    router = APIRouter(prefix="/blobs", tags=["blobs"])
+
+    @router.post("/missing")
+    async def missing(request: Request) -> Response:
+        """`{"digests": [{"sha256", "size_bytes"}]}` -> `{"missing": [sha256], "keys": {sha256: key}}` (R19)."""
+        keys, absent = await context.components.blobs.missing(_parse_digests(await request.body()))
+        return JSONResponse({"missing": list(absent), "keys": {sha: str(key) for sha, key in keys.items()}})
+
+    @router.put("/{sha256}")
+    async def upload(sha256: str, request: Request) -> Response:
+        """Store the body under its digest; durable when answered."""
+        if _SHA256.match(sha256) is None:
+            message = "the path must end in the content's sha256: 64 lower-case hex digits"
+            raise InvalidInputError(message)
+        key = await context.components.blobs.upload(sha256, request.stream())
+        return JSONResponse({"key": str(key)}, status_code=201)
+
+    @router.get("/{key}")
+    async def download(key: str) -> Response:
+        """The bytes of an object."""
+        match = _KEY.match(key)
+        if match is None:
+            message = "expected a blob key: <sha256>-<upload id>"
+            raise InvalidInputError(message)
+        chunks = context.components.blobs.download(BlobKey(match.group(1), match.group(2)))
+        first = await anext(aiter(chunks), b"")
+
+        async def body() -> Any:
+            yield first
+            async for chunk in chunks:
+                yield chunk
+
+        return StreamingResponse(body(), media_type="application/octet-stream")
+
+    return router
+
+
+def _parse_digests(body: bytes) -> list[tuple[str, int]]:
+    try:
+        entries = [(str(one["sha256"]), int(one["size_bytes"])) for one in json.loads(body)["digests"]]
+    except (ValueError, KeyError, TypeError) as error:
+        message = 'expected {"digests": [{"sha256": 64 hex digits, "size_bytes": number}]}'
+        raise InvalidInputError(message) from error
+    bad = [sha for sha, size in entries if _SHA256.match(sha) is None or size < 0]
+    if bad or len(entries) > _DIGESTS_MAX:
+        message = f"digests: {bad[0][:80]!r} is no sha256" if bad else f"digests: at most {_DIGESTS_MAX} in one call"
+        raise InvalidInputError(message)
+    return entries

@@ -1,0 +1,149 @@
+"""Routes about the cluster: /overview, /config, TaskManagers, JobMaster processes, configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
+
+from runtime.common.errors import NotFoundError
+from runtime.common.states import JobStatus
+from runtime.common.version import VERSION
+from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.resource_manager import TaskManagerInfo
+from runtime.rest.context import RestContext
+
+_MIB = 1 << 20
+
+
+def cluster_router(context: RestContext) -> APIRouter:
+    """All routes that are about no job."""
+    router = APIRouter(tags=["cluster"])
+
+    @router.get("/overview")
+    async def overview() -> Response:
+        """The numbers of the cluster."""
+        return JSONResponse(_overview(context))
+
+    @router.get("/config")
+    async def config() -> Response:
+        """What a dashboard needs to know."""
+        return JSONResponse(
+            {
+                "refresh-interval": context.refresh_interval_millis,
+                "timezone-name": "Coordinated Universal Time",
+                "timezone-offset": 0,
+                "flink-version": VERSION,
+                "flink-revision": f"flinklike @ {VERSION}",
+                "features": {"web-submit": False, "web-cancel": True, "web-rescale": False, "web-history": False},
+                "high-availability": dict(context.configuration).get("high-availability.type", "none"),
+            }
+        )
+
+    @router.get("/jobmanager/config")
+    async def configuration() -> Response:
+        """What is set, secrets masked."""
+        return JSONResponse([{"key": key, "value": value} for key, value in context.configuration])
+
+    @router.get("/taskmanagers")
+    async def task_managers() -> Response:
+        """All registered TaskManagers."""
+        managers = context.components.resource_manager.task_managers()
+        return JSONResponse({"taskmanagers": [_task_manager(one) for one in managers]})
+
+    @router.get("/taskmanagers/{task_manager_id}")
+    async def task_manager(task_manager_id: str) -> Response:
+        """One TaskManager with its allocated slots."""
+        for one in context.components.resource_manager.task_managers():
+            if task_manager_id in {one.registration.task_manager_id, one.registration.incarnation}:
+                return JSONResponse({**_task_manager(one), "metrics": {}, "allocatedSlots": _allocated(one)})
+        message = f"TaskManager {task_manager_id[:120]} not found"
+        raise NotFoundError(message)
+
+    @router.get("/jobmasters")
+    async def job_masters() -> Response:
+        """All registered JobMaster processes."""
+        return JSONResponse({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
+
+    return router
+
+
+def _overview(context: RestContext) -> dict[str, Any]:
+    components = context.components
+    slots, free = components.resource_manager.slot_counts()
+    statuses = Counter(summary.status for summary in components.dispatcher.job_summaries())
+    ended = {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
+    return {
+        "taskmanagers": len(components.resource_manager.task_managers()),
+        "slots-total": slots,
+        "slots-available": free,
+        "jobs-running": sum(count for status, count in statuses.items() if status not in ended),
+        "jobs-finished": statuses[JobStatus.FINISHED],
+        "jobs-cancelled": statuses[JobStatus.CANCELED],
+        "jobs-failed": statuses[JobStatus.FAILED],
+        "flink-version": VERSION,
+        "flink-commit": "flinklike",
+        "jobmasters": len(components.dispatcher.job_masters()),
+    }
+
+
+def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
+    registration = info.registration
+    return {
+        "id": registration.task_manager_id,
+        "path": registration.address,
+        "dataPort": 0,
+        "jmxPort": -1,
+        "timeSinceLastHeartbeat": info.last_heard_millis,
+        "slotsNumber": registration.slots,
+        "freeSlots": info.free_slots,
+        "assignedTasks": info.assigned_tasks,
+        "totalResource": _resource(registration.slots, registration.cpu_cores, registration.slot_profile.memory_bytes),
+        "freeResource": _resource(info.free_slots, registration.cpu_cores, registration.slot_profile.memory_bytes),
+        "hardware": {
+            "cpuCores": registration.cpu_cores,
+            "physicalMemory": registration.memory_bytes,
+            "freeMemory": 0,
+            "managedMemory": 0,
+        },
+        "memoryConfiguration": {"taskHeap": registration.slots * registration.slot_profile.memory_bytes},
+        "incarnation": registration.incarnation,
+        "version": registration.version,
+        "spark": registration.has_spark,
+        "warm": info.is_warm,
+    }
+
+
+def _resource(slots: int, cpu_cores: int, memory_bytes: int) -> dict[str, Any]:
+    return {
+        "cpuCores": float(min(slots, cpu_cores)),
+        "taskHeapMemory": slots * memory_bytes // _MIB,
+        "taskOffHeapMemory": 0,
+        "managedMemory": 0,
+        "networkMemory": 0,
+        "extendedResources": {},
+    }
+
+
+def _allocated(info: TaskManagerInfo) -> list[dict[str, Any]]:
+    return [
+        {"index": slot.slot_index, "jobId": slot.job_id, "allocationId": slot.allocation_id, "resource": {}}
+        for slot in info.allocated
+        if slot.allocation_id is not None
+    ]
+
+
+def _job_master(info: JobMasterInfo) -> dict[str, Any]:
+    return {
+        "id": info.incarnation,
+        "address": info.address,
+        "state": info.state,
+        "version": info.version,
+        "capacity": info.capacity,
+        "jobs-running": info.jobs_running,
+        "cpu-fraction": info.cpu_fraction,
+        "memory-bytes": info.memory_bytes,
+        "last-heartbeat": info.last_heard_millis,
+    }

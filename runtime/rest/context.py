@@ -1,0 +1,62 @@
+"""What handlers have to hand: the leading components of this process, or the reason why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.clock import Clock
+from runtime.common.errors import UnavailableError
+from runtime.gateways.blob import BlobKey
+from runtime.gateways.overview import DispatcherView, ResourceManagerView
+from runtime.gateways.task_executor import TaskExecutorGateway
+
+LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
+
+
+class BlobEndpoint(Protocol):
+    """The BlobServer, as REST uses it."""
+
+    async def missing(self, digests: Sequence[tuple[str, int]], /) -> tuple[dict[str, BlobKey], Sequence[str]]:
+        """(sha256, size) pairs -> keys of those that may be referenced (R19), digests that must be uploaded."""
+
+    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
+        """Store and verify. InvalidInputError for another digest, MessageTooLargeError above blob.max-size."""
+
+    def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
+        """The object's bytes. NotFoundError."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderComponents:
+    """What exists only while this process leads."""
+
+    dispatcher: DispatcherView
+    resource_manager: ResourceManagerView
+    blobs: BlobEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RestContext:
+    """Handed to every router. `task_executor` connects to a TaskManager by address."""
+
+    leader: Callable[[], LeaderComponents | None]
+    task_executor: Callable[[str], TaskExecutorGateway]
+    clock: Clock
+    configuration: Sequence[tuple[str, str]]
+    long_poll_max: float
+    refresh_interval_millis: int
+
+    @property
+    def components(self) -> LeaderComponents:
+        """The leading components. Raises UnavailableError (503) while there is no leader here."""
+        leading = self.leader()
+        if leading is None:
+            raise UnavailableError(LEADER_UNKNOWN)
+        return leading
+
+    @property
+    def dispatcher(self) -> DispatcherView:
+        """The leading Dispatcher."""
+        return self.components.dispatcher

@@ -1,0 +1,124 @@
+"""A plain page per job, rendered here: state, vertices, exceptions, the tail of the first log. No scripts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from runtime.common.errors import FlinklikeError
+from runtime.common.ids import ExecutionAttemptId, parse_job_id
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
+from runtime.gateways.task_executor import AttemptLogRequest, LogStream
+from runtime.rest.context import RestContext
+from runtime.rest.job_bodies import duration
+from runtime.rest.jobs import archived_graph
+from runtime.rest.vertices import read_log
+
+_TAIL_BYTES = 8192
+_COLORS = {
+    "FINISHED": "#2e7d32",
+    "RUNNING": "#1565c0",
+    "FAILED": "#c62828",
+    "CANCELED": "#6d4c41",
+    "CANCELLING": "#6d4c41",
+    "FAILING": "#c62828",
+}
+_STYLE = Path(__file__).with_name("ui.css").read_text(encoding="utf-8")
+
+
+def ui_router(context: RestContext) -> APIRouter:
+    """The pages."""
+    router = APIRouter(prefix="/ui")
+
+    @router.get("/jobs/{job_id}")
+    async def job_page(job_id: str, request: Request) -> HTMLResponse:
+        """One job."""
+        graph = await archived_graph(context, parse_job_id(job_id))
+        log = await _log_tail(context, graph)
+        is_over = graph.status.is_globally_terminal
+        refresh = 0 if is_over else max(1, context.refresh_interval_millis // 1000)
+        page = render_job(graph, log, now=context.clock.epoch_millis(), refresh_seconds=refresh)
+        headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return HTMLResponse(page, headers=headers)
+
+    return router
+
+
+async def _log_tail(context: RestContext, graph: ArchivedExecutionGraph) -> tuple[str, str]:
+    """(title, text) of the log that a person wants first: of a failed attempt, else of the latest deployed one."""
+    attempts = [subtask.current for vertex in graph.vertices for subtask in vertex.subtasks]
+    deployed = [one for one in attempts if one.task_manager_id]
+    if not deployed:
+        return "Log", "(nothing has been deployed yet)"
+    failed = [one for one in deployed if one.state is ExecutionState.FAILED]
+    chosen: ArchivedExecution = failed[0] if failed else max(deployed, key=lambda one: one.start_millis)
+    title = f"Log of attempt {chosen.attempt_id}"
+    try:
+        texts = [await _tail(context, chosen, stream) for stream in (LogStream.STDOUT, LogStream.STDERR, LogStream.LOG)]
+    except FlinklikeError as error:
+        return title, f"({error})"
+    return title, "\n".join(text for text in texts if text) or "(empty)"
+
+
+async def _tail(context: RestContext, attempt: ArchivedExecution, stream: LogStream) -> str:
+    request = AttemptLogRequest(ExecutionAttemptId.parse(attempt.attempt_id), stream, -_TAIL_BYTES, _TAIL_BYTES)
+    piece = await read_log(context, attempt, request)
+    text = piece.data.decode("utf-8", "replace")
+    return f"--- {stream.value} ---\n{text}" if text else ""
+
+
+def render_job(graph: ArchivedExecutionGraph, log: tuple[str, str], *, now: int, refresh_seconds: int) -> str:
+    """The page as HTML; everything that came from outside is escaped."""
+    refresh = f'<meta http-equiv="refresh" content="{refresh_seconds}">' if refresh_seconds else ""
+    spent = duration(graph.start_millis, graph.end_millis, now)
+    reason = f'<p class="muted">{escape(graph.pending_reason)}</p>' if graph.pending_reason else ""
+    result = f"<h2>Result</h2><pre>{escape(graph.result)}</pre>" if graph.result else ""
+    rows = "".join(_vertex_row(vertex, now) for vertex in graph.vertices)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{refresh}<title>{escape(graph.name)}</title>'
+        f"<style>{_STYLE}</style></head><body>"
+        f"<h1>{escape(graph.name)} {_state(graph.status.value)}</h1>"
+        f'<p class="muted">{graph.job_id} &middot; started {_time(graph.start_millis)}'
+        f" &middot; {_seconds(spent)}</p>{reason}"
+        "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>progress</th><th>time</th></tr>"
+        f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
+    )
+
+
+def _vertex_row(vertex: ArchivedVertex, now: int) -> str:
+    counts = vertex.counts()
+    states = ", ".join(f"{count} {state.value.lower()}" for state, count in counts.items())
+    percent = 100 * counts[ExecutionState.FINISHED] // max(1, vertex.parallelism)
+    spent = duration(vertex.start_millis, vertex.end_millis, now)
+    return (
+        f"<tr><td>{escape(vertex.name)}</td><td>{_state(vertex.state.value)}</td><td>{states}</td>"
+        f'<td><div class="bar"><div style="width:{percent}%"></div></div></td><td>{_seconds(spent)}</td></tr>'
+    )
+
+
+def _exceptions(graph: ArchivedExecutionGraph) -> str:
+    if not graph.exceptions:
+        return ""
+    parts = [
+        f"<p>{escape(one.task_name or 'job')} <span class=muted>{escape(one.task_manager_id)}</span></p>"
+        f"<pre>{escape(one.failure.stack_trace or one.failure.message)}</pre>"
+        for one in graph.exceptions
+    ]
+    return f"<h2>Exceptions</h2>{''.join(parts)}"
+
+
+def _state(name: str) -> str:
+    return f'<span class="state" style="background:{_COLORS.get(name, "#757575")}">{name}</span>'
+
+
+def _time(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if millis >= 0 else "not yet"
+
+
+def _seconds(millis: int) -> str:
+    return f"{millis / 1000:.1f} s" if millis >= 0 else ""
