@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from runtime.common.errors import RetryableError
+from runtime.common.errors import PermanentError, RetryableError
+
+TXN_OPS_MAX = 128
+"""etcd's limit: the operations of a transaction plus those of its largest nested one."""
+
+REQUEST_BYTES_MAX = 1_500_000
+"""etcd's limit for one request is 1.5 MiB; this leaves room for the frame."""
+
+
+class LeaseNotFoundError(PermanentError):
+    """A put under a lease that has ended. Nothing was written."""
 
 
 class CompactedError(RetryableError):
@@ -42,13 +52,24 @@ class CompareTarget(Enum):
     MOD_REVISION = "MOD_REVISION"
 
 
+class CompareOperator(Enum):
+    """How a guard compares. NOT_EQUAL to 0 = the key is present."""
+
+    EQUAL = "EQUAL"
+    NOT_EQUAL = "NOT_EQUAL"
+
+
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A guard: target of `key` equals `revision`. 0 = the key is absent."""
+    """A guard: target of `key` equals (or not) `revision`. Equal to 0 = the key is absent.
+
+    All guards, those of nested transactions too, see the store as it was before the whole transaction.
+    """
 
     key: str
     target: CompareTarget
     revision: int
+    operator: CompareOperator = CompareOperator.EQUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +155,31 @@ class WatchBatch:
 
 class KeyValueStore(Protocol):
     """Errors of every method: UnavailableError (surely not executed), OutcomeUnknownError (writes: perhaps),
-    StorageExhaustedError (quota), UnauthenticatedError.
+    StorageExhaustedError (quota), UnauthenticatedError, LeaseNotFoundError, InvalidInputError (limits: at most
+    TXN_OPS_MAX operations; no key written twice in one transaction).
     """
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
         """Run one transaction."""
 
     async def range(
-        self, key: str, /, *, is_prefix: bool, timeout: float, limit: int = 0, after_key: str = ""
+        self,
+        key: str,
+        /,
+        *,
+        is_prefix: bool,
+        timeout: float,
+        limit: int = 0,
+        after_key: str = "",
+        revision: int = 0,
+        max_create_revision: int = 0,
+        newest_first: bool = False,
     ) -> RangeResult:
-        """A linearizable read, in pages of `limit` after `after_key`."""
+        """A linearizable read, in pages of `limit` after `after_key`.
+
+        `revision` reads the past (CompactedError when forgotten), so that pages fit together. `newest_first` orders by
+        create revision, descending; `max_create_revision` leaves out what is younger. 0 = neither.
+        """
 
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease of `ttl` seconds; its id."""
@@ -155,7 +191,10 @@ class KeyValueStore(Protocol):
         """End a lease and delete its keys. Idempotent."""
 
     def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
-        """Every change under `prefix` from `start_revision` on. Survives reconnects; raises CompactedError."""
+        """Every change under `prefix` from `start_revision` on (0: from now on). Survives reconnects.
+
+        Raises CompactedError, UnauthenticatedError, and UnavailableError when the store is closed.
+        """
 
     async def compact(self, revision: int, /, *, timeout: float) -> None:
         """Forget history before `revision`. Idempotent."""

@@ -36,6 +36,13 @@ class OwnerRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class EventsRecord:
+    """`jobs/<id>/events/<n>`: one batch."""
+
+    events: Payload
+
+
+@dataclass(frozen=True, slots=True)
 class ResultRecord:
     """`jobs/<id>/result`: Flink's dirty result. `summary` is the last JobSummary as JSON."""
 
@@ -100,7 +107,11 @@ class TaskManagerRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """Everything that is stored of one job that is not cleaned, read at one revision."""
+    """Everything that is stored of one job that is not cleaned, read at one revision.
+
+    `problem` is not "" when a record of the job cannot be read: it names the key, and that record is None (the graph:
+    empty). Such a job fails with that reason; it never stops a process.
+    """
 
     job_id: JobId
     graph: GraphRecord
@@ -110,3 +121,4 @@ class StoredJob:
     wanted: WantedRecord | None
     events: int
     result: ResultRecord | None
+    problem: str = ""

@@ -1,0 +1,284 @@
+"""The job store over any KeyValueStore: keys, guards and writes exactly as in protocol.md 1 and 2.
+
+Every transaction carries its guards and, in its else-branch, reads the keys that settle it. An unknown outcome is
+repeated identically until it is known (R2): repeating is harmless because no guard that has failed for good can hold
+again (a term never returns, a result is written once, an owner's revision only rises).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard
+
+from runtime.common.entropy import Entropy
+from runtime.common.errors import BugError, ConflictError, StaleTokenError
+from runtime.common.ids import JobId
+from runtime.highavailability.guards import (
+    LeaderTerm,
+    Settled,
+    absent,
+    check_leads,
+    found,
+    gets,
+    leads,
+    present,
+    settle,
+    unchanged,
+)
+from runtime.highavailability.job_reader import JobReader
+from runtime.highavailability.job_store import AlreadyStored, Assigned, Submitted
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Op, Put, Txn
+from runtime.highavailability.payloads import Payloads
+from runtime.highavailability.record_codec import decode_record, encode_record
+from runtime.highavailability.records import (
+    DoneRecord,
+    EventsRecord,
+    GraphRecord,
+    OwnerRecord,
+    ResultRecord,
+    WantedRecord,
+)
+
+CLEAN_JOBS_MAX = 100
+"""Jobs per transaction: 100 nested ones of two operations each stay below etcd's 128."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStoreSettings:
+    """`timeout`: deadline of one request to the store, in seconds."""
+
+    timeout: float
+
+
+class KvLeaderJobStore(JobReader):
+    """LeaderJobStore of one term."""
+
+    def __init__(
+        self,
+        kv: KeyValueStore,
+        keys: Keys,
+        payloads: Payloads,
+        term: LeaderTerm,
+        settings: JobStoreSettings,
+        entropy: Entropy,
+    ) -> None:
+        super().__init__(kv, keys, payloads, timeout=settings.timeout)
+        self._term = term
+        self._entropy = entropy
+
+    async def submit(self, job_id: JobId, graph: GraphRecord, owner: OwnerRecord | None) -> Submitted | AlreadyStored:
+        """Graph and owner in one transaction; a graph above 32 KiB is an object first (R20)."""
+        record = encode_record(replace(graph, graph=await self._payloads.spill(graph.graph)))
+        writes: list[Op] = [Put(self._keys.graph(job_id), record)]
+        if owner is not None:
+            writes.append(Put(self._keys.owner(job_id), encode_record(owner)))
+        settled = await self._settle(
+            Txn(
+                guards=(leads(self._term), absent(self._keys.graph(job_id)), absent(self._keys.done(job_id))),
+                success=tuple(writes),
+                failure=gets(
+                    self._term.key, self._keys.graph(job_id), self._keys.owner(job_id), self._keys.done(job_id)
+                ),
+            )
+        )
+        if settled.result.succeeded:
+            revision = settled.result.revision
+            return Submitted(revision, revision if owner is not None else 0)
+        return self._refused_submit(job_id, record, settled)
+
+    def _refused_submit(self, job_id: JobId, record: bytes, settled: Settled) -> Submitted | AlreadyStored:
+        leader, graph, owner, done = settled.answers()
+        if graph is not None:
+            if settled.was_repeated and graph.value == record:
+                # Our own write, its answer was lost (R2). An owner of a later revision is a later assignment.
+                is_first = owner is not None and owner.mod_revision == graph.mod_revision
+                return Submitted(graph.mod_revision, graph.mod_revision if is_first else 0)
+            stored = decode_record(GraphRecord, graph.value, key=graph.key)
+            return AlreadyStored(stored.graph.sha256, is_done=False)
+        if done is not None:
+            return AlreadyStored(decode_record(DoneRecord, done.value, key=done.key).graph_digest, is_done=True)
+        check_leads(self._term, leader, f"submit of job {job_id}")
+        raise _contradiction(f"submit of job {job_id}")
+
+    async def assign(self, job_id: JobId, owner: OwnerRecord, *, previous_epoch: int) -> Assigned | None:
+        """Only this writes an owner key after the submit."""
+        record = encode_record(owner)
+        settled = await self._settle(
+            Txn(
+                guards=(
+                    leads(self._term),
+                    unchanged(self._keys.owner(job_id), previous_epoch),
+                    present(self._keys.graph(job_id)),
+                    absent(self._keys.result(job_id)),
+                ),
+                success=(Put(self._keys.owner(job_id), record),),
+                failure=gets(self._term.key, self._keys.owner(job_id)),
+            )
+        )
+        if settled.result.succeeded:
+            return Assigned(settled.result.revision)
+        leader, current = settled.answers()
+        if _is_our_write(current, record, settled) and current.mod_revision != previous_epoch:
+            return Assigned(current.mod_revision)
+        check_leads(self._term, leader, f"assignment of job {job_id}")
+        return None
+
+    async def want_cancel(self, job_id: JobId, wanted: WantedRecord) -> bool:
+        """Idempotent: the last wish counts."""
+        settled = await self._settle(
+            Txn(
+                guards=(
+                    leads(self._term),
+                    present(self._keys.graph(job_id)),
+                    absent(self._keys.result(job_id)),
+                ),
+                success=(Put(self._keys.wanted(job_id), encode_record(wanted)),),
+                failure=gets(self._term.key),
+            )
+        )
+        if not settled.result.succeeded:
+            check_leads(self._term, settled.answers()[0], f"wish for job {job_id}")
+        return settled.result.succeeded
+
+    async def cancel_without_owner(self, job_id: JobId, result: ResultRecord) -> bool:
+        """The graph must be present too, so that a cleaned job never gets a second result."""
+        record = encode_record(replace(result, archive=await self._payloads.spill(result.archive)))
+        settled = await self._settle(
+            Txn(
+                guards=(
+                    leads(self._term),
+                    absent(self._keys.owner(job_id)),
+                    absent(self._keys.result(job_id)),
+                    present(self._keys.graph(job_id)),
+                ),
+                success=(Put(self._keys.result(job_id), record),),
+                failure=gets(self._term.key, self._keys.result(job_id)),
+            )
+        )
+        if settled.result.succeeded:
+            return True
+        leader, stored = settled.answers()
+        if _is_our_write(stored, record, settled):
+            return True
+        check_leads(self._term, leader, f"cancellation of job {job_id}")
+        return False
+
+    async def clean(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> None:
+        """Many jobs in one transaction, each guarded by its own result. Idempotent.
+
+        Raises StaleTokenError, and ConflictError (after all others are cleaned) for jobs that have no result.
+        """
+        refused: list[JobId] = []
+        for start in range(0, len(jobs), CLEAN_JOBS_MAX):
+            refused += await self._clean_some(jobs[start : start + CLEAN_JOBS_MAX])
+        if refused:
+            message = f"jobs without a result cannot be cleaned: {', '.join(refused)}"
+            raise ConflictError(message)
+
+    async def _clean_some(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> list[JobId]:
+        cleanings = tuple(
+            Txn(
+                guards=(present(self._keys.result(job_id)),),
+                success=(
+                    Delete(self._keys.job(job_id), is_prefix=True),
+                    Put(self._keys.done(job_id), encode_record(done)),
+                ),
+                failure=gets(self._keys.done(job_id)),
+            )
+            for job_id, done in jobs
+        )
+        settled = await self._settle(
+            Txn(guards=(leads(self._term),), success=cleanings, failure=gets(self._term.key)),
+        )
+        if not settled.result.succeeded:
+            check_leads(self._term, settled.answers()[0], f"cleaning of {len(jobs)} jobs")
+            raise _contradiction(f"cleaning of {len(jobs)} jobs")
+        refused = []
+        for (job_id, _), answer in zip(jobs, settled.result.results, strict=True):
+            assert answer.txn is not None, job_id
+            # Without a result but with its done record it has been cleaned before: a repeat, or a second call.
+            if not answer.txn.succeeded and found(answer.txn.results[0]) is None:
+                refused.append(job_id)
+        return refused
+
+    async def forget_done(self, jobs: Sequence[JobId]) -> None:
+        """Retention. Idempotent."""
+        for start in range(0, len(jobs), CLEAN_JOBS_MAX):
+            some = jobs[start : start + CLEAN_JOBS_MAX]
+            settled = await self._settle(
+                Txn(
+                    guards=(leads(self._term),),
+                    success=tuple(Delete(self._keys.done(job_id)) for job_id in some),
+                    failure=gets(self._term.key),
+                )
+            )
+            if not settled.result.succeeded:
+                check_leads(self._term, settled.answers()[0], f"retention of {len(some)} jobs")
+
+    async def _settle(self, txn: Txn) -> Settled:
+        return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+
+
+class KvOwnerJobStore(JobReader):
+    """OwnerJobStore: one object serves all jobs of a process, the epoch comes with each call."""
+
+    def __init__(
+        self, kv: KeyValueStore, keys: Keys, payloads: Payloads, settings: JobStoreSettings, entropy: Entropy
+    ) -> None:
+        super().__init__(kv, keys, payloads, timeout=settings.timeout)
+        self._entropy = entropy
+
+    async def append_events(self, job_id: JobId, epoch: int, number: int, events: bytes) -> None:
+        """One batch; a repeat writes the same bytes to the same key."""
+        record = encode_record(EventsRecord(await self._payloads.store(events)))
+        settled = await self._write(job_id, epoch, Put(self._keys.event(job_id, number), record))
+        if not settled.result.succeeded:
+            owner, result, _ = settled.answers()
+            raise _stale(f"events {number} of job {job_id}", epoch, owner, result)
+
+    async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
+        """Once. A repeat that finds its own result, or the job cleaned with it, has succeeded."""
+        stored = replace(result, archive=await self._payloads.spill(result.archive))
+        record = encode_record(stored)
+        settled = await self._write(job_id, epoch, Put(self._keys.result(job_id), record))
+        if settled.result.succeeded:
+            return
+        owner, current, done = settled.answers()
+        if _is_our_write(current, record, settled) or _is_our_result_cleaned(settled, done, stored):
+            return
+        raise _stale(f"result of job {job_id}", epoch, owner, current)
+
+    async def _write(self, job_id: JobId, epoch: int, put: Put) -> Settled:
+        assert epoch > 0, f"job {job_id}: epoch {epoch}"
+        txn = Txn(
+            guards=(unchanged(self._keys.owner(job_id), epoch), absent(self._keys.result(job_id))),
+            success=(put,),
+            failure=gets(self._keys.owner(job_id), self._keys.result(job_id), self._keys.done(job_id)),
+        )
+        return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+
+
+def _is_our_write(kv: KeyValue | None, record: bytes, settled: Settled) -> TypeGuard[KeyValue]:
+    return settled.was_repeated and kv is not None and kv.value == record
+
+
+def _is_our_result_cleaned(settled: Settled, done: KeyValue | None, result: ResultRecord) -> bool:
+    """The answer to our result was lost, and the leader has cleaned the job before the repeat."""
+    if not settled.was_repeated or done is None:
+        return False
+    cleaned = decode_record(DoneRecord, done.value, key=done.key)
+    return cleaned.status is result.status and cleaned.summary == result.summary
+
+
+def _stale(what: str, epoch: int, owner: KeyValue | None, result: KeyValue | None) -> StaleTokenError:
+    if result is not None:
+        return StaleTokenError(f"{what} at epoch {epoch} refused: the job has a result")
+    if owner is None:
+        return StaleTokenError(f"{what} at epoch {epoch} refused: the job has no owner, or is cleaned")
+    return StaleTokenError(f"{what} at epoch {epoch} refused: the owner's epoch is {owner.mod_revision}")
+
+
+def _contradiction(what: str) -> BugError:
+    return BugError(f"{what} was refused, yet every guard holds in what it read")

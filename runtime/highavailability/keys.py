@@ -1,0 +1,116 @@
+"""Where everything lies: the keys of protocol.md 1, under `/flinklike/<cluster-id>/`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import Incarnation, JobId, is_hex_id
+
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+
+_EVENT_DIGITS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one cluster. Prefixes end in `/`, so that no cluster's or job's prefix is another's."""
+
+    root: str
+
+    @classmethod
+    def of_cluster(cls, cluster_id: str) -> Keys:
+        """Raises InvalidInputError for an id that would not make a key of its own."""
+        if not _CLUSTER_ID.match(cluster_id):
+            message = (
+                f"{cluster_id[:80]!r} is not a cluster id: "
+                "expected up to 128 letters, digits, dots, dashes and underscores"
+            )
+            raise InvalidInputError(message)
+        return cls(f"/flinklike/{cluster_id}/")
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's uuid, made once."""
+        return f"{self.root}cluster"
+
+    @property
+    def leaders(self) -> str:
+        """Prefix of the candidates for JobManager leadership."""
+        return f"{self.root}leader/jobmanager/"
+
+    def leader(self, lease: int) -> str:
+        """One candidate, named by its lease."""
+        return f"{self.leaders}{lease:x}"
+
+    @property
+    def job_masters(self) -> str:
+        """Prefix of the registered JobMaster processes."""
+        return f"{self.root}jobmasters/"
+
+    def job_master(self, incarnation: Incarnation) -> str:
+        """One JobMaster process."""
+        return f"{self.job_masters}{incarnation}"
+
+    @property
+    def task_managers(self) -> str:
+        """Prefix of the registered TaskManagers."""
+        return f"{self.root}taskmanagers/"
+
+    def task_manager(self, incarnation: Incarnation) -> str:
+        """One TaskManager."""
+        return f"{self.task_managers}{incarnation}"
+
+    def fence(self, incarnation: Incarnation, job_id: JobId) -> str:
+        """R14: the fence of one job on one TaskManager."""
+        return f"{self.task_managers}{incarnation}/fences/{job_id}"
+
+    @property
+    def jobs(self) -> str:
+        """Prefix of all jobs that are not cleaned."""
+        return f"{self.root}jobs/"
+
+    def job(self, job_id: JobId) -> str:
+        """Prefix of everything of one job."""
+        return f"{self.jobs}{job_id}/"
+
+    def graph(self, job_id: JobId) -> str:
+        """The job's graph."""
+        return f"{self.job(job_id)}graph"
+
+    def owner(self, job_id: JobId) -> str:
+        """The job's owner; its mod_revision is the epoch E."""
+        return f"{self.job(job_id)}owner"
+
+    def events(self, job_id: JobId) -> str:
+        """Prefix of the job's batches of events."""
+        return f"{self.job(job_id)}events/"
+
+    def event(self, job_id: JobId, number: int) -> str:
+        """One batch of events; digits are padded, so that key order is their order."""
+        return f"{self.events(job_id)}{number:0{_EVENT_DIGITS}d}"
+
+    def wanted(self, job_id: JobId) -> str:
+        """What a person asked for."""
+        return f"{self.job(job_id)}wanted"
+
+    def result(self, job_id: JobId) -> str:
+        """The terminal state (dirty)."""
+        return f"{self.job(job_id)}result"
+
+    @property
+    def all_done(self) -> str:
+        """Prefix of the cleaned jobs."""
+        return f"{self.root}done/"
+
+    def done(self, job_id: JobId) -> str:
+        """One cleaned job."""
+        return f"{self.all_done}{job_id}"
+
+    def split_job_key(self, key: str) -> tuple[JobId, str] | None:
+        """`jobs/<id>/<rest>` -> (id, rest); None for a key that has no such form."""
+        job_id, _, rest = key.removeprefix(self.jobs).partition("/")
+        if not key.startswith(self.jobs) or not rest or not is_hex_id(job_id):
+            return None
+        return JobId(job_id), rest

@@ -1,0 +1,73 @@
+"""Bytes of a record: inline up to 32 KiB, else an immutable object, written and synced before its pointer (R20)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+from runtime.common.errors import NotFoundError, PermanentError
+from runtime.highavailability.records import Payload
+
+INLINE_BYTES_MAX = 32 * 1024
+
+
+class PayloadCorruptError(PermanentError):
+    """The bytes behind a pointer do not have the digest that was recorded."""
+
+
+class ObjectStore(Protocol):
+    """Immutable objects: `runtime.blob.store.BlobStore`, or the memory one below."""
+
+    async def write_object(self, data: bytes, /) -> str:
+        """Store and sync; the new object's key, `<sha256>-<upload id>`."""
+
+    async def read_object(self, key: str, /) -> bytes:
+        """Raises NotFoundError when storage says that there is no such object."""
+
+
+class Payloads:
+    """Makes payloads and reads them back."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+
+    async def store(self, data: bytes) -> Payload:
+        """A payload that may be written into a key now."""
+        digest = hashlib.sha256(data).hexdigest()
+        if len(data) <= INLINE_BYTES_MAX:
+            return Payload(digest, data, "")
+        return Payload(digest, b"", await self._objects.write_object(data))
+
+    async def spill(self, payload: Payload) -> Payload:
+        """The same payload, moved out of line if it is too large."""
+        if payload.object_key or len(payload.inline) <= INLINE_BYTES_MAX:
+            return payload
+        return await self.store(payload.inline)
+
+    async def load(self, payload: Payload) -> bytes:
+        """The bytes. Raises NotFoundError, PayloadCorruptError."""
+        data = await self._objects.read_object(payload.object_key) if payload.object_key else payload.inline
+        if hashlib.sha256(data).hexdigest() != payload.sha256:
+            message = f"{payload.object_key or 'inline payload'} does not have the recorded digest {payload.sha256}"
+            raise PayloadCorruptError(message)
+        return data
+
+
+class MemoryObjectStore:
+    """Objects in this process: for `high-availability.type: none` without a storage directory, and for tests."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    async def write_object(self, data: bytes, /) -> str:
+        """Keep the bytes; upload ids count up."""
+        key = f"{hashlib.sha256(data).hexdigest()}-{len(self.objects):032x}"
+        self.objects[key] = data
+        return key
+
+    async def read_object(self, key: str, /) -> bytes:
+        """The bytes."""
+        if key not in self.objects:
+            message = f"there is no object {key}"
+            raise NotFoundError(message)
+        return self.objects[key]
