@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from runtime.common.exchange import ExchangeMode as ExchangeMode  # noqa: PLC0414 - re-exported
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 
@@ -20,16 +21,6 @@ class ResourceProfile:
 
 DEFAULT_PROFILE = ResourceProfile()
 """The default slot: fits every requirement that asks for nothing in particular."""
-
-
-class ExchangeMode(Enum):
-    """How the rows of an edge reach the consumer's subtasks (semantics.md, Pipeline API)."""
-
-    FORWARD = "FORWARD"
-    HASH = "HASH"
-    REBALANCE = "REBALANCE"
-    BROADCAST = "BROADCAST"
-    GATHER = "GATHER"
 
 
 class PartitionKind(Enum):

@@ -1,0 +1,103 @@
+"""How a JobGraph refers to user code and to the files that a job brings along.
+
+User code is opaque here: nothing in this package imports, unpickles or runs it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import sys
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+INLINE_BYTES_MAX = 64 * 1024
+"""Code and files up to this size travel inside the JobGraph, larger ones as blobs."""
+
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""Minor version of this interpreter, in the form that pickled code records."""
+
+
+class JobGraphModel(BaseModel):
+    """Base of all parts of a JobGraph: immutable, and closed so that a misspelt field is an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, ser_json_inf_nan="constants"
+    )
+
+
+class Artifact(JobGraphModel):
+    """One file of a job. Exactly one of `key` and `inline` is set once the job is submitted.
+
+    `name` is the file's name in the job's directory; for archives `x.zip` or, as in spark-submit, `x.zip#alias`.
+    `key` is the object in the blob store, "<sha256>-<upload id>"; `inline` is base64. While both are None the file
+    has not been uploaded yet: only the client that builds the graph sees that.
+    """
+
+    name: str
+    sha256: str
+    size_bytes: int
+    key: str | None = None
+    inline: str | None = None
+
+    @classmethod
+    def of_bytes(cls, name: str, data: bytes) -> Artifact:
+        """Inline up to INLINE_BYTES_MAX, else waiting for its upload."""
+        inline = base64.b64encode(data).decode("ascii") if len(data) <= INLINE_BYTES_MAX else None
+        return cls(name=name, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data), inline=inline)
+
+    @property
+    def is_pending(self) -> bool:
+        """True until the file is inline or uploaded."""
+        return self.key is None and self.inline is None
+
+    def inline_bytes(self) -> bytes:
+        """The content of an inline artifact, b"" for one in the blob store."""
+        return b"" if self.inline is None else base64.b64decode(self.inline, validate=True)
+
+
+class FunctionReference(JobGraphModel):
+    """`package.module:function`, imported in the slot."""
+
+    type: Literal["reference"] = "reference"
+    target: str
+
+
+class PickledCode(JobGraphModel):
+    """A callable as cloudpickle bytes (base64) of that Python minor version; `sha256` is that of the bytes."""
+
+    type: Literal["pickled"] = "pickled"
+    data: str
+    python: str
+    sha256: str
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> PickledCode:
+        """Wrap pickled bytes of this interpreter."""
+        return cls(
+            data=base64.b64encode(data).decode("ascii"), python=PYTHON_VERSION, sha256=hashlib.sha256(data).hexdigest()
+        )
+
+    def payload(self) -> bytes:
+        """The cloudpickle bytes."""
+        return base64.b64decode(self.data, validate=True)
+
+
+class BlobCode(JobGraphModel):
+    """A callable as cloudpickle bytes that are too large for the JobGraph."""
+
+    type: Literal["blob"] = "blob"
+    blob: Artifact
+    python: str
+
+
+class ScriptCode(JobGraphModel):
+    """A whole spark-submit application, run as `__main__` with `args` as sys.argv[1:]."""
+
+    type: Literal["script"] = "script"
+    script: Artifact
+    args: tuple[str, ...] = ()
+
+
+CodeReference = Annotated[FunctionReference | PickledCode | BlobCode | ScriptCode, Field(discriminator="type")]

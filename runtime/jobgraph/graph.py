@@ -1,0 +1,299 @@
+"""The JobGraph: an immutable, versioned, JSON-serialisable DAG of operator chains.
+
+Invariants: chains are already built (by the client), so every edge crosses a blocking exchange; a graph that came
+through `parse` has none of the problems of `runtime.jobgraph.validate`; equal graphs have equal canonical JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import cached_property
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import VertexId
+from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
+from runtime.jobgraph.code import (
+    INLINE_BYTES_MAX,
+    PYTHON_VERSION,
+    Artifact,
+    BlobCode,
+    CodeReference,
+    FunctionReference,
+    JobGraphModel,
+    PickledCode,
+    ScriptCode,
+)
+from runtime.jobgraph.limits import EDGES_MAX, GRAPH_BYTES_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
+from runtime.jobgraph.validate import graph_problems
+
+__all__ = [
+    "DEFAULT_RESOURCES",
+    "INLINE_BYTES_MAX",
+    "PYTHON_VERSION",
+    "Artifact",
+    "BlobCode",
+    "CodeReference",
+    "ExchangeMode",
+    "FunctionReference",
+    "JobEdge",
+    "JobGraph",
+    "JobVertex",
+    "Operator",
+    "OperatorKind",
+    "PickledCode",
+    "ResourceSpec",
+    "ScriptCode",
+    "dump_operators",
+    "parse_operators",
+    "vertex_id_of",
+]
+
+
+class OperatorKind(Enum):
+    """What made an operator. `function` is a lone function (a decorated Airflow task), `script` a script job."""
+
+    SOURCE = "source"
+    MAP = "map"
+    APPLY = "apply"
+    SINK = "sink"
+    SCRIPT = "script"
+    FUNCTION = "function"
+
+
+class Operator(JobGraphModel):
+    """One function of a chain: `fn(ctx, *inputs)`."""
+
+    name: str
+    kind: OperatorKind
+    code: CodeReference
+
+
+class ResourceSpec(JobGraphModel):
+    """What one subtask needs. 0 means the default slot's share, "" any spark profile."""
+
+    cpu_cores: float = 0.0
+    memory_bytes: int = 0
+    spark_profile: str = ""
+
+
+DEFAULT_RESOURCES = ResourceSpec()
+"""A default slot's share."""
+
+
+class JobVertex(JobGraphModel):
+    """A chain of operators that runs as one task per subtask."""
+
+    id: VertexId
+    name: str
+    operators: tuple[Operator, ...]
+    parallelism: int = 1
+    max_parallelism: int = 128
+    slot_sharing_group: str = "default"
+    resources: ResourceSpec = DEFAULT_RESOURCES
+    exclusive: bool | None = None
+    splits: tuple[JsonValue, ...] | None = None
+
+    def is_exclusive(self, graph: JobGraph) -> bool:
+        """True if this vertex's code must never run twice at once (protocol.md, words)."""
+        if self.exclusive is not None:
+            return self.exclusive
+        return any(operator.kind is OperatorKind.SCRIPT for operator in self.operators) or not graph.out_edges(self.id)
+
+
+class JobEdge(JobGraphModel):
+    """A blocking exchange. `input_index` is the position of its DataFrame in the consumer's arguments, from 0."""
+
+    source: VertexId
+    target: VertexId
+    mode: ExchangeMode
+    key_columns: tuple[str, ...] = ()
+    input_index: int = 0
+
+
+class JobGraph(JobGraphModel):
+    """A whole job, without its id: that is the client's choice and travels beside it."""
+
+    schema_version: int = JOB_GRAPH_SCHEMA_VERSION
+    name: str
+    vertices: Annotated[tuple[JobVertex, ...], Field(max_length=VERTICES_MAX)]
+    edges: Annotated[tuple[JobEdge, ...], Field(max_length=EDGES_MAX)] = ()
+    params: dict[str, JsonValue] = Field(default_factory=dict)
+    spark_conf: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    py_files: tuple[Artifact, ...] = ()
+    files: tuple[Artifact, ...] = ()
+    archives: tuple[Artifact, ...] = ()
+    wheels: tuple[Artifact, ...] = ()
+    execution_timeout_seconds: float | None = None
+    client_version: str = ""
+
+    def canonical_json(self) -> bytes:
+        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested."""
+        return _canonical(self.model_dump(mode="json"))
+
+    def digest(self) -> str:
+        """sha256 of the canonical JSON, in hex."""
+        return hashlib.sha256(self.canonical_json()).hexdigest()
+
+    @classmethod
+    def parse(cls, data: bytes, *, python: str | None = PYTHON_VERSION) -> JobGraph:
+        """Read and validate a graph from outside. Raises InvalidInputError that lists all problems at once.
+
+        Pickled code of another Python minor version than `python` is a problem; None skips that comparison.
+        """
+        if len(data) > GRAPH_BYTES_MAX:
+            message = f"job graph has {len(data)} bytes, the limit is {GRAPH_BYTES_MAX}"
+            raise InvalidInputError(message)
+        version = _schema_version_of(data)
+        if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
+            message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
+            raise InvalidInputError(message)
+        try:
+            graph = cls.model_validate_json(data)
+        except ValidationError as error:
+            problems = validation_problems(error)
+            raise InvalidInputError(_summary("job graph is not well-formed", problems), problems) from error
+        graph.check(python=python)
+        return graph
+
+    def check(self, *, python: str | None = PYTHON_VERSION) -> None:
+        """Raises InvalidInputError that lists every problem of this graph."""
+        problems = tuple(graph_problems(self, python=python))
+        if problems:
+            raise InvalidInputError(_summary(f"job graph {self.name[:80]!r} is not valid", problems), problems)
+
+    def vertex(self, vertex_id: VertexId) -> JobVertex:
+        """The vertex with that id. KeyError if there is none."""
+        return self.vertices_by_id[vertex_id]
+
+    def in_edges(self, vertex_id: VertexId) -> Sequence[JobEdge]:
+        """Edges into a vertex, by input index."""
+        return self.edges_by_target.get(vertex_id, ())
+
+    def out_edges(self, vertex_id: VertexId) -> Sequence[JobEdge]:
+        """Edges out of a vertex. The position in this order is the `output` number of partitions."""
+        return self.edges_by_source.get(vertex_id, ())
+
+    @cached_property
+    def vertices_by_id(self) -> dict[VertexId, JobVertex]:
+        """Index of the vertices."""
+        return {vertex.id: vertex for vertex in self.vertices}
+
+    @cached_property
+    def edges_by_source(self) -> dict[VertexId, tuple[JobEdge, ...]]:
+        """Index of the edges by producer, in the graph's order."""
+        return _grouped(self.edges, lambda edge: edge.source)
+
+    @cached_property
+    def edges_by_target(self) -> dict[VertexId, tuple[JobEdge, ...]]:
+        """Index of the edges by consumer, in the order of its arguments."""
+        return _grouped(sorted(self.edges, key=lambda edge: edge.input_index), lambda edge: edge.target)
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Every file of the job: its own ones, then those of its code."""
+        own = self.py_files + self.files + self.archives + self.wheels
+        codes = [operator.code for vertex in self.vertices for operator in vertex.operators]
+        return own + tuple(
+            code.blob if isinstance(code, BlobCode) else code.script
+            for code in codes
+            if isinstance(code, BlobCode | ScriptCode)
+        )
+
+    def map_artifacts(self, change: Callable[[Artifact], Artifact]) -> JobGraph:
+        """The same graph with `change` applied to every artifact: how a client fills in keys after an upload."""
+        return self.model_copy(
+            update={
+                **{
+                    field: tuple(change(artifact) for artifact in getattr(self, field))
+                    for field in ("py_files", "files", "archives", "wheels")
+                },
+                "vertices": tuple(_map_vertex(vertex, change) for vertex in self.vertices),
+            }
+        ).without_caches()
+
+    def without_caches(self) -> JobGraph:
+        """The same graph with empty indexes (model_copy carries them along)."""
+        return JobGraph.model_construct(**{name: getattr(self, name) for name in JobGraph.model_fields})
+
+
+def vertex_id_of(name: str) -> VertexId:
+    """The id of the vertex with that name: the same name gives the same id in every build."""
+    return VertexId(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32])
+
+
+_OPERATORS: TypeAdapter[tuple[Operator, ...]] = TypeAdapter(tuple[Operator, ...])
+
+
+def dump_operators(operators: tuple[Operator, ...]) -> bytes:
+    """A chain as canonical JSON, the form in which it travels to a slot."""
+    return _canonical(_OPERATORS.dump_python(operators, mode="json"))
+
+
+def parse_operators(data: bytes) -> tuple[Operator, ...]:
+    """The inverse of `dump_operators`. Raises InvalidInputError."""
+    try:
+        return _OPERATORS.validate_json(data)
+    except ValidationError as error:
+        problems = validation_problems(error)
+        raise InvalidInputError(_summary("operator chain is not well-formed", problems), problems) from error
+
+
+def validation_problems(error: ValidationError) -> tuple[str, ...]:
+    """A pydantic error as one sentence per problem, without echoing the input."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    sentences = [
+        f"{'.'.join(str(part)[:60] for part in item['loc']) or 'input'}: {item['msg'][:300]}" for item in found
+    ]
+    more = len(sentences) - PROBLEMS_SHOWN_MAX
+    return tuple(sentences[:PROBLEMS_SHOWN_MAX] + ([f"and {more} more problems"] if more > 0 else []))
+
+
+def _summary(message: str, problems: tuple[str, ...]) -> str:
+    return f"{message}: {'; '.join(problems)}"
+
+
+def _canonical(value: JsonValue) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+class _Versioned(JobGraphModel):
+    """Reads nothing but the schema version, so that a newer graph is refused for that and not for its new fields."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    schema_version: int
+
+
+def _schema_version_of(data: bytes) -> int | None:
+    try:
+        return _Versioned.model_validate_json(data).schema_version
+    except ValidationError:
+        return None
+
+
+def _grouped(edges: Sequence[JobEdge], key: Callable[[JobEdge], VertexId]) -> dict[VertexId, tuple[JobEdge, ...]]:
+    groups: defaultdict[VertexId, list[JobEdge]] = defaultdict(list)
+    for edge in edges:
+        groups[key(edge)].append(edge)
+    return {vertex_id: tuple(group) for vertex_id, group in groups.items()}
+
+
+def _map_vertex(vertex: JobVertex, change: Callable[[Artifact], Artifact]) -> JobVertex:
+    operators = tuple(_map_operator(operator, change) for operator in vertex.operators)
+    return vertex if operators == vertex.operators else vertex.model_copy(update={"operators": operators})
+
+
+def _map_operator(operator: Operator, change: Callable[[Artifact], Artifact]) -> Operator:
+    code = operator.code
+    if isinstance(code, BlobCode):
+        return operator.model_copy(update={"code": code.model_copy(update={"blob": change(code.blob)})})
+    if isinstance(code, ScriptCode):
+        return operator.model_copy(update={"code": code.model_copy(update={"script": change(code.script)})})
+    return operator

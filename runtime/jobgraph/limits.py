@@ -1,0 +1,15 @@
+"""Bounds of a JobGraph. A hostile or mistaken one is refused before it costs more than its own request."""
+
+from __future__ import annotations
+
+GRAPH_BYTES_MAX = 16 * 1024 * 1024
+VERTICES_MAX = 2_000
+EDGES_MAX = 10_000
+OPERATORS_PER_VERTEX_MAX = 200
+PARALLELISM_MAX = 32_768
+SUBTASKS_MAX = 100_000
+JSON_DEPTH_MAX = 64
+NAME_LENGTH_MAX = 256
+ARTIFACTS_MAX = 1_000
+INTEGER_BITS_MAX = 1_024
+PROBLEMS_SHOWN_MAX = 100

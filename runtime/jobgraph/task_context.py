@@ -1,0 +1,80 @@
+"""TaskContext: what a user's function gets as its first argument.
+
+Only a Protocol: the implementation lives in the slot process. pyspark is named for type checkers and editors and
+never imported here, because Airflow imports this package while it parses DAGs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TaskContext(Protocol):
+    """One operator's view of the attempt in which it runs. One object per operator of a chain."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The warm session of this slot. Lazy: a task that never touches it causes no Spark work at all."""
+
+    @property
+    def job_id(self) -> str:
+        """The job's id, 32 hex digits."""
+
+    @property
+    def job_name(self) -> str:
+        """The job's name."""
+
+    @property
+    def vertex_name(self) -> str:
+        """Name of the vertex, that is of the whole chain."""
+
+    @property
+    def operator_name(self) -> str:
+        """Name of this operator, as given to `source`, `map`, `apply` or `sink`."""
+
+    @property
+    def subtask_index(self) -> int:
+        """Which of the `parallelism` subtasks this is, from 0."""
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks the vertex has."""
+
+    @property
+    def attempt_number(self) -> int:
+        """0 for the first attempt of this subtask, one more for each restart."""
+
+    @property
+    def splits(self) -> Sequence[Any]:
+        """This subtask's share of the vertex's `splits`, round robin; empty when the vertex has none."""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The job's parameters."""
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Secrets by name, as the TaskManager resolved them. Never logged, never part of the JobGraph."""
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Logs into the attempt's own log file, readable over REST while it runs."""
+
+    @property
+    def cancelled(self) -> bool:
+        """True from the moment the job is being cancelled. A long loop should look at it and return."""
+
+    def report_progress(self, fraction: float, text: str = "") -> None:
+        """Show progress between 0 and 1, with a few words, in REST, CLI and UI. Cheap: may be called often."""
+
+    def output_path(self, base: str) -> str:
+        """A directory of this attempt below `base`, for a sink to write into.
+
+        When all attempts of the sink are accepted their files are moved into `base` and `_SUCCESS` is written. An
+        attempt that is not accepted leaves nothing visible.
+        """

@@ -1,0 +1,264 @@
+"""Everything that can be wrong with a JobGraph, found in one pass and reported all at once.
+
+Each check is a generator of sentences; none raises, however odd the graph is, so one mistake never hides another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import VertexId, is_hex_id
+from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
+from runtime.jobgraph import limits
+from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
+
+if TYPE_CHECKING:
+    from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
+
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_HEADS = frozenset({"source", "script", "function"})
+_ALONE = frozenset({"script", "function"})
+_INNER = frozenset({"map", "apply", "sink"})
+
+
+def graph_problems(graph: JobGraph, *, python: str | None) -> Iterator[str]:
+    """Every problem of the graph as one sentence each, at most PROBLEMS_SHOWN_MAX of them."""
+    return islice(_all_problems(graph, python), limits.PROBLEMS_SHOWN_MAX)
+
+
+def _all_problems(graph: JobGraph, python: str | None) -> Iterator[str]:
+    yield from _job_problems(graph)
+    yield from _identity_problems(graph)
+    for vertex in graph.vertices:
+        yield from _vertex_problems(vertex)
+        yield from _chain_problems(vertex, python)
+    yield from _edge_problems(graph)
+    yield from _input_problems(graph)
+    yield from _cycle_problems(graph)
+    yield from _file_problems(graph)
+
+
+def _job_problems(graph: JobGraph) -> Iterator[str]:
+    if graph.schema_version != JOB_GRAPH_SCHEMA_VERSION:
+        yield f"schema version is {graph.schema_version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
+    yield from _name_problems("job", graph.name)
+    if not graph.vertices:
+        yield "the job has no vertices"
+    if len(graph.vertices) > limits.VERTICES_MAX:
+        yield f"the job has {len(graph.vertices)} vertices, the limit is {limits.VERTICES_MAX}"
+    subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
+    if subtasks > limits.SUBTASKS_MAX:
+        yield f"the job has {subtasks} subtasks, the limit is {limits.SUBTASKS_MAX}"
+    timeout = graph.execution_timeout_seconds
+    if timeout is not None and not timeout > 0:
+        yield f"execution timeout is {timeout} s, it must be above 0"
+    yield from json_problems("params", graph.params)
+    for name in graph.environment:
+        if not _ENVIRONMENT_NAME.match(name):
+            yield f"environment: {name[:80]!r} is not the name of an environment variable"
+    for name, value in [*graph.environment.items(), *graph.spark_conf.items()]:
+        if not name or "\0" in name or "\0" in value:
+            yield f"{name[:80]!r}: names are not empty, and neither names nor values hold a NUL character"
+
+
+def _identity_problems(graph: JobGraph) -> Iterator[str]:
+    for vertex_id in _duplicates(vertex.id for vertex in graph.vertices):
+        yield f"vertex id {vertex_id[:80]!r} is used more than once"
+    for name in _duplicates(vertex.name for vertex in graph.vertices):
+        yield f"vertex name {name[:80]!r} is used more than once"
+    for name in _duplicates(operator.name for vertex in graph.vertices for operator in vertex.operators):
+        yield f"operator name {name[:80]!r} is used more than once"
+
+
+def _vertex_problems(vertex: JobVertex) -> Iterator[str]:
+    label = f"vertex {vertex.name[:80]!r}"
+    if not is_hex_id(vertex.id):
+        yield f"{label}: id {vertex.id[:80]!r} is not 32 lower-case hex digits"
+    yield from _name_problems("vertex", vertex.name, length_max=limits.NAME_LENGTH_MAX * 16)
+    if vertex.parallelism < 1:
+        yield f"{label}: parallelism is {vertex.parallelism}, it must be at least 1"
+    if vertex.parallelism > vertex.max_parallelism:
+        yield f"{label}: parallelism {vertex.parallelism} is above its maximum parallelism {vertex.max_parallelism}"
+    if not 1 <= vertex.max_parallelism <= limits.PARALLELISM_MAX:
+        yield f"{label}: maximum parallelism {vertex.max_parallelism} is not within 1 and {limits.PARALLELISM_MAX}"
+    if not vertex.slot_sharing_group:
+        yield f"{label}: the slot sharing group has no name"
+    if vertex.resources.cpu_cores < 0 or vertex.resources.memory_bytes < 0:
+        yield f"{label}: resources must not be negative"
+    if vertex.splits is not None:
+        yield from json_problems(f"{label}: splits", list(vertex.splits))
+
+
+def _chain_problems(vertex: JobVertex, python: str | None) -> Iterator[str]:
+    label = f"vertex {vertex.name[:80]!r}"
+    if not vertex.operators:
+        yield f"{label} has no operators"
+    if len(vertex.operators) > limits.OPERATORS_PER_VERTEX_MAX:
+        yield f"{label} chains {len(vertex.operators)} operators, the limit is {limits.OPERATORS_PER_VERTEX_MAX}"
+    for position, operator in enumerate(vertex.operators):
+        kind = operator.kind.value
+        yield from _name_problems("operator", operator.name)
+        if position and kind not in _INNER:
+            yield f"{label}: operator {operator.name[:80]!r} is a {kind} and can only be the first of a chain"
+        if kind == "sink" and operator is not vertex.operators[-1]:
+            yield f"{label}: sink {operator.name[:80]!r} is followed by another operator"
+        if kind in _ALONE and len(vertex.operators) > 1:
+            yield f"{label}: a {kind} is never chained"
+        yield from _operator_code_problems(label, vertex, operator, python)
+
+
+def _operator_code_problems(label: str, vertex: JobVertex, operator: Operator, python: str | None) -> Iterator[str]:
+    kind, code_type = operator.kind.value, operator.code.type
+    is_script = kind == "script"
+    if is_script != (code_type == "script"):
+        yield f"{label}: operator {operator.name[:80]!r} is a {kind} with code of type {code_type}"
+    if is_script and vertex.parallelism != 1:
+        yield f"{label}: a script has parallelism 1, not {vertex.parallelism}"
+    for problem in code_problems(operator.code, python):
+        yield f"{label}: operator {operator.name[:80]!r}: {problem}"
+
+
+def _edge_problems(graph: JobGraph) -> Iterator[str]:
+    by_id = graph.vertices_by_id
+    for edge in graph.edges:
+        for end in (edge.source, edge.target):
+            if end not in by_id:
+                yield f"an edge names the unknown vertex {end[:80]!r}"
+        source, target = by_id.get(edge.source), by_id.get(edge.target)
+        if source is not None and target is not None:
+            yield from _exchange_problems(edge, source, target)
+
+
+def _exchange_problems(edge: JobEdge, source: JobVertex, target: JobVertex) -> Iterator[str]:
+    label = f"edge {source.name[:80]!r} -> {target.name[:80]!r}"
+    if edge.mode is ExchangeMode.FORWARD and source.parallelism != target.parallelism:
+        yield f"{label}: forward needs equal parallelism, not {source.parallelism} and {target.parallelism}"
+    if edge.mode is ExchangeMode.GATHER and target.parallelism != 1:
+        yield f"{label}: gather needs a consumer of parallelism 1, not {target.parallelism}"
+    if (edge.mode is ExchangeMode.HASH) != bool(edge.key_columns):
+        yield f"{label}: key columns belong to hash edges, and a hash edge needs at least one"
+    for column in _duplicates(edge.key_columns):
+        yield f"{label}: key column {column[:80]!r} is named more than once"
+    if not all(edge.key_columns):
+        yield f"{label}: a key column has no name"
+    if source.operators and source.operators[-1].kind.value in {"sink", "script", "function"}:
+        yield f"{label}: a {source.operators[-1].kind.value} has no consumers"
+
+
+def _input_problems(graph: JobGraph) -> Iterator[str]:
+    indices: defaultdict[VertexId, list[int]] = defaultdict(list)
+    keys: defaultdict[VertexId, set[int]] = defaultdict(set)
+    for edge in graph.edges:
+        indices[edge.target].append(edge.input_index)
+        if edge.mode is ExchangeMode.HASH:
+            keys[edge.target].add(len(edge.key_columns))
+    for vertex in graph.vertices:
+        label = f"vertex {vertex.name[:80]!r}"
+        found = sorted(indices[vertex.id])
+        if found != list(range(len(found))):
+            yield f"{label}: its inputs are numbered {found[:20]}, expected 0 to {len(found) - 1} without gaps"
+        if len(keys[vertex.id]) > 1:
+            yield f"{label}: its hash edges have different numbers of key columns: {sorted(keys[vertex.id])}"
+        head = vertex.operators[0].kind.value if vertex.operators else "source"
+        if head in _HEADS and found:
+            yield f"{label}: a {head} takes no inputs, this one has {len(found)}"
+        if head not in _HEADS and not found:
+            yield f"{label}: a {head} needs at least one input"
+        if head == "map" and len(found) > 1:
+            yield f"{label}: a map takes one input, this one has {len(found)}"
+
+
+def _cycle_problems(graph: JobGraph) -> Iterator[str]:
+    """Kahn's algorithm forward, then backward over what is left: exactly the vertices that lie on or between cycles."""
+    left = {vertex.id for vertex in graph.vertices}
+    edges = [(edge.source, edge.target) for edge in graph.edges]
+    left = _peel(left, edges)
+    left = _peel(left, [(target, source) for source, target in edges])
+    if left:
+        names = [vertex.name[:80] for vertex in graph.vertices if vertex.id in left]
+        yield f"the graph has a cycle through {', '.join(repr(name) for name in names[:20])}"
+
+
+def _peel(vertices: set[VertexId], edges: list[tuple[VertexId, VertexId]]) -> set[VertexId]:
+    left = set(vertices)
+    followers: defaultdict[VertexId, list[VertexId]] = defaultdict(list)
+    incoming: Counter[VertexId] = Counter()
+    for source, target in edges:
+        if source in left and target in left:
+            followers[source].append(target)
+            incoming[target] += 1
+    ready = [vertex_id for vertex_id in vertices if not incoming[vertex_id]]
+    while ready:
+        vertex_id = ready.pop()
+        left.discard(vertex_id)
+        for target in followers[vertex_id]:
+            incoming[target] -= 1
+            if not incoming[target]:
+                ready.append(target)
+    return left
+
+
+def _file_problems(graph: JobGraph) -> Iterator[str]:
+    artifacts = graph.artifacts()
+    if len(artifacts) > limits.ARTIFACTS_MAX:
+        yield f"the job brings {len(artifacts)} files, the limit is {limits.ARTIFACTS_MAX}"
+        return
+    groups = {"py-file": graph.py_files, "file": graph.files, "archive": graph.archives, "wheel": graph.wheels}
+    for kind, group in groups.items():
+        for artifact in group:
+            yield from artifact_problems(kind, artifact)
+            yield from file_name_problems(kind, artifact)
+    unpacked = [artifact.name.rpartition("#")[2] for artifact in graph.archives]
+    for name in _duplicates([*(artifact.name for artifact in graph.files), *unpacked]):
+        yield f"two files or archives would be {name[:80]!r} in the job's directory"
+    for name in _duplicates(artifact.name for artifact in graph.py_files):
+        yield f"py-file {name[:80]!r} is given more than once"
+
+
+def _name_problems(kind: str, name: str, *, length_max: int = limits.NAME_LENGTH_MAX) -> Iterator[str]:
+    if not name.strip():
+        yield f"a {kind} has no name"
+    if len(name) > length_max:
+        yield f"{kind} name {name[:40]!r}... has {len(name)} characters, the limit is {length_max}"
+    if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF for character in name):
+        yield f"{kind} name {name[:80]!r} has control characters"
+
+
+def json_problems(label: str, value: object) -> Iterator[str]:
+    """What keeps a value from being JSON that travels everywhere: depth, huge integers, NaN, other types."""
+    pending: list[tuple[object, int]] = [(value, 1)]
+    while pending:
+        item, depth = pending.pop()
+        if depth > limits.JSON_DEPTH_MAX:
+            yield f"{label}: nested deeper than {limits.JSON_DEPTH_MAX} levels"
+            return
+        if isinstance(item, Mapping):
+            if not all(isinstance(key, str) for key in item):
+                yield f"{label}: a JSON object has a key that is not a string"
+            pending.extend((child, depth + 1) for child in item.values())
+        elif isinstance(item, list | tuple):
+            pending.extend((child, depth + 1) for child in item)
+        elif problem := _scalar_problem(item):
+            yield f"{label}: {problem}"
+            return
+
+
+def _scalar_problem(item: object) -> str:
+    if isinstance(item, float) and (item != item or item in {float("inf"), float("-inf")}):  # noqa: PLR0124 - NaN test
+        return f"{item} is not a JSON number"
+    if isinstance(item, int) and item.bit_length() > limits.INTEGER_BITS_MAX:
+        return f"an integer has more than {limits.INTEGER_BITS_MAX} bits"
+    if not isinstance(item, str | int | float | bool | None):
+        return f"a value of type {type(item).__name__} is not JSON"
+    return ""
+
+
+def _duplicates(items: Iterable[ItemT]) -> list[ItemT]:
+    return [item for item, count in Counter(items).items() if count > 1]
