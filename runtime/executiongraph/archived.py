@@ -1,0 +1,252 @@
+"""The execution graph as data: what REST shows of a job, live or archived, and the JSON it is stored as.
+
+Invariants: an archive is complete, nothing else is needed to answer any `/jobs/:id/...` path but attempt logs; the JSON
+carries a schema version and one from a newer schema is refused by name, never guessed at.
+Times are milliseconds since 1970; a state that was never entered has no entry in `timestamps`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId, VertexId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.core.aggregate import aggregate_state
+from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
+
+ARCHIVE_SCHEMA_VERSION = 1
+
+_TERMINAL = (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedProgress:
+    """The latest progress of an attempt."""
+
+    fraction: float
+    text: str
+    spark_jobs_active: int
+    spark_stages_active: int
+    spark_tasks_completed: int
+    spark_tasks_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedExecution:
+    """One attempt. `attempt` is the number users see; `attempt_id` names its log on the TaskManager at `endpoint`."""
+
+    attempt: int
+    attempt_id: str
+    state: ExecutionState
+    timestamps: Mapping[ExecutionState, int]
+    endpoint: str
+    task_manager_id: str
+    failure: FailureInfo | None
+    metrics: TaskMetrics
+    progress: ArchivedProgress | None
+
+    @property
+    def start_millis(self) -> int:
+        """When it was deployed, -1 before."""
+        return self.timestamps.get(ExecutionState.DEPLOYING, -1)
+
+    @property
+    def end_millis(self) -> int:
+        """When it became terminal, -1 before."""
+        return next((self.timestamps[state] for state in _TERMINAL if state in self.timestamps), -1)
+
+    @property
+    def is_complete(self) -> bool:
+        """True once the metrics are final."""
+        return self.state.is_terminal
+
+    def status_durations(self, now_millis: int) -> dict[ExecutionState, int]:
+        """How long it was in each state it entered, terminal ones left out."""
+        entered = sorted(self.timestamps.items(), key=lambda item: (item[1], item[0].is_terminal))
+        ends = [at for _, at in entered[1:]] + [now_millis]
+        return {
+            state: max(0, end - at) for (state, at), end in zip(entered, ends, strict=True) if not state.is_terminal
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedSubtask:
+    """One subtask: its current attempt, and earlier ones from oldest to newest."""
+
+    index: int
+    current: ArchivedExecution
+    prior: tuple[ArchivedExecution, ...]
+
+    def attempt(self, number: int) -> ArchivedExecution | None:
+        """The attempt with that number, None if it is not known (any more)."""
+        return next((one for one in (self.current, *self.prior) if one.attempt == number), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedVertex:
+    """One vertex, with the names of its chained operators in order."""
+
+    id: VertexId
+    name: str
+    operators: tuple[str, ...]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    is_exclusive: bool
+    subtasks: tuple[ArchivedSubtask, ...]
+
+    def counts(self) -> Counter[ExecutionState]:
+        """Subtasks by state."""
+        return Counter(subtask.current.state for subtask in self.subtasks)
+
+    @property
+    def state(self) -> ExecutionState:
+        """The aggregated state."""
+        return aggregate_state(self.counts(), self.parallelism)
+
+    @property
+    def start_millis(self) -> int:
+        """When its first subtask was deployed, -1 before."""
+        return min((one.current.start_millis for one in self.subtasks if one.current.start_millis >= 0), default=-1)
+
+    @property
+    def end_millis(self) -> int:
+        """When its last subtask became terminal, -1 before."""
+        if not all(subtask.current.state.is_terminal for subtask in self.subtasks):
+            return -1
+        return max((subtask.current.end_millis for subtask in self.subtasks), default=-1)
+
+    def metrics(self) -> TaskMetrics:
+        """Sums over the current attempts; the memory peak is the highest."""
+        each = [subtask.current.metrics for subtask in self.subtasks]
+        return TaskMetrics(
+            read_bytes=sum(one.read_bytes for one in each),
+            write_bytes=sum(one.write_bytes for one in each),
+            read_records=sum(one.read_records for one in each),
+            write_records=sum(one.write_records for one in each),
+            cpu_millis=sum(one.cpu_millis for one in each),
+            memory_bytes_peak=max((one.memory_bytes_peak for one in each), default=0),
+        )
+
+    @property
+    def description(self) -> str:
+        """The chain as Flink's plan shows it."""
+        head, *tail = self.operators or (self.name,)
+        return f"{head}<br/>" + "".join(f"+- {name}<br/>" for name in tail)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedEdge:
+    """One unchained edge; `input_index` is the position among the target's inputs."""
+
+    source: VertexId
+    target: VertexId
+    mode: ExchangeMode
+    input_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedException:
+    """A failure. `task_name` is "" for one that is no task's. Concurrent ones happened while it was handled."""
+
+    failure: FailureInfo
+    task_name: str
+    endpoint: str
+    task_manager_id: str
+    concurrent: tuple[ArchivedException, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedConfig:
+    """What `/jobs/:id/config` shows. `params` is the job's parameters as JSON; of the environment only the names."""
+
+    parallelism: int
+    restart_strategy: str
+    execution_timeout_seconds: float | None
+    params: str
+    spark_conf: Mapping[str, str]
+    environment: tuple[str, ...]
+
+
+NO_CONFIG = ArchivedConfig(
+    parallelism=0, restart_strategy="", execution_timeout_seconds=None, params="{}", spark_conf={}, environment=()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedExecutionGraph:
+    """Everything about one job under one owner. `result` is the job's value as JSON text, "" until FINISHED.
+
+    `exceptions` are newest first. `graph_digest` is the sha256 of the JobGraph.
+    """
+
+    schema_version: int
+    job_id: JobId
+    name: str
+    epoch: int
+    graph_digest: str
+    status: JobStatus
+    timestamps: Mapping[JobStatus, int]
+    last_modification_millis: int
+    pending_reason: str
+    vertices: tuple[ArchivedVertex, ...]
+    edges: tuple[ArchivedEdge, ...]
+    exceptions: tuple[ArchivedException, ...]
+    config: ArchivedConfig
+    result: str
+
+    @property
+    def start_millis(self) -> int:
+        """When the job was submitted."""
+        return self.timestamps.get(JobStatus.INITIALIZING, -1)
+
+    @property
+    def end_millis(self) -> int:
+        """When the job became globally terminal, -1 before."""
+        return self.timestamps.get(self.status, -1) if self.status.is_globally_terminal else -1
+
+    @property
+    def failure(self) -> FailureInfo | None:
+        """The root cause of a FAILED job."""
+        return self.exceptions[0].failure if self.exceptions else None
+
+    def vertex(self, vertex_id: str) -> ArchivedVertex | None:
+        """One vertex, None if the job has no such one."""
+        return next((vertex for vertex in self.vertices if vertex.id == vertex_id), None)
+
+    def inputs(self, vertex_id: str) -> tuple[ArchivedEdge, ...]:
+        """The edges into a vertex, in the order of its inputs."""
+        edges = [edge for edge in self.edges if edge.target == vertex_id]
+        return tuple(sorted(edges, key=lambda edge: edge.input_index))
+
+    def to_json(self) -> bytes:
+        """The stored form."""
+        return _ADAPTER.dump_json(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> ArchivedExecutionGraph:
+        """The inverse of `to_json`. Raises InvalidInputError with the version when it is another one."""
+        try:
+            archived = _ADAPTER.validate_json(data)
+        except ValidationError as error:
+            raise InvalidInputError(_unreadable(data), tuple(str(one["loc"]) for one in error.errors())) from error
+        if archived.schema_version != ARCHIVE_SCHEMA_VERSION:
+            raise InvalidInputError(_unreadable(data))
+        return archived
+
+
+_ADAPTER: TypeAdapter[ArchivedExecutionGraph] = TypeAdapter(ArchivedExecutionGraph)
+
+
+def _unreadable(data: bytes) -> str:
+    try:
+        version = str(json.loads(data)["schema_version"])
+    except (ValueError, KeyError, TypeError):
+        version = "unknown"
+    return f"cannot read an archived execution graph of schema {version}, this version reads {ARCHIVE_SCHEMA_VERSION}"

@@ -1,0 +1,132 @@
+"""The running execution graph turned into its archived form, live or for the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from runtime.common.states import JobStatus
+from runtime.executiongraph.archived import (
+    ARCHIVE_SCHEMA_VERSION,
+    NO_CONFIG,
+    ArchivedConfig,
+    ArchivedEdge,
+    ArchivedException,
+    ArchivedExecution,
+    ArchivedExecutionGraph,
+    ArchivedProgress,
+    ArchivedSubtask,
+    ArchivedVertex,
+)
+from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
+from runtime.gateways.task import TaskProgress
+from runtime.jobgraph.graph import JobGraph
+
+RESTART_STRATEGY = "Restart deactivated."
+
+
+def archive(
+    graph: ExecutionGraph,
+    *,
+    digest: str,
+    status: JobStatus,
+    timestamps: Mapping[JobStatus, int],
+    last_modification_millis: int,
+    pending_reason: str,
+    exceptions: tuple[ArchivedException, ...],
+    result: str,
+) -> ArchivedExecutionGraph:
+    """Everything that is shown of the job. `status` and `timestamps` may be ahead of the graph's: of a result."""
+    return ArchivedExecutionGraph(
+        schema_version=ARCHIVE_SCHEMA_VERSION,
+        job_id=graph.job_id,
+        name=graph.name,
+        epoch=graph.epoch,
+        graph_digest=digest,
+        status=status,
+        timestamps=dict(timestamps),
+        last_modification_millis=last_modification_millis,
+        pending_reason=pending_reason,
+        vertices=tuple(_vertex(vertex) for vertex in graph.vertices.values()),
+        edges=_edges(graph),
+        exceptions=exceptions,
+        config=_config(graph.job_graph) if graph.job_graph is not None else NO_CONFIG,
+        result=result,
+    )
+
+
+def result_value(graph: ExecutionGraph) -> str:
+    """The job's value as JSON text: of one terminal subtask, else `{vertex: [values by subtask]}`."""
+    terminal = [vertex for vertex in graph.vertices.values() if not vertex.outputs]
+    if len(terminal) == 1 and terminal[0].parallelism == 1:
+        return _value(terminal[0].executions[0])
+    parts = (
+        f"{json.dumps(vertex.vertex.name)}:[{','.join(_value(execution) for execution in vertex.executions)}]"
+        for vertex in terminal
+    )
+    return "{" + ",".join(parts) + "}"
+
+
+def _value(execution: Execution) -> str:
+    return execution.value.decode() or "null"
+
+
+def _vertex(vertex: ExecutionJobVertex) -> ArchivedVertex:
+    return ArchivedVertex(
+        id=vertex.id,
+        name=vertex.vertex.name,
+        operators=tuple(operator.name for operator in vertex.vertex.operators),
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.vertex.max_parallelism,
+        slot_sharing_group=vertex.vertex.slot_sharing_group,
+        is_exclusive=vertex.is_exclusive,
+        subtasks=tuple(
+            ArchivedSubtask(index, _execution(execution), ()) for index, execution in enumerate(vertex.executions)
+        ),
+    )
+
+
+def _execution(execution: Execution) -> ArchivedExecution:
+    location = execution.location
+    return ArchivedExecution(
+        attempt=execution.ordinal,
+        attempt_id=str(execution.attempt_id),
+        state=execution.state,
+        timestamps=dict(execution.timestamps),
+        endpoint=location.address if location is not None else "",
+        task_manager_id=location.task_manager_id if location is not None else "",
+        failure=execution.failure,
+        metrics=execution.metrics,
+        progress=_progress(execution.progress) if execution.progress is not None else None,
+    )
+
+
+def _progress(progress: TaskProgress) -> ArchivedProgress:
+    return ArchivedProgress(
+        fraction=progress.fraction,
+        text=progress.text,
+        spark_jobs_active=progress.spark_jobs_active,
+        spark_stages_active=progress.spark_stages_active,
+        spark_tasks_completed=progress.spark_tasks_completed,
+        spark_tasks_total=progress.spark_tasks_total,
+    )
+
+
+def _edges(graph: ExecutionGraph) -> tuple[ArchivedEdge, ...]:
+    return tuple(
+        ArchivedEdge(edge.source, vertex.id, edge.mode, edge.edge.input_index)
+        for vertex in graph.vertices.values()
+        for edge in vertex.inputs
+    )
+
+
+def _config(job_graph: JobGraph) -> ArchivedConfig:
+    return ArchivedConfig(
+        parallelism=max((vertex.parallelism for vertex in job_graph.vertices), default=1),
+        restart_strategy=RESTART_STRATEGY,
+        execution_timeout_seconds=job_graph.execution_timeout_seconds,
+        params=json.dumps(job_graph.params, sort_keys=True),
+        spark_conf=dict(job_graph.spark_conf),
+        environment=tuple(sorted(job_graph.environment)),
+    )

@@ -1,0 +1,184 @@
+"""The execution graph of one job under one owner: job status, vertices, subtasks, and how many are in which state.
+
+Invariants: every change of an attempt's state goes through `transition`, so the counts of a vertex and of the job
+always equal what a recount would give; nothing here is per pair of subtasks: 10 000 subtasks are 10 000 attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runtime.common.fsm import StateMachine
+from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.states import JOB_TRANSITIONS, ExecutionState, JobStatus
+from runtime.executiongraph.core.aggregate import aggregate_state
+from runtime.executiongraph.core.edges import ExecutionEdge
+from runtime.executiongraph.core.execution import Execution
+from runtime.gateways.dispatcher import TaskCounts
+from runtime.jobgraph.graph import JobGraph, JobVertex
+from runtime.jobgraph.regions import topological_order
+
+FIRST_COUNTER = 0
+
+
+class ExecutionJobVertex:
+    """One vertex with the current attempt of each subtask. `order` is its place in topological order."""
+
+    __slots__ = ("counts", "executions", "inputs", "is_exclusive", "order", "outputs", "unaccepted", "vertex")
+
+    def __init__(self, vertex: JobVertex, executions: list[Execution], *, is_exclusive: bool, order: int) -> None:
+        self.vertex = vertex
+        self.executions = executions
+        self.is_exclusive = is_exclusive
+        self.order = order
+        self.inputs: tuple[ExecutionEdge, ...] = ()
+        self.outputs: tuple[ExecutionEdge, ...] = ()
+        self.counts: dict[ExecutionState, int] = {ExecutionState.CREATED: len(executions)}
+        self.unaccepted = len(executions)
+
+    @property
+    def id(self) -> VertexId:
+        """The vertex."""
+        return self.vertex.id
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks."""
+        return len(self.executions)
+
+    @property
+    def state(self) -> ExecutionState:
+        """Flink's aggregated state."""
+        return aggregate_state(self.counts, self.parallelism)
+
+    @property
+    def is_finished(self) -> bool:
+        """True when every subtask is FINISHED, durable or not."""
+        return self.counts.get(ExecutionState.FINISHED, 0) == self.parallelism
+
+    @property
+    def is_accepted(self) -> bool:
+        """True when every subtask is FINISHED and its event durable."""
+        return self.unaccepted == 0
+
+
+class ExecutionGraph:
+    """The job's status and its vertices. Without vertices until `attach`."""
+
+    __slots__ = ("counts", "epoch", "job_graph", "job_id", "name", "status_machine", "timestamps", "vertices")
+
+    def __init__(self, job_id: JobId, epoch: int, *, submit_millis: int) -> None:
+        self.job_id = job_id
+        self.epoch = epoch
+        self.name = ""
+        self.job_graph: JobGraph | None = None
+        self.status_machine = StateMachine(f"job {job_id}", JOB_TRANSITIONS, JobStatus.INITIALIZING)
+        self.timestamps: dict[JobStatus, int] = {JobStatus.INITIALIZING: submit_millis}
+        self.vertices: dict[VertexId, ExecutionJobVertex] = {}
+        self.counts: dict[ExecutionState, int] = {}
+
+    @property
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        return self.status_machine.state
+
+    def enter(self, target: JobStatus, at_millis: int, reason: str = "") -> None:
+        """Take one arc of the job's table. Raises IllegalTransitionError."""
+        self.status_machine.to(target, reason)
+        self.timestamps[target] = at_millis
+
+    def attach(self, job_graph: JobGraph, at_millis: int) -> None:
+        """Build vertices and attempts, in topological order."""
+        assert self.job_graph is None, self.job_id
+        self.job_graph = job_graph
+        self.name = job_graph.name
+        for order, vertex_id in enumerate(topological_order(job_graph)):
+            vertex = job_graph.vertex(vertex_id)
+            executions = [
+                Execution(ExecutionAttemptId(self.job_id, vertex_id, index, self.epoch, FIRST_COUNTER), 0, at_millis)
+                for index in range(vertex.parallelism)
+            ]
+            is_exclusive = vertex.is_exclusive(job_graph)
+            self.vertices[vertex_id] = ExecutionJobVertex(vertex, executions, is_exclusive=is_exclusive, order=order)
+        self._connect(job_graph)
+        self.counts = {ExecutionState.CREATED: sum(vertex.parallelism for vertex in self.vertices.values())}
+
+    def _connect(self, job_graph: JobGraph) -> None:
+        edges = {}
+        for vertex in self.vertices.values():
+            vertex.outputs = tuple(
+                ExecutionEdge(
+                    edge,
+                    output=output,
+                    source_name=vertex.vertex.name,
+                    parallelism=vertex.parallelism,
+                    consumer_parallelism=self.vertices[edge.target].parallelism,
+                )
+                for output, edge in enumerate(job_graph.out_edges(vertex.id))
+            )
+            edges.update({(edge.target, edge.edge.input_index): edge for edge in vertex.outputs})
+        for vertex in self.vertices.values():
+            vertex.inputs = tuple(edges[vertex.id, edge.input_index] for edge in job_graph.in_edges(vertex.id))
+
+    def execution(self, attempt_id: ExecutionAttemptId) -> Execution | None:
+        """The current attempt of that name, None when it is no current attempt of this job."""
+        vertex = self.vertices.get(attempt_id.vertex_id)
+        if vertex is None or not 0 <= attempt_id.subtask_index < vertex.parallelism:
+            return None
+        execution = vertex.executions[attempt_id.subtask_index]
+        return execution if execution.attempt_id == attempt_id else None
+
+    def vertex_of(self, execution: Execution) -> ExecutionJobVertex:
+        """The vertex of an attempt of this job."""
+        return self.vertices[execution.attempt_id.vertex_id]
+
+    def executions(self) -> Iterator[Execution]:
+        """All current attempts, in topological order of their vertices."""
+        for vertex in self.vertices.values():
+            yield from vertex.executions
+
+    def transition(self, execution: Execution, target: ExecutionState, at_millis: int, reason: str = "") -> None:
+        """Take one arc of an attempt's table, and keep the counts."""
+        source = execution.state
+        execution.enter(target, at_millis, reason)
+        for counts in (self.vertex_of(execution).counts, self.counts):
+            counts[source] -= 1
+            counts[target] = counts.get(target, 0) + 1
+
+    def accept(self, execution: Execution) -> None:
+        """The attempt's event is durable: its partitions may be read from now on (R10)."""
+        assert execution.state is ExecutionState.FINISHED, execution.attempt_id
+        assert not execution.is_accepted, execution.attempt_id
+        execution.is_accepted = True
+        vertex = self.vertex_of(execution)
+        vertex.unaccepted -= 1
+        by_output = {partition.partition_id.output: partition for partition in execution.partitions}
+        for edge in vertex.outputs:
+            edge.accept(execution.attempt_id.subtask_index, by_output[edge.output])
+
+    @property
+    def is_finished(self) -> bool:
+        """True when every subtask of every vertex is FINISHED."""
+        return all(vertex.is_finished for vertex in self.vertices.values())
+
+    @property
+    def is_stopped(self) -> bool:
+        """True when no attempt is anything but terminal."""
+        return all(count == 0 or state.is_terminal for state, count in self.counts.items())
+
+    def task_counts(self) -> TaskCounts:
+        """Subtasks by state, for summaries."""
+        return TaskCounts(**{state.name.lower(): count for state, count in self.counts.items()})
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when counts differ from a recount. Linear in the number of subtasks."""
+        total: dict[ExecutionState, int] = {}
+        for vertex in self.vertices.values():
+            recount: dict[ExecutionState, int] = {}
+            for execution in vertex.executions:
+                recount[execution.state] = recount.get(execution.state, 0) + 1
+                total[execution.state] = total.get(execution.state, 0) + 1
+            assert recount == {state: count for state, count in vertex.counts.items() if count}, vertex.id
+            unaccepted = sum(not execution.is_accepted for execution in vertex.executions)
+            assert unaccepted == vertex.unaccepted, (vertex.id, unaccepted, vertex.unaccepted)
+        assert total == {state: count for state, count in self.counts.items() if count}, self.job_id
