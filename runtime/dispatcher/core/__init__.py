@@ -1,0 +1,1 @@
+"""Decisions of the Dispatcher: events in, effects out."""

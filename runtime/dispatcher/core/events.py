@@ -1,0 +1,356 @@
+"""What happens to a Dispatcher (events, past participles) and what it then does (effects, imperatives)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.errors import FlinklikeError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class JobSource:
+    """A job as it was submitted. `graph` is b"" when the stored record points to an object (`graph_key`)."""
+
+    job_id: JobId
+    digest: str
+    name: str
+    graph: bytes
+    graph_key: str
+    submit_millis: int
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobOwner:
+    """The process that runs a job and the epoch under which it does (E)."""
+
+    incarnation: Incarnation
+    address: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredJob:
+    """A stored job, as a new term finds it. `ended` is the summary of a dirty result."""
+
+    source: JobSource
+    graph_revision: int
+    owner: JobOwner | None
+    wants_cancel: bool
+    ended: JobSummary | None
+
+
+# --- events -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitRequested:
+    """A client wants a job to run. `request` names the waiting call."""
+
+    request: int
+    source: JobSource
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitStored:
+    """The submit transaction succeeded; `epoch` is 0 when it wrote no owner."""
+
+    job_id: JobId
+    revision: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitFoundStored:
+    """The submit transaction found the id taken by a job that is not in memory: cleaned, and past retention here."""
+
+    job_id: JobId
+    digest: str
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitFailed:
+    """The submit transaction did not happen."""
+
+    job_id: JobId
+    error: FlinklikeError
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A client wants a job to be cancelled."""
+
+    request: int
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class WantedStored:
+    """The wish is durable, or (`is_stored` False) the job has a result already."""
+
+    job_id: JobId
+    is_stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CanceledStored:
+    """CANCELED of a job without owner is durable, or (`summary` None) somebody was faster."""
+
+    job_id: JobId
+    summary: JobSummary | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFailed:
+    """A wish could not be made durable."""
+
+    job_id: JobId
+    error: FlinklikeError
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerStored:
+    """The assign transaction succeeded under `epoch`."""
+
+    job_id: JobId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerNotStored:
+    """The assign transaction found something else than we knew; `found` is what is stored (None: nothing)."""
+
+    job_id: JobId
+    found: RecoveredJob | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobReloaded:
+    """What the store holds of a job (None: nothing)."""
+
+    job_id: JobId
+    found: RecoveredJob | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessKnown:
+    """A process is registered in the store; it takes jobs once its stream is there."""
+
+    incarnation: Incarnation
+    address: str
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRegistered:
+    """A process has opened a stream to this leader (again)."""
+
+    incarnation: Incarnation
+    address: str
+    capacity: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDisconnected:
+    """The stream ended. Whether the process lives is another question."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLost:
+    """The process is gone by the store's word: its lease ended."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryReceived:
+    """Everything that a process has of jobs (R5); `assignment` is the highest epoch it has been sent."""
+
+    incarnation: Incarnation
+    inventory: tuple[JobInventoryEntry, ...]
+    assignment: int
+    cpu_fraction: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummariesReceived:
+    """Owners pushed the state of jobs."""
+
+    summaries: tuple[JobSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentRefused:
+    """A process does not take a job; `is_permanent`: it never will."""
+
+    incarnation: Incarnation
+    job_id: JobId
+    epoch: int
+    reason: str
+    is_permanent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobsCleaned:
+    """The clean transaction of these jobs succeeded."""
+
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed: refusals that were not for good are forgotten, waiting jobs are tried again."""
+
+
+DispatcherEvent = (
+    SubmitRequested
+    | SubmitStored
+    | SubmitFoundStored
+    | SubmitFailed
+    | CancelRequested
+    | WantedStored
+    | CanceledStored
+    | CancelFailed
+    | OwnerStored
+    | OwnerNotStored
+    | JobReloaded
+    | ProcessKnown
+    | ProcessRegistered
+    | ProcessDisconnected
+    | ProcessLost
+    | InventoryReceived
+    | SummariesReceived
+    | AssignmentRefused
+    | JobsCleaned
+    | Ticked
+)
+
+# --- effects ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreJob:
+    """Run the submit transaction, with an owner unless `incarnation` is ""."""
+
+    source: JobSource
+    incarnation: Incarnation
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOwner:
+    """Run the assign transaction."""
+
+    job_id: JobId
+    incarnation: Incarnation
+    address: str
+    previous_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWanted:
+    """Run the want transaction."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCanceled:
+    """Run the transaction `cancel without owner`; `summary` is the job as shown until now."""
+
+    job_id: JobId
+    summary: JobSummary
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadJob:
+    """Read what is stored of this job."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class SendAssign:
+    """Tell the owner to run its job."""
+
+    incarnation: Incarnation
+    message: AssignJob
+
+
+@dataclass(frozen=True, slots=True)
+class SendCancel:
+    """Tell the owner that the job is wanted cancelled."""
+
+    incarnation: Incarnation
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class SendDrop:
+    """Tell a process to let go of a job, without touching what is durable."""
+
+    incarnation: Incarnation
+    entry: JobInventoryEntry
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSummary:
+    """A job's visible state changed."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class EndJobEverywhere:
+    """The job has a stored result: tell the ResourceManager (R16), and clean it."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySubmitted:
+    """Answer a submit."""
+
+    request: int
+    outcome: SubmitOutcome
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyCancelled:
+    """Answer a cancel."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer a submit or cancel with an error."""
+
+    request: int
+    error: FlinklikeError
+
+
+DispatcherEffect = (
+    StoreJob
+    | StoreOwner
+    | StoreWanted
+    | StoreCanceled
+    | ReloadJob
+    | SendAssign
+    | SendCancel
+    | SendDrop
+    | PublishSummary
+    | EndJobEverywhere
+    | ReplySubmitted
+    | ReplyCancelled
+    | Refuse
+)

@@ -1,0 +1,141 @@
+"""One job as the leader knows it: its phase, its owner, and what is shown of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from runtime.common.fsm import StateMachine, TransitionTable
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core.events import JobSource
+from runtime.dispatcher.core.processes import NO_PROCESS
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, TaskCounts
+
+
+class JobPhase(Enum):
+    """Where a job stands between its submit and its clean-up. Phases in -ING have a transaction in flight."""
+
+    SUBMITTING = "SUBMITTING"
+    WAITING = "WAITING"
+    ASSIGNING = "ASSIGNING"
+    ASSIGNED = "ASSIGNED"
+    ABORTING = "ABORTING"
+    RELOADING = "RELOADING"
+    TERMINAL = "TERMINAL"
+    DONE = "DONE"
+
+
+_P = JobPhase
+JOB_PHASES = TransitionTable(
+    {
+        _P.SUBMITTING: frozenset({_P.WAITING, _P.ASSIGNED}),
+        _P.WAITING: frozenset({_P.ASSIGNING, _P.ABORTING, _P.RELOADING}),
+        _P.ASSIGNING: frozenset({_P.ASSIGNED, _P.WAITING, _P.TERMINAL}),
+        _P.ASSIGNED: frozenset({_P.ASSIGNING, _P.WAITING, _P.RELOADING, _P.TERMINAL}),
+        _P.ABORTING: frozenset({_P.RELOADING, _P.TERMINAL, _P.WAITING}),
+        _P.RELOADING: frozenset({_P.WAITING, _P.ASSIGNED, _P.TERMINAL}),
+        _P.TERMINAL: frozenset({_P.DONE}),
+        _P.DONE: frozenset(),
+    }
+)
+
+
+@dataclass(slots=True)
+class JobEntry:
+    """A job that is not cleaned. `epoch` is 0 until there was an owner; `owner` "" while there is none to talk to.
+
+    `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before,
+    or each of them refused.
+    """
+
+    source: JobSource
+    summary: JobSummary
+    phase: StateMachine[JobPhase]
+    owner: Incarnation = NO_PROCESS
+    owner_address: str = ""
+    epoch: int = 0
+    is_fresh: bool = True
+    wants_cancel: bool = False
+    is_wish_stored: bool = False
+    submit_requests: list[int] = field(default_factory=list)
+    cancel_requests: list[int] = field(default_factory=list)
+    refused_by: dict[Incarnation, bool] = field(default_factory=dict)
+
+    @property
+    def job_id(self) -> JobId:
+        """The job."""
+        return self.source.job_id
+
+    def is_owned_by(self, incarnation: Incarnation, epoch: int) -> bool:
+        """True if that process runs the job under that epoch by the leader's own writing."""
+        return self.phase.state is JobPhase.ASSIGNED and self.owner == incarnation and self.epoch == epoch
+
+    def assignment(self) -> AssignJob:
+        """The order to run this job."""
+        source = self.source
+        return AssignJob(
+            job_id=source.job_id,
+            epoch=self.epoch,
+            is_fresh=self.is_fresh,
+            graph=source.graph,
+            graph_key=source.graph_key,
+            digest=source.digest,
+            submit_millis=source.submit_millis,
+        )
+
+    def inventory_entry(self) -> JobInventoryEntry:
+        """This job in the words of an inventory."""
+        return JobInventoryEntry(self.job_id, self.epoch, self.summary.status)
+
+    def show_waiting(self, reason: str) -> bool:
+        """Show why nothing happens with the job. True if that is news; what an owner has shown is kept."""
+        summary = self.summary
+        if summary.epoch > 0 or summary.pending_reason == reason:
+            return False
+        self.summary = replace(
+            summary,
+            pending_reason=reason,
+            sequence=summary.sequence + 1,
+            last_modification_millis=summary.last_modification_millis + 1,
+        )
+        return True
+
+    def accept(self, pushed: JobSummary) -> bool:
+        """Take over an owner's summary if it is newer by (epoch, sequence). True if it was.
+
+        The time of the last modification rises with every change shown, because long polls compare it.
+        """
+        if (pushed.epoch, pushed.sequence) <= (self.summary.epoch, self.summary.sequence):
+            return False
+        shown_millis = self.summary.last_modification_millis
+        if pushed.last_modification_millis <= shown_millis:
+            pushed = replace(pushed, last_modification_millis=shown_millis + 1)
+        self.summary = pushed
+        return True
+
+
+def new_entry(source: JobSource) -> JobEntry:
+    """An entry for a job whose submit is about to be stored."""
+    return JobEntry(source, initial_summary(source), StateMachine(f"job {source.job_id}", JOB_PHASES, _P.SUBMITTING))
+
+
+def recovered_entry(source: JobSource, phase: JobPhase) -> JobEntry:
+    """An entry for a job that was found in the store."""
+    return JobEntry(source, initial_summary(source), StateMachine(f"job {source.job_id}", JOB_PHASES, phase))
+
+
+def initial_summary(source: JobSource) -> JobSummary:
+    """What is shown before any owner has spoken (semantics.md: no owner yet = INITIALIZING)."""
+    return JobSummary(
+        job_id=source.job_id,
+        name=source.name,
+        status=JobStatus.INITIALIZING,
+        epoch=0,
+        sequence=0,
+        start_millis=source.submit_millis,
+        end_millis=-1,
+        last_modification_millis=source.submit_millis,
+        tasks=TaskCounts(),
+        pending_reason="",
+    )

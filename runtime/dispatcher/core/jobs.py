@@ -1,0 +1,513 @@
+"""Every job of one leadership term, from submit to clean-up, and which JobMaster process runs it.
+
+Owns the decisions of a Dispatcher; shells run the transactions and carry the messages. Invariants: a submit or
+cancel is answered only after its transaction (R3); an assignment is sent only after the owner key names the
+process (R5); summaries of one job never go back in (epoch, sequence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError, NotFoundError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.job_entry import JobEntry, JobPhase, new_entry, recovered_entry
+from runtime.dispatcher.core.processes import NO_PROCESS, JobMasterProcess, ProcessTable
+from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
+from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
+
+Effects = list[ev.DispatcherEffect]
+SUBMIT_RETRY_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobRegistryLimits:
+    """Above either limit a submit is refused for now. `jobs_max` counts jobs that are not cleaned."""
+
+    jobs_max: int
+    submits_in_flight_max: int
+
+
+class JobRegistry:
+    """The machine. Every public method but `handle` only reads."""
+
+    def __init__(self, limits: JobRegistryLimits, retention: Retention) -> None:
+        self._limits = limits
+        self._jobs: dict[JobId, JobEntry] = {}
+        self._waiting: dict[JobId, None] = {}
+        self._submits_in_flight = 0
+        self.processes = ProcessTable()
+        self.finished = FinishedJobs(retention)
+        self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
+            ev.SubmitRequested: self._on_submit_requested,
+            ev.SubmitStored: self._on_submit_stored,
+            ev.SubmitFoundStored: self._on_submit_found_stored,
+            ev.SubmitFailed: self._on_submit_failed,
+            ev.CancelRequested: self._on_cancel_requested,
+            ev.WantedStored: self._on_wanted_stored,
+            ev.CanceledStored: self._on_canceled_stored,
+            ev.CancelFailed: self._on_cancel_failed,
+            ev.OwnerStored: self._on_owner_stored,
+            ev.OwnerNotStored: self._on_owner_not_stored,
+            ev.JobReloaded: self._on_job_reloaded,
+            ev.ProcessKnown: self._on_process_known,
+            ev.ProcessRegistered: self._on_process_registered,
+            ev.ProcessDisconnected: self._on_process_disconnected,
+            ev.ProcessLost: self._on_process_lost,
+            ev.InventoryReceived: self._on_inventory,
+            ev.SummariesReceived: self._on_summaries,
+            ev.AssignmentRefused: self._on_assignment_refused,
+            ev.JobsCleaned: self._on_jobs_cleaned,
+            ev.Ticked: self._on_ticked,
+        }
+
+    def recover(self, stored: Sequence[ev.RecoveredJob], finished: Sequence[FinishedJob]) -> Effects:
+        """Take over what a term finds, before it serves anybody; `finished` oldest first.
+
+        Processes that live were entered by ProcessKnown before; an owner that is not among them is lost.
+        """
+        for job in finished:
+            self.finished.add(job)
+        effects: Effects = []
+        for found in stored:
+            entry = recovered_entry(found.source, JobPhase.RELOADING)
+            self._jobs[entry.job_id] = entry
+            effects += self._settle(entry, found)
+        return effects + self._assign_waiting()
+
+    def handle(self, event: ev.DispatcherEvent) -> Effects:
+        """Decide on one event."""
+        return self._handlers[type(event)](event)
+
+    # --- reads --------------------------------------------------------------------------------------------
+
+    def active(self) -> Iterator[JobEntry]:
+        """Jobs that are not cleaned, oldest submit first."""
+        return iter(self._jobs.values())
+
+    def active_count(self) -> int:
+        """How many these are."""
+        return len(self._jobs)
+
+    def entry(self, job_id: JobId) -> JobEntry | None:
+        """One of them."""
+        return self._jobs.get(job_id)
+
+    def summary(self, job_id: JobId) -> JobSummary | None:
+        """What is shown of a job; a submit that is not stored yet is not shown."""
+        entry = self._jobs.get(job_id)
+        if entry is not None and entry.phase.state is not JobPhase.SUBMITTING:
+            return entry.summary
+        finished = self.finished.get(job_id)
+        return None if finished is None else finished.summary
+
+    def summaries(self) -> list[JobSummary]:
+        """Every job that is shown, newest first."""
+        shown = [entry.summary for entry in self._jobs.values() if entry.phase.state is not JobPhase.SUBMITTING]
+        shown += [job.summary for job in self.finished]
+        shown.sort(key=lambda summary: summary.start_millis, reverse=True)
+        return shown
+
+    def owner(self, job_id: JobId) -> ev.JobOwner | None:
+        """Who runs the job now; None while nobody does and after it ended."""
+        entry = self._jobs.get(job_id)
+        if entry is None or entry.phase.state is not JobPhase.ASSIGNED:
+            return None
+        return ev.JobOwner(entry.owner, entry.owner_address, entry.epoch)
+
+    def dirty(self, limit: int) -> list[JobId]:
+        """Jobs with a stored result that are not cleaned, at most `limit`."""
+        found = []
+        for entry in self._jobs.values():
+            if entry.phase.state is JobPhase.TERMINAL:
+                found.append(entry.job_id)
+                if len(found) == limit:
+                    break
+        return found
+
+    # --- submit -------------------------------------------------------------------------------------------
+
+    def _on_submit_requested(self, event: ev.SubmitRequested) -> Effects:
+        source, request = event.source, event.request
+        entry = self._jobs.get(source.job_id)
+        finished = self.finished.get(source.job_id)
+        if entry is not None:
+            return self._submit_again(entry, source, request)
+        if finished is not None:
+            return [_answer_again(request, source, finished.digest, finished.summary.status)]
+        limits = self._limits
+        if len(self._jobs) >= limits.jobs_max or self._submits_in_flight >= limits.submits_in_flight_max:
+            message = (
+                f"submit of job {source.job_id} refused for now: {len(self._jobs)} jobs are not finished and"
+                f" {self._submits_in_flight} submits are being stored"
+            )
+            return [ev.Refuse(request, BackpressureError(message, retry_after=SUBMIT_RETRY_SECONDS))]
+        entry = new_entry(source)
+        entry.submit_requests.append(request)
+        self._jobs[source.job_id] = entry
+        self._submits_in_flight += 1
+        process = self.processes.least_loaded(())
+        if process is None:
+            return [ev.StoreJob(source, NO_PROCESS, "")]
+        self._reserve(entry, process)
+        return [ev.StoreJob(source, process.incarnation, process.address)]
+
+    def _submit_again(self, entry: JobEntry, source: ev.JobSource, request: int) -> Effects:
+        if entry.phase.state is JobPhase.SUBMITTING and entry.source.digest == source.digest:
+            entry.submit_requests.append(request)
+            return []
+        return [_answer_again(request, source, entry.source.digest, entry.summary.status)]
+
+    def _on_submit_stored(self, event: ev.SubmitStored) -> Effects:
+        entry = self._jobs[event.job_id]
+        self._submits_in_flight -= 1
+        outcome = SubmitOutcome.ACCEPTED
+        effects: Effects = []
+        for request in entry.submit_requests:
+            effects.append(ev.ReplySubmitted(request, outcome, entry.summary.status))
+            outcome = SubmitOutcome.ALREADY_SUBMITTED
+        entry.submit_requests.clear()
+        if event.epoch:
+            return self._own(entry, event.epoch) + effects
+        entry.phase.to(JobPhase.WAITING)
+        return effects + self._waiting_now(entry)
+
+    def _on_submit_found_stored(self, event: ev.SubmitFoundStored) -> Effects:
+        entry = self._forget_submit(event.job_id)
+        return [
+            _answer_again(request, entry.source, event.digest, event.status) for request in entry.submit_requests
+        ] + self._assign_waiting()
+
+    def _on_submit_failed(self, event: ev.SubmitFailed) -> Effects:
+        entry = self._forget_submit(event.job_id)
+        return [ev.Refuse(request, event.error) for request in entry.submit_requests] + self._assign_waiting()
+
+    def _forget_submit(self, job_id: JobId) -> JobEntry:
+        entry = self._jobs.pop(job_id)
+        assert entry.phase.state is JobPhase.SUBMITTING, entry
+        self._submits_in_flight -= 1
+        self.processes.release(entry.owner, job_id)
+        return entry
+
+    # --- cancel -------------------------------------------------------------------------------------------
+
+    def _on_cancel_requested(self, event: ev.CancelRequested) -> Effects:
+        entry = self._jobs.get(event.job_id)
+        if entry is None:
+            finished = self.finished.get(event.job_id)
+            if finished is None:
+                error: FlinklikeError = NotFoundError(f"job {event.job_id} is not known")
+                return [ev.Refuse(event.request, error)]
+            return [_answer_cancel_of_ended(event.request, finished.summary)]
+        if entry.phase.state is JobPhase.TERMINAL:
+            return [_answer_cancel_of_ended(event.request, entry.summary)]
+        if entry.is_wish_stored:
+            return [ev.ReplyCancelled(event.request)]
+        entry.cancel_requests.append(event.request)
+        if entry.wants_cancel:
+            return []
+        entry.wants_cancel = True
+        return self._pursue_cancel(entry)
+
+    def _pursue_cancel(self, entry: JobEntry) -> Effects:
+        """Start the transaction that makes the wish durable, where the job's phase has room for one."""
+        match entry.phase.state:
+            case JobPhase.WAITING if entry.epoch == 0:
+                self._waiting.pop(entry.job_id, None)
+                entry.phase.to(JobPhase.ABORTING)
+                return [ev.StoreCanceled(entry.job_id, entry.summary)]
+            case JobPhase.WAITING | JobPhase.ASSIGNING | JobPhase.ASSIGNED:
+                return [ev.StoreWanted(entry.job_id)]
+            case _:
+                return []
+
+    def _on_wanted_stored(self, event: ev.WantedStored) -> Effects:
+        entry = self._jobs.get(event.job_id)
+        if entry is None or entry.phase.state is JobPhase.TERMINAL:
+            return []
+        if not event.is_stored:
+            return self._reload(entry)
+        entry.is_wish_stored = True
+        effects: Effects = [ev.ReplyCancelled(request) for request in entry.cancel_requests]
+        entry.cancel_requests.clear()
+        if entry.phase.state is JobPhase.ASSIGNED:
+            effects.append(ev.SendCancel(entry.owner, entry.job_id))
+        return effects
+
+    def _on_canceled_stored(self, event: ev.CanceledStored) -> Effects:
+        entry = self._jobs[event.job_id]
+        if event.summary is None:
+            return self._reload(entry)
+        entry.summary = event.summary
+        return self._end(entry)
+
+    def _on_cancel_failed(self, event: ev.CancelFailed) -> Effects:
+        entry = self._jobs.get(event.job_id)
+        if entry is None:
+            return []
+        effects: Effects = [ev.Refuse(request, event.error) for request in entry.cancel_requests]
+        entry.cancel_requests.clear()
+        entry.wants_cancel = False
+        if entry.phase.state is JobPhase.ABORTING:
+            entry.phase.to(JobPhase.WAITING, "the cancel could not be stored")
+            effects += self._waiting_now(entry)
+        return effects
+
+    # --- assignment ---------------------------------------------------------------------------------------
+
+    def _reserve(self, entry: JobEntry, process: JobMasterProcess) -> None:
+        self.processes.release(entry.owner, entry.job_id)
+        self.processes.reserve(process, entry.job_id)
+        entry.owner = process.incarnation
+        entry.owner_address = process.address
+
+    def _assign_waiting(self) -> Effects:
+        """Give waiting jobs to processes with room, in the order in which they began to wait."""
+        effects: Effects = []
+        assigned: list[JobEntry] = []
+        for job_id in self._waiting:
+            entry = self._jobs[job_id]
+            process = self.processes.least_loaded(entry.refused_by)
+            if process is None and self.processes.least_loaded(()) is None:
+                break
+            if process is None:
+                continue
+            self._reserve(entry, process)
+            assigned.append(entry)
+        for entry in assigned:
+            del self._waiting[entry.job_id]
+            entry.phase.to(JobPhase.ASSIGNING, entry.owner)
+            effects.append(ev.StoreOwner(entry.job_id, entry.owner, entry.owner_address, entry.epoch))
+        return effects
+
+    def _waiting_now(self, entry: JobEntry, refusal: str = "") -> Effects:
+        """The job is durable and has no owner: find one, or say why there is none."""
+        effects: Effects = []
+        if entry.wants_cancel and not entry.is_wish_stored:
+            effects += self._pursue_cancel(entry)
+            if entry.phase.state is JobPhase.ABORTING:
+                return effects
+        self._waiting[entry.job_id] = None
+        effects += self._assign_waiting()
+        if entry.job_id in self._waiting and entry.show_waiting(refusal or self.processes.shortage()):
+            effects.append(ev.PublishSummary(entry.job_id))
+        return effects
+
+    def _on_owner_stored(self, event: ev.OwnerStored) -> Effects:
+        return self._own(self._jobs[event.job_id], event.epoch)
+
+    def _own(self, entry: JobEntry, epoch: int) -> Effects:
+        """The owner key names the process under a new epoch: give the order, unless the process went meanwhile."""
+        entry.epoch = epoch
+        entry.phase.to(JobPhase.ASSIGNED, f"epoch {epoch}")
+        if entry.owner not in self.processes:
+            return self._take_back(entry, "its JobMaster process was lost")
+        effects: Effects = []
+        if entry.show_waiting(""):
+            effects.append(ev.PublishSummary(entry.job_id))
+        effects += self._send_assignment(entry)
+        if entry.wants_cancel and not entry.is_wish_stored:
+            effects += self._pursue_cancel(entry)
+        return effects
+
+    def _send_assignment(self, entry: JobEntry) -> Effects:
+        process = self.processes.get(entry.owner)
+        if process is None or not process.is_connected:
+            return []
+        process.sent.add(entry.job_id)
+        effects: Effects = [ev.SendAssign(entry.owner, entry.assignment())]
+        if entry.is_wish_stored:
+            effects.append(ev.SendCancel(entry.owner, entry.job_id))
+        return effects
+
+    def _on_owner_not_stored(self, event: ev.OwnerNotStored) -> Effects:
+        entry = self._jobs[event.job_id]
+        return self._settle(entry, event.found) + self._assign_waiting()
+
+    def _on_assignment_refused(self, event: ev.AssignmentRefused) -> Effects:
+        entry = self._jobs.get(event.job_id)
+        if entry is None or not entry.is_owned_by(event.incarnation, event.epoch):
+            return []
+        entry.refused_by[event.incarnation] = event.is_permanent
+        was_fresh = entry.is_fresh
+        effects = self._take_back(entry, f"JobMaster process {entry.owner_address} refused: {event.reason}")
+        entry.is_fresh = was_fresh
+        return effects
+
+    def _take_back(self, entry: JobEntry, reason: str) -> Effects:
+        """The owner does not run the job (any more): the job waits for another one."""
+        self.processes.release(entry.owner, entry.job_id)
+        entry.owner = NO_PROCESS
+        entry.is_fresh = False
+        entry.phase.to(JobPhase.WAITING, reason)
+        return self._waiting_now(entry, reason)
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def _on_process_known(self, event: ev.ProcessKnown) -> Effects:
+        self.processes.known(event.incarnation, event.address, event.capacity)
+        return self._assign_waiting()
+
+    def _on_process_registered(self, event: ev.ProcessRegistered) -> Effects:
+        process = self.processes.known(event.incarnation, event.address, event.capacity)
+        process.version = event.version
+        process.is_connected = True
+        process.has_reported = False
+        process.sent.clear()
+        return self._assign_waiting()
+
+    def _on_process_disconnected(self, event: ev.ProcessDisconnected) -> Effects:
+        process = self.processes.get(event.incarnation)
+        if process is not None:
+            process.is_connected = False
+        return []
+
+    def _on_process_lost(self, event: ev.ProcessLost) -> Effects:
+        process = self.processes.remove(event.incarnation)
+        if process is None:
+            return []
+        effects: Effects = []
+        for job_id in sorted(process.jobs):
+            entry = self._jobs[job_id]
+            if entry.phase.state is JobPhase.ASSIGNED:
+                effects += self._take_back(entry, "its JobMaster process was lost")
+        return effects
+
+    def _on_inventory(self, event: ev.InventoryReceived) -> Effects:
+        """R5: what is owned and missing is sent again, what is there and not owned is dropped."""
+        process = self.processes.get(event.incarnation)
+        if process is None:
+            return []
+        process.cpu_fraction = event.cpu_fraction
+        process.memory_bytes = event.memory_bytes
+        process.has_reported = True
+        effects: Effects = []
+        present = {(held.job_id, held.epoch) for held in event.inventory}
+        for job_id in sorted(process.jobs):
+            entry = self._jobs[job_id]
+            if entry.phase.state is not JobPhase.ASSIGNED:
+                continue
+            if (job_id, entry.epoch) in present:
+                effects += self._greet(process, entry)
+            elif job_id not in process.sent or entry.epoch <= event.assignment:
+                effects += self._send_assignment(entry)
+        for held in event.inventory:
+            effects += self._judge_held(event.incarnation, held)
+        return effects
+
+    def _greet(self, process: JobMasterProcess, entry: JobEntry) -> Effects:
+        """The process has the job; a wish that an older stream may have lost is told again."""
+        if entry.job_id in process.sent:
+            return []
+        process.sent.add(entry.job_id)
+        return [ev.SendCancel(entry.owner, entry.job_id)] if entry.is_wish_stored else []
+
+    def _judge_held(self, incarnation: Incarnation, held: JobInventoryEntry) -> Effects:
+        entry = self._jobs.get(held.job_id)
+        if entry is None or entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
+            return [ev.SendDrop(incarnation, held)]
+        if entry.phase.state is JobPhase.ASSIGNED and not entry.is_owned_by(incarnation, held.epoch):
+            return [ev.SendDrop(incarnation, held)]
+        if entry.phase.state is JobPhase.ASSIGNED and held.status.is_globally_terminal:
+            return self._reload(entry)
+        return []
+
+    def _on_summaries(self, event: ev.SummariesReceived) -> Effects:
+        effects: Effects = []
+        for summary in event.summaries:
+            entry = self._jobs.get(summary.job_id)
+            if entry is None or entry.phase.state is not JobPhase.ASSIGNED or summary.epoch != entry.epoch:
+                continue
+            if summary.status is JobStatus.SUSPENDED or not entry.accept(summary):
+                continue
+            effects += self._end(entry) if summary.status.is_globally_terminal else [ev.PublishSummary(entry.job_id)]
+        return effects
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    def _end(self, entry: JobEntry) -> Effects:
+        """The job's result is durable and `entry.summary` tells it."""
+        entry.phase.to(JobPhase.TERMINAL, entry.summary.status.name)
+        effects: Effects = [_answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
+        entry.cancel_requests.clear()
+        effects += [ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
+        if entry.owner in self.processes:
+            effects.append(ev.SendDrop(entry.owner, entry.inventory_entry()))
+        self.processes.release(entry.owner, entry.job_id)
+        entry.source = replace(entry.source, graph=b"")
+        return effects + self._assign_waiting()
+
+    def _on_jobs_cleaned(self, event: ev.JobsCleaned) -> Effects:
+        for job_id in event.jobs:
+            entry = self._jobs.pop(job_id)
+            entry.phase.to(JobPhase.DONE)
+            self.finished.add(FinishedJob(entry.summary, entry.source.digest))
+        return []
+
+    def _reload(self, entry: JobEntry) -> Effects:
+        if entry.phase.state is not JobPhase.RELOADING and entry.phase.can(JobPhase.RELOADING):
+            entry.phase.to(JobPhase.RELOADING)
+            self._waiting.pop(entry.job_id, None)
+            return [ev.ReloadJob(entry.job_id)]
+        return []
+
+    def _on_job_reloaded(self, event: ev.JobReloaded) -> Effects:
+        entry = self._jobs[event.job_id]
+        return self._settle(entry, event.found) + self._assign_waiting()
+
+    def _settle(self, entry: JobEntry, found: ev.RecoveredJob | None) -> Effects:
+        """Bring an entry in line with what is stored."""
+        if found is None:
+            message = f"job {entry.job_id} is not stored any more: another leader has cleaned it"
+            effects: Effects = [ev.Refuse(request, NotFoundError(message)) for request in entry.cancel_requests]
+            del self._jobs[entry.job_id]
+            self.processes.release(entry.owner, entry.job_id)
+            return effects
+        entry.is_wish_stored = found.wants_cancel
+        entry.wants_cancel = entry.wants_cancel or found.wants_cancel
+        if found.ended is not None:
+            entry.summary = found.ended
+            return self._end(entry)
+        if found.owner is None:
+            self.processes.release(entry.owner, entry.job_id)
+            entry.owner = NO_PROCESS
+            entry.phase.to(JobPhase.WAITING, "no owner is stored")
+            return self._waiting_now(entry)
+        return self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.graph_revision)
+
+    def _settle_owned(self, entry: JobEntry, owner: ev.JobOwner, *, is_fresh: bool) -> Effects:
+        self.processes.release(entry.owner, entry.job_id)
+        entry.owner, entry.owner_address = owner.incarnation, owner.address
+        entry.is_fresh = is_fresh
+        process = self.processes.get(owner.incarnation)
+        if process is not None:
+            process.jobs.add(entry.job_id)
+        return self._own(entry, owner.epoch)
+
+    def _on_ticked(self, _event: ev.Ticked) -> Effects:
+        for job_id in self._waiting:
+            refused_by = self._jobs[job_id].refused_by
+            for incarnation in [peer for peer, is_permanent in refused_by.items() if not is_permanent]:
+                del refused_by[incarnation]
+        return self._assign_waiting()
+
+
+def _answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:
+    """Answer a submit of an id that is taken (semantics.md, Identity)."""
+    if digest == source.digest:
+        return ev.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
+    message = (
+        f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"
+    )
+    return ev.Refuse(request, ConflictError(message))
+
+
+def _answer_cancel_of_ended(request: int, summary: JobSummary) -> ev.DispatcherEffect:
+    if summary.status is JobStatus.CANCELED:
+        return ev.ReplyCancelled(request)
+    message = f"job {summary.job_id} cannot be cancelled: it is {summary.status.name}"
+    return ev.Refuse(request, ConflictError(message))

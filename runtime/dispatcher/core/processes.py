@@ -1,0 +1,104 @@
+"""The JobMaster processes that a leader knows, and which one takes the next job.
+
+Invariant: a job is counted at one process at most, from the start of the transaction that names it as owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+
+from runtime.common.ids import Incarnation, JobId
+
+NO_PROCESS = Incarnation("")
+"""Stands for "no process" where an owner would be named."""
+
+
+@dataclass(slots=True)
+class JobMasterProcess:
+    """One process. `sent` holds the jobs whose assignment went out on the stream that is open now."""
+
+    incarnation: Incarnation
+    address: str
+    capacity: int
+    version: str = ""
+    is_connected: bool = False
+    has_reported: bool = False
+    jobs: set[JobId] = field(default_factory=set)
+    sent: set[JobId] = field(default_factory=set)
+    cpu_fraction: float = 0.0
+    memory_bytes: int = 0
+    last_assigned: int = 0
+
+    @property
+    def state(self) -> str:
+        """`ready` or `disconnected`, as shown to people."""
+        return "ready" if self.is_connected else "disconnected"
+
+    @property
+    def has_room(self) -> bool:
+        """True if it may be given one more job."""
+        return self.is_connected and len(self.jobs) < self.capacity
+
+
+class ProcessTable:
+    """All processes of this term."""
+
+    def __init__(self) -> None:
+        self._processes: dict[Incarnation, JobMasterProcess] = {}
+        self._assignments = 0
+
+    def __iter__(self) -> Iterator[JobMasterProcess]:
+        return iter(self._processes.values())
+
+    def __contains__(self, incarnation: Incarnation) -> bool:
+        return incarnation in self._processes
+
+    def get(self, incarnation: Incarnation) -> JobMasterProcess | None:
+        """The process, if it is known."""
+        return self._processes.get(incarnation)
+
+    def known(self, incarnation: Incarnation, address: str, capacity: int) -> JobMasterProcess:
+        """Enter a process, or bring its figures up to date."""
+        process = self._processes.get(incarnation)
+        if process is None:
+            process = self._processes[incarnation] = JobMasterProcess(incarnation, address, capacity)
+        process.address = address
+        process.capacity = capacity
+        return process
+
+    def remove(self, incarnation: Incarnation) -> JobMasterProcess | None:
+        """Forget a process."""
+        return self._processes.pop(incarnation, None)
+
+    def least_loaded(self, excluded: Container[Incarnation]) -> JobMasterProcess | None:
+        """The process for the next job: lowest share of its capacity in use, then the one that waited longest."""
+        best: JobMasterProcess | None = None
+        best_rank = (0.0, 0)
+        for process in self._processes.values():
+            if not process.has_room or process.incarnation in excluded:
+                continue
+            rank = (len(process.jobs) / process.capacity, process.last_assigned)
+            if best is None or rank < best_rank:
+                best, best_rank = process, rank
+        return best
+
+    def reserve(self, process: JobMasterProcess, job_id: JobId) -> None:
+        """Count a job at a process."""
+        self._assignments += 1
+        process.last_assigned = self._assignments
+        process.jobs.add(job_id)
+
+    def release(self, incarnation: Incarnation, job_id: JobId) -> None:
+        """Count a job at a process no more."""
+        process = self._processes.get(incarnation)
+        if process is not None:
+            process.jobs.discard(job_id)
+            process.sent.discard(job_id)
+
+    def shortage(self) -> str:
+        """Why no process can take a job."""
+        connected = [process for process in self._processes.values() if process.is_connected]
+        if not connected:
+            return "no JobMaster process is registered: start one with bin/start-jobmaster.sh start"
+        return f"all {len(connected)} JobMaster processes are full"

@@ -1,0 +1,1 @@
+"""Decisions of the ResourceManager: events in, effects out."""

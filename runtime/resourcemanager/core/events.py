@@ -1,0 +1,115 @@
+"""What happens to the SlotManager (events) and what its ResourceManager then sends (effects)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.gateways.resource_manager import JobRequirements, RegisterTaskManager, RequestSlot, SlotReport
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerRegistered:
+    """A TaskManager opened a stream (again); its slots are unknown until its first report."""
+
+    registration: RegisterTaskManager
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsReported:
+    """A complete report."""
+
+    incarnation: Incarnation
+    report: SlotReport
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationsFreed:
+    """These allocations ended; their slots are ready again."""
+
+    incarnation: Incarnation
+    allocations: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRefused:
+    """The TaskManager did not allocate the slot."""
+
+    incarnation: Incarnation
+    allocation_id: AllocationId
+    slot_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerDisconnected:
+    """The stream ended: nothing new is allocated there, what is allocated stays counted."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerLost:
+    """The TaskManager was silent for too long: its slots are gone (R18: that fails no attempt)."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class RequirementsDeclared:
+    """The complete requirement set of a job, from the owner that the leader knows (R7)."""
+
+    requirements: JobRequirements
+    owner: Incarnation
+    owner_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsFinished:
+    """Jobs with a stored result (R16)."""
+
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed."""
+
+
+SlotManagerEvent = (
+    TaskManagerRegistered
+    | SlotsReported
+    | AllocationsFreed
+    | AllocationRefused
+    | TaskManagerDisconnected
+    | TaskManagerLost
+    | RequirementsDeclared
+    | JobsFinished
+    | Ticked
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequestSlot:
+    """Ask a TaskManager for one slot."""
+
+    incarnation: Incarnation
+    message: RequestSlot
+
+
+@dataclass(frozen=True, slots=True)
+class SendJobsEnded:
+    """Tell a TaskManager that jobs are over."""
+
+    incarnation: Incarnation
+    jobs: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyJob:
+    """Tell a job's owner why its requirements are not fulfilled, "" when they are."""
+
+    job_id: JobId
+    reason: str
+
+
+SlotManagerEffect = SendRequestSlot | SendJobsEnded | NotifyJob

@@ -1,0 +1,334 @@
+"""Which job gets which slot: declarative requirements against reported slots.
+
+Invariants: a slot has at most one allocation; jobs are served round robin, one slot a turn, so that a job with
+500 subtasks does not starve a small one (semantics.md, Slots); an allocation is requested in the same step as the
+event that made it possible. The TaskManager's report is the truth about its slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile
+from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
+
+Effects = list[ev.SlotManagerEffect]
+REFUSED_SLOT_PAUSE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class JobNeeds:
+    """What one job has declared and what it holds. `held[None]` counts allocations found in a report."""
+
+    job_id: JobId
+    epoch: int
+    owner: Incarnation
+    owner_address: str
+    requirements: tuple[tuple[ResourceProfile, int], ...] = ()
+    unreachable: frozenset[Incarnation] = frozenset()
+    held: dict[ResourceProfile | None, int] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the job wants nothing and has nothing."""
+        return not self.requirements and not any(self.held.values())
+
+    def hold(self, profile: ResourceProfile | None, change: int) -> None:
+        """Count an allocation in or out."""
+        self.held[profile] = self.held.get(profile, 0) + change
+
+    def missing(self) -> ResourceProfile | None:
+        """The next profile to allocate, None when everything declared is held.
+
+        Allocations whose profile is not known count for whatever is short.
+        """
+        unknown = self.held.get(None, 0)
+        for profile, count in self.requirements:
+            short = count - self.held.get(profile, 0)
+            if short > unknown:
+                return profile
+            unknown -= max(0, short)
+        return None
+
+
+class SlotManager:
+    """The machine. Allocation ids come from `new_id`."""
+
+    def __init__(self, new_id: Callable[[], AllocationId], *, request_timeout: float) -> None:
+        self._new_id = new_id
+        self._request_timeout = request_timeout
+        self._task_managers: dict[Incarnation, TaskManagerSlots] = {}
+        self._jobs: dict[JobId, JobNeeds] = {}
+        self._allocations: dict[AllocationId, Allocation] = {}
+        self._rotation: dict[JobId, None] = {}
+        self._now = 0.0
+        self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
+            ev.TaskManagerRegistered: self._on_registered,
+            ev.SlotsReported: self._on_reported,
+            ev.AllocationsFreed: self._on_freed,
+            ev.AllocationRefused: self._on_refused,
+            ev.TaskManagerDisconnected: self._on_disconnected,
+            ev.TaskManagerLost: self._on_lost,
+            ev.RequirementsDeclared: self._on_declared,
+            ev.JobsFinished: self._on_jobs_finished,
+            ev.Ticked: self._on_ticked,
+        }
+
+    def handle(self, event: ev.SlotManagerEvent, at: float) -> Effects:
+        """Decide on one event that happened `at` (monotonic seconds)."""
+        self._now = at
+        return self._handlers[type(event)](event)
+
+    # --- reads --------------------------------------------------------------------------------------------
+
+    def task_managers(self) -> Iterator[TaskManagerSlots]:
+        """All registered TaskManagers, in the order of their registration."""
+        return iter(self._task_managers.values())
+
+    def task_manager(self, incarnation: Incarnation) -> TaskManagerSlots | None:
+        """One of them."""
+        return self._task_managers.get(incarnation)
+
+    def slot_counts(self) -> tuple[int, int]:
+        """(slots in all, free ones)."""
+        total = sum(peer.slots_total for peer in self._task_managers.values())
+        return total, sum(len(peer.free) for peer in self._task_managers.values() if peer.is_connected)
+
+    def job(self, job_id: JobId) -> JobNeeds | None:
+        """What a job has declared."""
+        return self._jobs.get(job_id)
+
+    # --- TaskManagers -------------------------------------------------------------------------------------
+
+    def _on_registered(self, event: ev.TaskManagerRegistered) -> Effects:
+        incarnation = event.registration.incarnation
+        known = self._task_managers.get(incarnation)
+        if known is None:
+            self._task_managers[incarnation] = TaskManagerSlots(event.registration)
+        else:
+            known.registration = event.registration
+            known.is_connected = True
+            known.is_first_report = True
+            known.free.clear()
+            known.blocked.clear()
+        return []
+
+    def _on_reported(self, event: ev.SlotsReported) -> Effects:
+        peer = self._task_managers.get(event.incarnation)
+        if peer is None:
+            return []
+        before = peer.slots_total
+        gone, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
+        for allocation in gone:
+            self._forget(allocation)
+        for status in found:
+            assert status.allocation_id is not None, status
+            assert status.job_id is not None, status
+            known = self._allocations.get(status.allocation_id)
+            if known is not None:
+                self._forget(known)
+            allocation = Allocation(
+                status.allocation_id, event.incarnation, status.slot_index, status.job_id, None, None
+            )
+            peer.take(allocation)
+            self._remember(allocation)
+        return self._serve(capacity_changed=peer.slots_total != before)
+
+    def _on_freed(self, event: ev.AllocationsFreed) -> Effects:
+        peer = self._task_managers.get(event.incarnation)
+        for allocation_id in event.allocations:
+            allocation = self._allocations.get(allocation_id)
+            if allocation is None or peer is None or allocation.incarnation != event.incarnation:
+                continue
+            peer.release(allocation)
+            self._forget(allocation)
+        return self._serve(capacity_changed=False)
+
+    def _on_refused(self, event: ev.AllocationRefused) -> Effects:
+        peer = self._task_managers.get(event.incarnation)
+        allocation = self._allocations.get(event.allocation_id)
+        if peer is None or allocation is None:
+            return []
+        peer.block(allocation, self._now + REFUSED_SLOT_PAUSE_SECONDS)
+        self._forget(allocation)
+        return self._serve(capacity_changed=False)
+
+    def _on_disconnected(self, event: ev.TaskManagerDisconnected) -> Effects:
+        peer = self._task_managers.get(event.incarnation)
+        if peer is not None:
+            peer.is_connected = False
+        return self._serve(capacity_changed=True)
+
+    def _on_lost(self, event: ev.TaskManagerLost) -> Effects:
+        peer = self._task_managers.pop(event.incarnation, None)
+        if peer is None:
+            return []
+        for allocation in peer.allocated.values():
+            self._forget(allocation)
+        return self._serve(capacity_changed=True)
+
+    def _on_ticked(self, _event: ev.Ticked) -> Effects:
+        unblocked = [peer for peer in self._task_managers.values() if peer.unblock(self._now)]
+        if not unblocked:
+            return []
+        return self._serve(capacity_changed=False)
+
+    # --- jobs ---------------------------------------------------------------------------------------------
+
+    def _on_declared(self, event: ev.RequirementsDeclared) -> Effects:
+        declared = event.requirements
+        job = self._jobs.get(declared.job_id)
+        if job is not None and declared.epoch < job.epoch:
+            return []  # R1: an older owner has nothing to say any more
+        if job is None:
+            if not declared.requirements:
+                return []
+            job = JobNeeds(declared.job_id, declared.epoch, event.owner, event.owner_address)
+            for allocation in self._allocations.values():
+                if allocation.job_id == declared.job_id:
+                    job.hold(allocation.profile, 1)
+            self._jobs[declared.job_id] = job
+        self._update(job, declared, event)
+        effects = self._serve(capacity_changed=False)
+        effects += self._explain(job)
+        if job.is_idle:
+            del self._jobs[job.job_id]
+        return effects
+
+    def _update(self, job: JobNeeds, declared: JobRequirements, event: ev.RequirementsDeclared) -> None:
+        job.epoch = declared.epoch
+        job.owner = event.owner
+        job.owner_address = event.owner_address
+        job.requirements = tuple((need.profile, need.count) for need in declared.requirements if need.count > 0)
+        job.unreachable = frozenset(declared.unreachable)
+        if job.missing() is None:
+            self._rotation.pop(job.job_id, None)
+        else:
+            self._rotation.setdefault(job.job_id)
+
+    def _on_jobs_finished(self, event: ev.JobsFinished) -> Effects:
+        for job_id in event.jobs:
+            self._rotation.pop(job_id, None)
+            self._jobs.pop(job_id, None)
+        return [ev.SendJobsEnded(peer.incarnation, event.jobs) for peer in self._task_managers.values()]
+
+    def _remember(self, allocation: Allocation) -> None:
+        self._allocations[allocation.allocation_id] = allocation
+        job = self._jobs.get(allocation.job_id)
+        if job is not None:
+            job.hold(allocation.profile, 1)
+            if job.missing() is None:
+                self._rotation.pop(job.job_id, None)
+
+    def _forget(self, allocation: Allocation) -> None:
+        self._allocations.pop(allocation.allocation_id, None)
+        job = self._jobs.get(allocation.job_id)
+        if job is None:
+            return
+        job.hold(allocation.profile, -1)
+        if job.missing() is not None:
+            self._rotation.setdefault(job.job_id)
+        elif job.is_idle:
+            del self._jobs[job.job_id]
+
+    # --- matching -----------------------------------------------------------------------------------------
+
+    def _serve(self, *, capacity_changed: bool) -> Effects:
+        """Hand out slots, one a turn to each job that lacks some, until nobody can be served."""
+        effects: Effects = []
+        served: dict[JobId, None] = {}
+        skipped: dict[JobId, None] = {}
+        while self._rotation and self._has_free_slot():
+            job_id = next(iter(self._rotation))
+            del self._rotation[job_id]
+            job = self._jobs[job_id]
+            request = self._allocate(job)
+            if request is None:
+                skipped[job_id] = None
+                continue
+            effects.append(request)
+            served[job_id] = None
+            if job.missing() is not None:
+                self._rotation[job_id] = None
+        if skipped:
+            self._rotation = skipped | self._rotation
+        for job_id in [*served, *(self._rotation if capacity_changed else ())]:
+            effects += self._explain(self._jobs[job_id])
+        return effects
+
+    def _has_free_slot(self) -> bool:
+        return any(peer.free and peer.is_connected for peer in self._task_managers.values())
+
+    def _allocate(self, job: JobNeeds) -> ev.SendRequestSlot | None:
+        profile = job.missing()
+        if profile is None:
+            return None
+        best: TaskManagerSlots | None = None
+        for peer in self._task_managers.values():
+            if not peer.free or not peer.is_connected or peer.incarnation in job.unreachable:
+                continue
+            if can_hold(peer.registration.slot_profile, profile) and (best is None or peer.rank < best.rank):
+                best = peer
+        if best is None:
+            return None
+        return self._request(job, profile, best)
+
+    def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
+        slot_index = next(iter(peer.free))
+        allocation = Allocation(self._new_id(), peer.incarnation, slot_index, job.job_id, profile, self._now)
+        peer.take(allocation)
+        self._allocations[allocation.allocation_id] = allocation
+        job.hold(profile, 1)
+        message = RequestSlot(
+            allocation_id=allocation.allocation_id,
+            slot_index=slot_index,
+            job_id=job.job_id,
+            epoch=job.epoch,
+            job_master_incarnation=job.owner,
+            job_master_address=job.owner_address,
+            profile=profile,
+        )
+        return ev.SendRequestSlot(peer.incarnation, message)
+
+    # --- reasons ------------------------------------------------------------------------------------------
+
+    def _explain(self, job: JobNeeds) -> Effects:
+        """Tell the owner why its job waits, if that has changed."""
+        profile = job.missing()
+        reason = "" if profile is None else self._shortage(job, profile)
+        if reason == job.reason:
+            return []
+        job.reason = reason
+        return [ev.NotifyJob(job.job_id, reason)]
+
+    def _shortage(self, job: JobNeeds, profile: ResourceProfile) -> str:
+        connected = [peer for peer in self._task_managers.values() if peer.is_connected]
+        if not connected:
+            return "no TaskManager is registered: start one with bin/taskmanager.sh start"
+        fitting = [peer for peer in connected if can_hold(peer.registration.slot_profile, profile)]
+        if not fitting:
+            return f"none of {len(connected)} TaskManagers offers a slot with {describe(profile)}"
+        reachable = [peer for peer in fitting if peer.incarnation not in job.unreachable]
+        if not reachable:
+            return f"the JobMaster cannot reach any of {len(fitting)} TaskManagers with slots that fit"
+        total = sum(peer.slots_total for peer in reachable)
+        if total == 0:
+            return f"{len(reachable)} TaskManagers are registered, none has a slot ready yet"
+        return f"no free slot: all {total} slots that fit are in use"
+
+
+def describe(profile: ResourceProfile) -> str:
+    """A profile in words."""
+    parts = []
+    if profile.spark_profile:
+        parts.append(f"spark profile {profile.spark_profile!r}")
+    if profile.cpu_cores:
+        parts.append(f"{profile.cpu_cores:g} cpu cores")
+    if profile.memory_bytes:
+        parts.append(f"{profile.memory_bytes >> 20} MiB memory")
+    return ", ".join(parts) or "the default profile"

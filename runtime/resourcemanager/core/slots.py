@@ -1,0 +1,130 @@
+"""The slots of one TaskManager as the SlotManager sees them.
+
+Invariant: a slot is in exactly one of free, blocked and allocated, or unknown (not reported ready).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotReport, SlotStatus
+
+
+@dataclass(slots=True)
+class Allocation:
+    """One hand-out of one slot. `requested_at` is None once the TaskManager has shown it."""
+
+    allocation_id: AllocationId
+    incarnation: Incarnation
+    slot_index: int
+    job_id: JobId
+    profile: ResourceProfile | None
+    requested_at: float | None
+
+
+@dataclass(slots=True)
+class TaskManagerSlots:
+    """One registered TaskManager. `free` keeps the slot that is idle longest in front."""
+
+    registration: RegisterTaskManager
+    is_connected: bool = True
+    is_warm: bool = False
+    assigned_tasks: int = 0
+    is_first_report: bool = True
+    free: dict[int, None] = field(default_factory=dict)
+    blocked: dict[int, float] = field(default_factory=dict)
+    allocated: dict[int, Allocation] = field(default_factory=dict)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The process."""
+        return self.registration.incarnation
+
+    @property
+    def slots_total(self) -> int:
+        """Slots that were reported ready or are in use."""
+        return len(self.free) + len(self.blocked) + len(self.allocated)
+
+    @property
+    def rank(self) -> tuple[float, bool, int]:
+        """Where to allocate next, lowest first: spread by the share of slots in use, then warm ones."""
+        return (len(self.allocated) / max(1, self.slots_total), not self.is_warm, self.assigned_tasks)
+
+    def take(self, allocation: Allocation) -> None:
+        """Put an allocation on its slot."""
+        self.free.pop(allocation.slot_index, None)
+        self.blocked.pop(allocation.slot_index, None)
+        self.allocated[allocation.slot_index] = allocation
+
+    def release(self, allocation: Allocation) -> None:
+        """The allocation ended and its slot is ready for the next one."""
+        if self.allocated.get(allocation.slot_index) is allocation:
+            del self.allocated[allocation.slot_index]
+            self.free[allocation.slot_index] = None
+
+    def block(self, allocation: Allocation, until: float) -> None:
+        """The slot was refused: leave it alone for a while, or until a report says what it is."""
+        if self.allocated.get(allocation.slot_index) is allocation:
+            del self.allocated[allocation.slot_index]
+            self.blocked[allocation.slot_index] = until
+
+    def unblock(self, at: float) -> bool:
+        """Try refused slots again. True if there are any."""
+        due = [index for index, until in self.blocked.items() if until <= at]
+        for index in due:
+            del self.blocked[index]
+            self.free[index] = None
+        return bool(due)
+
+    def reconcile(self, report: SlotReport, *, overdue_before: float) -> tuple[list[Allocation], list[SlotStatus]]:
+        """Believe a report. Returns (allocations that are gone, allocations that we did not know).
+
+        A report may have crossed a request on the way, so a requested allocation that it does not show stays,
+        unless this is the first report of a stream (what was sent on an older stream is undelivered, R11) or the
+        request was sent before `overdue_before`.
+        """
+        gone: list[Allocation] = []
+        found: list[SlotStatus] = []
+        reported = {status.slot_index: status for status in report.slots}
+        for index, allocation in list(self.allocated.items()):
+            status = reported.get(index)
+            if status is not None and status.allocation_id == allocation.allocation_id:
+                allocation.requested_at = None
+            elif not self._may_have_crossed(allocation, status, overdue_before):
+                del self.allocated[index]
+                gone.append(allocation)
+        for index in list(self.free) + list(self.blocked):
+            if index not in reported:
+                self.free.pop(index, None)
+                self.blocked.pop(index, None)
+        for index, status in reported.items():
+            if index in self.allocated:
+                continue
+            if status.allocation_id is None:
+                self.blocked.pop(index, None)
+                self.free.setdefault(index)
+            elif status.job_id is not None:
+                found.append(status)
+        self.is_first_report = False
+        self.is_warm = report.is_warm
+        self.assigned_tasks = report.assigned_tasks
+        return gone, found
+
+    def _may_have_crossed(self, allocation: Allocation, status: SlotStatus | None, overdue_before: float) -> bool:
+        if self.is_first_report or allocation.requested_at is None or allocation.requested_at < overdue_before:
+            return False
+        return status is not None and status.allocation_id is None
+
+    def statuses(self) -> Iterator[SlotStatus]:
+        """The allocated slots, for people."""
+        for index, allocation in sorted(self.allocated.items()):
+            yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
+
+
+def can_hold(offered: ResourceProfile, required: ResourceProfile) -> bool:
+    """True if a slot with `offered` serves `required`; 0 and "" in a requirement mean any slot."""
+    if required.spark_profile and required.spark_profile != offered.spark_profile:
+        return False
+    return required.cpu_cores <= offered.cpu_cores and required.memory_bytes <= offered.memory_bytes

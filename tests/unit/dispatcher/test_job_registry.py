@@ -1,0 +1,452 @@
+"""The registry of jobs: what each event leads to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar, get_args
+
+import pytest
+
+from runtime.common.errors import BackpressureError, ConflictError, NotFoundError, UnavailableError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summary
+from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
+from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
+
+EffectT = TypeVar("EffectT")
+LIMITS = JobRegistryLimits(jobs_max=5, submits_in_flight_max=3)
+RETENTION = Retention(count_max=3, age_millis_max=1000)
+P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)
+
+
+def job(number: int) -> JobId:
+    return JobId(f"{number:032x}")
+
+
+def source(number: int, digest: str = "d") -> ev.JobSource:
+    return ev.JobSource(job(number), digest, f"job-{number}", b"{}", "", 1000 + number, "tests")
+
+
+def registry(*processes: Incarnation, capacity: int = 10) -> JobRegistry:
+    made = JobRegistry(LIMITS, RETENTION)
+    for process in processes:
+        made.handle(ev.ProcessRegistered(process, f"{process[0]}:1", capacity, "v"))
+    return made
+
+
+def only(effects: list[Any], kind: type[EffectT]) -> EffectT:
+    found = [effect for effect in effects if isinstance(effect, kind)]
+    assert len(found) == 1, effects
+    return found[0]
+
+
+def kinds(effects: list[Any]) -> list[str]:
+    return [type(effect).__name__ for effect in effects]
+
+
+def assigned(made: JobRegistry, number: int, epoch: int = 7) -> list[Any]:
+    """Submit a job and let its transaction succeed with an owner."""
+    made.handle(ev.SubmitRequested(number, source(number)))
+    return made.handle(ev.SubmitStored(job(number), epoch, epoch))
+
+
+def pushed(number: int, status: JobStatus, epoch: int = 7, sequence: int = 1, millis: int = 5000) -> JobSummary:
+    return replace(
+        initial_summary(source(number)),
+        status=status,
+        epoch=epoch,
+        sequence=sequence,
+        last_modification_millis=millis,
+        end_millis=millis if status.is_globally_terminal else -1,
+    )
+
+
+def ended(made: JobRegistry, number: int, status: JobStatus = JobStatus.FINISHED) -> list[Any]:
+    return made.handle(ev.SummariesReceived((pushed(number, status, sequence=9),)))
+
+
+def test_every_event_has_a_handler() -> None:
+    assert set(registry()._handlers) == set(get_args(ev.DispatcherEvent))
+
+
+def test_phases_end_in_done() -> None:
+    assert [phase for phase in JobPhase if JOB_PHASES.is_terminal(phase)] == [JobPhase.DONE]
+
+
+def test_submit_writes_graph_and_owner_together_and_answers_after_it() -> None:
+    made = registry(P1)
+    effects = made.handle(ev.SubmitRequested(1, source(1)))
+    assert effects == [ev.StoreJob(source(1), P1, "1:1")]
+    assert made.summary(job(1)) is None, "nothing is shown before it is durable"
+    effects = made.handle(ev.SubmitStored(job(1), 7, 7))
+    assert only(effects, ev.ReplySubmitted).outcome is SubmitOutcome.ACCEPTED
+    order = only(effects, ev.SendAssign)
+    assert (order.incarnation, order.message.epoch, order.message.is_fresh, order.message.graph) == (P1, 7, True, b"{}")
+    assert made.owner(job(1)) == ev.JobOwner(P1, "1:1", 7)
+
+
+def test_jobs_go_to_the_least_loaded_process_in_turns() -> None:
+    made = registry(P1, P2)
+    chosen = [only(made.handle(ev.SubmitRequested(n, source(n))), ev.StoreJob).incarnation for n in (1, 2)]
+    assert chosen == [P1, P2]
+    for number in (1, 2):
+        made.handle(ev.SubmitStored(job(number), 7, 7))
+        ended(made, number)
+    made.handle(ev.ProcessRegistered(Incarnation("3" * 32), "3:1", 10, "v"))
+    assert only(made.handle(ev.SubmitRequested(3, source(3))), ev.StoreJob).incarnation == "3" * 32
+
+
+def test_the_same_submit_again_joins_the_first() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, source(1)))
+    assert made.handle(ev.SubmitRequested(2, source(1))) == []
+    effects = made.handle(ev.SubmitStored(job(1), 7, 7))
+    outcomes = [effect.outcome for effect in effects if isinstance(effect, ev.ReplySubmitted)]
+    assert outcomes == [SubmitOutcome.ACCEPTED, SubmitOutcome.ALREADY_SUBMITTED]
+
+
+@pytest.mark.parametrize("stage", ["running", "ended", "cleaned"])
+def test_a_taken_id_is_the_same_job_or_a_conflict(stage: str) -> None:
+    made = registry(P1)
+    assigned(made, 1)
+    if stage != "running":
+        ended(made, 1)
+    if stage == "cleaned":
+        made.handle(ev.JobsCleaned((job(1),)))
+    again = only(made.handle(ev.SubmitRequested(2, source(1))), ev.ReplySubmitted)
+    assert again.outcome is SubmitOutcome.ALREADY_SUBMITTED
+    assert again.status is (JobStatus.INITIALIZING if stage == "running" else JobStatus.FINISHED)
+    other = only(made.handle(ev.SubmitRequested(3, source(1, digest="x"))), ev.Refuse)
+    assert isinstance(other.error, ConflictError)
+
+
+def test_an_id_that_only_the_store_knows_is_answered_from_there() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, source(1)))
+    effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.FAILED))
+    assert only(effects, ev.ReplySubmitted).status is JobStatus.FAILED
+    assert made.active_count() == 0
+
+
+def test_too_many_jobs_are_refused_for_now() -> None:
+    made = registry(P1)
+    for number in range(3):
+        made.handle(ev.SubmitRequested(number, source(number)))
+    refused = only(made.handle(ev.SubmitRequested(4, source(4))), ev.Refuse)
+    assert isinstance(refused.error, BackpressureError)
+    assert refused.error.retry_after > 0
+    for number in range(3):
+        made.handle(ev.SubmitStored(job(number), 7, 7))
+    for number in (3, 4):
+        assigned(made, number)
+    assert isinstance(only(made.handle(ev.SubmitRequested(9, source(9))), ev.Refuse).error, BackpressureError)
+
+
+def test_a_failed_submit_leaves_nothing() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, source(1)))
+    error = UnavailableError("etcd is away")
+    assert made.handle(ev.SubmitFailed(job(1), error)) == [ev.Refuse(1, error)]
+    assert made.active_count() == 0
+    process = made.processes.get(P1)
+    assert process is not None
+    assert not process.jobs
+
+
+def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_registers() -> None:
+    made = registry()
+    assert only(made.handle(ev.SubmitRequested(1, source(1))), ev.StoreJob).incarnation == ""
+    effects = made.handle(ev.SubmitStored(job(1), 7, 0))
+    assert kinds(effects) == ["ReplySubmitted", "PublishSummary"]
+    summary = made.summary(job(1))
+    assert summary is not None
+    assert summary.status is JobStatus.INITIALIZING
+    assert "start-jobmaster.sh" in summary.pending_reason
+    effects = made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+    assert effects == [ev.StoreOwner(job(1), P1, "1:1", 0)]
+    effects = made.handle(ev.OwnerStored(job(1), 9))
+    assert only(effects, ev.SendAssign).message.is_fresh, "nobody can have started anything"
+    shown = made.summary(job(1))
+    assert shown is not None
+    assert shown.pending_reason == ""
+
+
+def test_jobs_wait_in_order_for_room() -> None:
+    made = registry(P1, capacity=1)
+    assigned(made, 1)
+    for number in (2, 3):
+        made.handle(ev.SubmitRequested(number, source(number)))
+        made.handle(ev.SubmitStored(job(number), 7, 0))
+    effects = ended(made, 1)
+    assert [effect.job_id for effect in effects if isinstance(effect, ev.StoreOwner)] == [job(2)]
+
+
+def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
+    made = registry(P1, P2)
+    assigned(made, 1)
+    effects = made.handle(ev.AssignmentRefused(P1, job(1), 7, "full", is_permanent=False))
+    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7)]
+    effects = made.handle(ev.OwnerStored(job(1), 8))
+    assert only(effects, ev.SendAssign).message.is_fresh
+    effects = made.handle(ev.AssignmentRefused(P2, job(1), 8, "full too", is_permanent=True))
+    summary = made.summary(job(1))
+    assert summary is not None
+    assert "full too" in summary.pending_reason
+    effects = made.handle(ev.Ticked())
+    assert only(effects, ev.StoreOwner).incarnation == P1, "its refusal was not for good"
+
+
+def test_a_late_refusal_of_an_older_epoch_is_ignored() -> None:
+    made = registry(P1, P2)
+    assigned(made, 1)
+    assert made.handle(ev.AssignmentRefused(P1, job(1), 6, "old", is_permanent=False)) == []
+    assert made.handle(ev.AssignmentRefused(P2, job(1), 7, "not yours", is_permanent=False)) == []
+
+
+def test_the_jobs_of_a_lost_process_get_new_owners_that_are_not_fresh() -> None:
+    made = registry(P1, P2)
+    assigned(made, 1)
+    made.handle(ev.ProcessDisconnected(P1))
+    assert made.owner(job(1)) is not None, "an ended stream is not a lost process"
+    effects = made.handle(ev.ProcessLost(P1))
+    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7)]
+    assert not only(made.handle(ev.OwnerStored(job(1), 8)), ev.SendAssign).message.is_fresh
+
+
+def test_a_process_lost_during_the_transaction_loses_the_job() -> None:
+    made = registry(P1, P2)
+    made.handle(ev.SubmitRequested(1, source(1)))
+    made.handle(ev.ProcessLost(P1))
+    effects = made.handle(ev.SubmitStored(job(1), 7, 7))
+    assert only(effects, ev.StoreOwner).incarnation == P2
+
+
+class TestInventory:
+    """R5."""
+
+    def inventory(
+        self, made: JobRegistry, *held: JobInventoryEntry, assignment: int, process: Incarnation = P1
+    ) -> list[Any]:
+        return made.handle(ev.InventoryReceived(process, held, assignment, 0.5, 100))
+
+    def test_an_order_on_its_way_is_not_repeated(self) -> None:
+        made = registry(P1)
+        assigned(made, 1, epoch=7)
+        assert self.inventory(made, assignment=6) == []
+
+    def test_a_missing_job_is_sent_again(self) -> None:
+        made = registry(P1)
+        assigned(made, 1, epoch=7)
+        assert only(self.inventory(made, assignment=7), ev.SendAssign).message.job_id == job(1)
+
+    def test_a_job_that_is_there_is_left_alone(self) -> None:
+        made = registry(P1)
+        assigned(made, 1, epoch=7)
+        assert self.inventory(made, JobInventoryEntry(job(1), 7, JobStatus.RUNNING), assignment=7) == []
+
+    def test_a_new_stream_gets_what_the_old_one_may_have_lost(self) -> None:
+        made = registry(P1)
+        assigned(made, 1, epoch=7)
+        made.handle(ev.CancelRequested(2, job(1)))
+        made.handle(ev.WantedStored(job(1), is_stored=True))
+        made.handle(ev.ProcessDisconnected(P1))
+        made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        assert kinds(self.inventory(made, assignment=3)) == ["SendAssign", "SendCancel"]
+        made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        effects = self.inventory(made, JobInventoryEntry(job(1), 7, JobStatus.RUNNING), assignment=7)
+        assert effects == [ev.SendCancel(P1, job(1))]
+
+    @pytest.mark.parametrize("held", [(9, 7), (1, 6)])
+    def test_what_is_not_owned_is_dropped(self, held: tuple[int, int]) -> None:
+        made = registry(P1)
+        assigned(made, 1, epoch=7)
+        extra = JobInventoryEntry(job(held[0]), held[1], JobStatus.RUNNING)
+        owned = JobInventoryEntry(job(1), 7, JobStatus.RUNNING)
+        assert self.inventory(made, owned, extra, assignment=7) == [ev.SendDrop(P1, extra)]
+
+    def test_an_end_that_was_not_heard_of_is_read(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        held = JobInventoryEntry(job(1), 7, JobStatus.FINISHED)
+        assert self.inventory(made, held, assignment=7) == [ev.ReloadJob(job(1))]
+        found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
+        effects = made.handle(ev.JobReloaded(job(1), found))
+        assert kinds(effects) == ["PublishSummary", "EndJobEverywhere", "SendDrop"]
+
+
+class TestCancel:
+    """A cancel is answered when the wish, or the end, is durable."""
+
+    def test_of_a_running_job(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        assert made.handle(ev.CancelRequested(5, job(1))) == [ev.StoreWanted(job(1))]
+        assert made.handle(ev.CancelRequested(6, job(1))) == []
+        effects = made.handle(ev.WantedStored(job(1), is_stored=True))
+        assert effects == [ev.ReplyCancelled(5), ev.ReplyCancelled(6), ev.SendCancel(P1, job(1))]
+        assert made.handle(ev.CancelRequested(7, job(1))) == [ev.ReplyCancelled(7)]
+
+    def test_of_a_job_without_owner(self) -> None:
+        made = registry()
+        made.handle(ev.SubmitRequested(1, source(1)))
+        made.handle(ev.SubmitStored(job(1), 7, 0))
+        effects = made.handle(ev.CancelRequested(5, job(1)))
+        assert kinds(effects) == ["StoreCanceled"]
+        assert made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v")) == [], "not assigned meanwhile"
+        effects = made.handle(ev.CanceledStored(job(1), pushed(1, JobStatus.CANCELED, epoch=0)))
+        assert kinds(effects) == ["ReplyCancelled", "PublishSummary", "EndJobEverywhere"]
+
+    def test_before_the_submit_is_stored(self) -> None:
+        made = registry(P1)
+        made.handle(ev.SubmitRequested(1, source(1)))
+        assert made.handle(ev.CancelRequested(5, job(1))) == []
+        assert ev.StoreWanted(job(1)) in made.handle(ev.SubmitStored(job(1), 7, 7))
+
+    def test_while_the_owner_is_being_written(self) -> None:
+        made = registry()
+        made.handle(ev.SubmitRequested(1, source(1)))
+        made.handle(ev.SubmitStored(job(1), 7, 0))
+        made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        assert made.handle(ev.CancelRequested(5, job(1))) == [ev.StoreWanted(job(1))]
+        made.handle(ev.WantedStored(job(1), is_stored=True))
+        assert kinds(made.handle(ev.OwnerStored(job(1), 9))) == ["PublishSummary", "SendAssign", "SendCancel"]
+
+    def test_that_cannot_be_stored(self) -> None:
+        made = registry()
+        made.handle(ev.SubmitRequested(1, source(1)))
+        made.handle(ev.SubmitStored(job(1), 7, 0))
+        made.handle(ev.CancelRequested(5, job(1)))
+        error = UnavailableError("etcd is away")
+        assert ev.Refuse(5, error) in made.handle(ev.CancelFailed(job(1), error))
+        assert kinds(made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))) == ["StoreOwner"]
+
+    def test_of_a_job_that_ended_meanwhile(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        made.handle(ev.CancelRequested(5, job(1)))
+        assert made.handle(ev.WantedStored(job(1), is_stored=False)) == [ev.ReloadJob(job(1))]
+        found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
+        refused = only(made.handle(ev.JobReloaded(job(1), found)), ev.Refuse)
+        assert isinstance(refused.error, ConflictError)
+
+    @pytest.mark.parametrize("is_cleaned", [False, True])
+    @pytest.mark.parametrize("status", [JobStatus.CANCELED, JobStatus.FINISHED, JobStatus.FAILED])
+    def test_of_an_ended_job(self, status: JobStatus, is_cleaned: bool) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        ended(made, 1, status)
+        if is_cleaned:
+            made.handle(ev.JobsCleaned((job(1),)))
+        answer = made.handle(ev.CancelRequested(5, job(1)))[0]
+        assert isinstance(answer, ev.ReplyCancelled) is (status is JobStatus.CANCELED)
+
+    def test_of_an_unknown_job(self) -> None:
+        refused = only(registry().handle(ev.CancelRequested(5, job(1))), ev.Refuse)
+        assert isinstance(refused.error, NotFoundError)
+
+
+class TestSummaries:
+    """(epoch, sequence) orders what owners push."""
+
+    def test_older_ones_are_dropped(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        made.handle(ev.SummariesReceived((pushed(1, JobStatus.RUNNING, sequence=3),)))
+        assert made.handle(ev.SummariesReceived((pushed(1, JobStatus.CREATED, sequence=2),))) == []
+        assert made.handle(ev.SummariesReceived((pushed(1, JobStatus.RUNNING, epoch=6, sequence=9),))) == []
+        summary = made.summary(job(1))
+        assert summary is not None
+        assert summary.status is JobStatus.RUNNING
+
+    def test_the_time_of_change_always_rises(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        seen = []
+        for sequence in (1, 2, 3):
+            made.handle(ev.SummariesReceived((pushed(1, JobStatus.RUNNING, sequence=sequence, millis=5000),)))
+            summary = made.summary(job(1))
+            assert summary is not None
+            seen.append(summary.last_modification_millis)
+        assert seen == sorted(set(seen))
+
+    def test_the_local_end_of_an_owner_is_not_shown(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        assert made.handle(ev.SummariesReceived((pushed(1, JobStatus.SUSPENDED),))) == []
+
+    def test_an_end_is_published_told_everywhere_and_cleaned(self) -> None:
+        made = registry(P1)
+        assigned(made, 1)
+        assert kinds(ended(made, 1)) == ["PublishSummary", "EndJobEverywhere", "SendDrop"]
+        assert made.owner(job(1)) is None
+        assert made.dirty(10) == [job(1)]
+        made.handle(ev.JobsCleaned((job(1),)))
+        assert made.dirty(10) == []
+        assert [summary.job_id for summary in made.summaries()] == [job(1)]
+
+
+class TestRecovery:
+    """A new term knows everything before it serves."""
+
+    def test_of_each_kind(self) -> None:
+        made = JobRegistry(LIMITS, RETENTION)
+        made.handle(ev.ProcessKnown(P1, "1:1", 10))
+        stored = [
+            ev.RecoveredJob(source(1), 5, ev.JobOwner(P1, "1:1", 5), False, None),
+            ev.RecoveredJob(source(2), 6, ev.JobOwner(P2, "2:1", 6), False, None),
+            ev.RecoveredJob(source(3), 7, None, True, None),
+            ev.RecoveredJob(source(4), 8, ev.JobOwner(P2, "2:1", 8), False, pushed(4, JobStatus.FAILED)),
+        ]
+        done = FinishedJob(pushed(9, JobStatus.FINISHED), "d")
+        effects = made.recover(stored, [done])
+        assert kinds(effects) == ["PublishSummary", "PublishSummary", "PublishSummary", "EndJobEverywhere"]
+        assert {summary.job_id for summary in made.summaries()} == {job(n) for n in (1, 2, 3, 4, 9)}
+        effects = made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        assert [(e.job_id, e.previous_epoch) for e in effects if isinstance(e, ev.StoreOwner)] == [
+            (job(2), 6),
+            (job(3), 0),
+        ]
+        effects = made.handle(ev.InventoryReceived(P1, (), 0, 0.0, 0))
+        order = only(effects, ev.SendAssign)
+        assert (order.message.job_id, order.message.epoch, order.message.is_fresh) == (job(1), 5, True)
+
+
+def test_an_assignment_that_finds_a_result_ends_the_job() -> None:
+    made = registry(P1, P2)
+    assigned(made, 1)
+    made.handle(ev.ProcessLost(P1))
+    found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
+    effects = made.handle(ev.OwnerNotStored(job(1), found))
+    assert "EndJobEverywhere" in kinds(effects)
+
+
+def test_an_assignment_that_was_made_after_all_is_taken_over() -> None:
+    made = registry(P1, P2)
+    assigned(made, 1)
+    made.handle(ev.ProcessLost(P1))
+    found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P2, "2:1", 12), False, None)
+    order = only(made.handle(ev.OwnerNotStored(job(1), found)), ev.SendAssign)
+    assert (order.incarnation, order.message.epoch, order.message.is_fresh) == (P2, 12, False)
+
+
+class TestFinishedJobs:
+    """Bounded by count and age."""
+
+    def finished(self, number: int, end: int) -> FinishedJob:
+        return FinishedJob(replace(pushed(number, JobStatus.FINISHED), end_millis=end), "d")
+
+    def test_the_oldest_leaves_first(self) -> None:
+        jobs = FinishedJobs(RETENTION)
+        for number in range(5):
+            jobs.add(self.finished(number, number))
+        assert [job_.summary.job_id for job_ in jobs] == [job(4), job(3), job(2)]
+
+    def test_age(self) -> None:
+        jobs = FinishedJobs(RETENTION)
+        for number in range(3):
+            jobs.add(self.finished(number, number * 1000))
+        assert jobs.expire(2500) == (job(0), job(1))
+        assert len(jobs) == 1
