@@ -1,0 +1,1 @@
+"""Decisions of a TaskExecutor: slots, jobs, attempts and their reports. Events in, effects out; no I/O."""

@@ -1,0 +1,246 @@
+"""Events and effects of the TaskExecutor's core. Messages of the gateways are events too, as they came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId
+from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import (
+    AcknowledgeReports,
+    AnswerSlotOffers,
+    CancelTasks,
+    CommitOutputs,
+    DeployTasks,
+    EndJob,
+    FreeSlots,
+    OfferSlots,
+    OutputsCommitted,
+    RegisterJob,
+    ReleasePartitions,
+    SlotsLost,
+)
+from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotsFreed
+from runtime.gateways.task import JobInformation, TaskDeploymentDescriptor, TaskExecutionReport, TaskProgress
+from runtime.taskexecutor.core.jobs import JobMasterLocation
+
+OwnerMessage = (
+    RegisterJob
+    | AnswerSlotOffers
+    | DeployTasks
+    | CancelTasks
+    | AcknowledgeReports
+    | FreeSlots
+    | ReleasePartitions
+    | CommitOutputs
+    | EndJob
+)
+
+# --- events -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSpoke:
+    """A message arrived on the current stream to a JobMaster process."""
+
+    owner: JobMasterLocation
+    message: OwnerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterConnected:
+    """A new stream to this process is open."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterDisconnected:
+    """The stream to this process has ended."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTimedOut:
+    """`taskmanager.slot.timeout` is over for this allocation."""
+
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptReported:
+    """News of an attempt, from the slot or from the shell."""
+
+    report: TaskExecutionReport
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptProgressed:
+    """A running attempt has got on."""
+
+    progress: TaskProgress
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """Nothing of the attempt is left in its slot (R15)."""
+
+    slot_index: int
+    attempt_id: ExecutionAttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsMoved:
+    """A CommitOutputs is done, or has failed."""
+
+    answer: OutputsCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChanged:
+    """The leader belongs to another cluster than everything that runs here (R1)."""
+
+
+Event = (
+    RequestSlot
+    | JobsEnded
+    | OwnerSpoke
+    | JobMasterConnected
+    | JobMasterDisconnected
+    | SlotTimedOut
+    | AttemptReported
+    | AttemptProgressed
+    | AttemptEnded
+    | OutputsMoved
+    | ClusterChanged
+)
+
+# --- effects ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectJobMaster:
+    """Open a stream to this process unless there is one or one is being opened."""
+
+    location: JobMasterLocation
+
+
+@dataclass(frozen=True, slots=True)
+class TellOwner:
+    """Send a message to a connected JobMaster process."""
+
+    owner: Incarnation
+    message: OfferSlots | SlotsLost | OutputsCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """Send a report to a connected owner; those of one turn and job travel in one message."""
+
+    owner: Incarnation
+    epoch: int
+    report: TaskExecutionReport
+
+
+@dataclass(frozen=True, slots=True)
+class SendProgress:
+    """Send progress to a connected owner; only the latest of each attempt in a turn."""
+
+    owner: Incarnation
+    epoch: int
+    progress: TaskProgress
+
+
+@dataclass(frozen=True, slots=True)
+class TellResourceManager:
+    """Send a message to the ResourceManager if one is registered with; the next slot report says the same."""
+
+    message: SlotsFreed | SlotRequestRefused
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlot:
+    """The allocation has ended: tell the ResourceManager as soon as the slot is ready for the next job."""
+
+    slot_index: int
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True, slots=True)
+class StartSlotTimer:
+    """Post SlotTimedOut after the slot timeout."""
+
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True, slots=True)
+class RunAttempt:
+    """Run an attempt in its slot; ends in AttemptEnded."""
+
+    slot_index: int
+    job: JobInformation
+    task: TaskDeploymentDescriptor
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAttempt:
+    """Ask the running attempt to stop, then force it."""
+
+    slot_index: int
+    attempt_id: ExecutionAttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class ReportUnstarted:
+    """Make the terminal report of an attempt that never ran, and post it as AttemptReported."""
+
+    attempt_id: ExecutionAttemptId
+    state: ExecutionState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePartitions:
+    """Delete the files of these result partitions."""
+
+    partitions: tuple[PartitionId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveOutputs:
+    """Do what a CommitOutputs asks for; ends in OutputsMoved."""
+
+    message: CommitOutputs
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob:
+    """Nothing of the job runs here any more: delete its directory, partitions and uncommitted outputs."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An order was refused; the shell logs why."""
+
+    reason: str
+
+
+Effect = (
+    ConnectJobMaster
+    | TellOwner
+    | SendReport
+    | SendProgress
+    | TellResourceManager
+    | FreeSlot
+    | StartSlotTimer
+    | RunAttempt
+    | CancelAttempt
+    | ReportUnstarted
+    | DeletePartitions
+    | MoveOutputs
+    | ForgetJob
+    | Refused
+)

@@ -1,0 +1,158 @@
+"""What this TaskManager knows of attempts, and the reports that their owners have not acknowledged yet.
+
+Invariants: an attempt has one terminal report, the first; it is kept until it is acknowledged or the job is gone
+(R10); an attempt once seen is known until its job leaves (R11), so that no command takes effect twice. The number and
+bytes of kept reports are bounded by `has_room`: without room no further attempt is started, nothing is ever dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+
+from runtime.common.fsm import IllegalTransitionError, TransitionTable
+from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.gateways.task import TaskExecutionReport
+
+MESSAGE_SIZE_BYTES_MAX = 1 << 20
+"""Reports are split into messages of about this size: a quarter of the transport's default limit."""
+
+REPORT_OVERHEAD_BYTES = 512
+
+
+class AttemptState(Enum):
+    """WAITING in a queue, STARTED, REPORTED terminal and kept, ACKNOWLEDGED and only remembered."""
+
+    WAITING = "WAITING"
+    STARTED = "STARTED"
+    REPORTED = "REPORTED"
+    ACKNOWLEDGED = "ACKNOWLEDGED"
+
+
+ATTEMPT_TRANSITIONS = TransitionTable(
+    {
+        AttemptState.WAITING: frozenset({AttemptState.STARTED, AttemptState.REPORTED}),
+        AttemptState.STARTED: frozenset({AttemptState.REPORTED}),
+        AttemptState.REPORTED: frozenset({AttemptState.ACKNOWLEDGED}),
+        AttemptState.ACKNOWLEDGED: frozenset(),
+    }
+)
+
+
+class AttemptLedger:
+    """Attempts of all jobs by state, with the last report of each one that is not acknowledged."""
+
+    def __init__(self, *, reports_max: int, bytes_max: int) -> None:
+        self._reports_max = reports_max
+        self._bytes_max = bytes_max
+        self._states: dict[JobId, dict[ExecutionAttemptId, AttemptState]] = {}
+        self._reports: dict[JobId, dict[ExecutionAttemptId, TaskExecutionReport]] = {}
+        self._kept = 0
+        self._kept_bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """True while further attempts may be started."""
+        return self._kept < self._reports_max and self._kept_bytes < self._bytes_max
+
+    @property
+    def kept(self) -> int:
+        """How many terminal reports wait for their acknowledgement."""
+        return self._kept
+
+    def state(self, attempt_id: ExecutionAttemptId) -> AttemptState | None:
+        """What is known of an attempt."""
+        return self._states.get(attempt_id.job_id, {}).get(attempt_id)
+
+    def is_empty(self, job_id: JobId) -> bool:
+        """True when no attempt of the job was ever seen."""
+        return job_id not in self._states
+
+    def add(self, attempt_id: ExecutionAttemptId) -> bool:
+        """Remember a new attempt as WAITING. False when it is known: the command was repeated."""
+        states = self._states.setdefault(attempt_id.job_id, {})
+        if attempt_id in states:
+            return False
+        states[attempt_id] = AttemptState.WAITING
+        return True
+
+    def start(self, attempt_id: ExecutionAttemptId) -> None:
+        """WAITING -> STARTED."""
+        self._move(attempt_id, AttemptState.STARTED)
+
+    def record(self, report: TaskExecutionReport) -> bool:
+        """Keep a report. False when it says nothing new: the attempt is unknown, or has had its terminal report."""
+        attempt_id = report.attempt_id
+        if self.state(attempt_id) not in {AttemptState.WAITING, AttemptState.STARTED}:
+            return False
+        self._reports.setdefault(attempt_id.job_id, {})[attempt_id] = report
+        if report.state.is_terminal:
+            self._move(attempt_id, AttemptState.REPORTED)
+            self._kept += 1
+            self._kept_bytes += report_size_bytes(report)
+        return True
+
+    def acknowledge(self, attempt_id: ExecutionAttemptId) -> bool:
+        """REPORTED -> ACKNOWLEDGED. False when there is nothing to acknowledge (any more)."""
+        if self.state(attempt_id) is not AttemptState.REPORTED:
+            return False
+        self._move(attempt_id, AttemptState.ACKNOWLEDGED)
+        self._drop(self._reports[attempt_id.job_id].pop(attempt_id))
+        return True
+
+    def pending(self, job_id: JobId) -> Sequence[TaskExecutionReport]:
+        """What a new stream to the owner begins with: last news of every attempt that is not acknowledged."""
+        return tuple(self._reports.get(job_id, {}).values())
+
+    def end_job(self, job_id: JobId) -> None:
+        """Forget a job: nobody needs its reports any more. Idempotent."""
+        for report in self._reports.pop(job_id, {}).values():
+            if report.state.is_terminal:
+                self._drop(report)
+        self._states.pop(job_id, None)
+
+    def _drop(self, report: TaskExecutionReport) -> None:
+        self._kept -= 1
+        self._kept_bytes -= report_size_bytes(report)
+
+    def _move(self, attempt_id: ExecutionAttemptId, target: AttemptState) -> None:
+        states = self._states.get(attempt_id.job_id, {})
+        state = states.get(attempt_id)
+        if state is None or not ATTEMPT_TRANSITIONS.allows(state, target):
+            message = f"attempt {attempt_id}: illegal transition {state.name if state else 'unknown'} -> {target.name}"
+            raise IllegalTransitionError(message)
+        states[attempt_id] = target
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the ledger contradicts itself."""
+        kept = [report for reports in self._reports.values() for report in reports.values() if report.state.is_terminal]
+        assert len(kept) == self._kept, (len(kept), self._kept)
+        assert sum(map(report_size_bytes, kept)) == self._kept_bytes, self._kept_bytes
+        for report in kept:
+            assert self.state(report.attempt_id) is AttemptState.REPORTED, report.attempt_id
+
+
+def report_size_bytes(report: TaskExecutionReport) -> int:
+    """About what a report takes on the wire."""
+    size = REPORT_OVERHEAD_BYTES + len(report.value)
+    if report.failure is not None:
+        size += len(report.failure.message) + len(report.failure.stack_trace)
+    for partition in report.partitions:
+        size += len(partition.inline) + len(partition.schema) + len(partition.directory)
+        size += sum(len(file.path) + 32 for file in partition.files)
+    return size + sum(len(output.base) + len(output.directory) for output in report.outputs)
+
+
+def messages_of(reports: Iterable[TaskExecutionReport]) -> Iterator[tuple[TaskExecutionReport, ...]]:
+    """Split reports into message-sized groups, in order."""
+    group: list[TaskExecutionReport] = []
+    size = 0
+    for report in reports:
+        report_size = report_size_bytes(report)
+        if group and size + report_size > MESSAGE_SIZE_BYTES_MAX:
+            yield tuple(group)
+            group, size = [], 0
+        group.append(report)
+        size += report_size
+    if group:
+        yield tuple(group)

@@ -1,0 +1,395 @@
+"""TaskExecutorCore: what a TaskManager does about each order, report and timer.
+
+Joins slots, jobs and attempts. Invariants beside theirs: every attempt that an owner sent ends in a terminal report;
+a job that is ending starts nothing and reports nothing; a job leaves when none of its attempts runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
+from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import (
+    AcknowledgeReports,
+    AnswerSlotOffers,
+    CancelTasks,
+    CommitOutputs,
+    DeployTasks,
+    EndJob,
+    FreeSlots,
+    OfferSlots,
+    OutputsCommitted,
+    RegisterJob,
+    ReleasePartitions,
+    SlotOffer,
+    SlotsLost,
+)
+from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotStatus
+from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport
+from runtime.taskexecutor.core.events import (
+    AttemptEnded,
+    AttemptProgressed,
+    AttemptReported,
+    CancelAttempt,
+    ClusterChanged,
+    ConnectJobMaster,
+    DeletePartitions,
+    Effect,
+    Event,
+    ForgetJob,
+    FreeSlot,
+    JobMasterConnected,
+    JobMasterDisconnected,
+    MoveOutputs,
+    OutputsMoved,
+    OwnerMessage,
+    OwnerSpoke,
+    Refused,
+    ReportUnstarted,
+    RunAttempt,
+    SendProgress,
+    SendReport,
+    SlotTimedOut,
+    StartSlotTimer,
+    TellOwner,
+    TellResourceManager,
+)
+from runtime.taskexecutor.core.jobs import Job, JobMasterLocation, JobTable
+from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
+from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
+
+
+class TaskExecutorCore:
+    """Pure. One instance per life of a TaskManager process."""
+
+    def __init__(
+        self, task_manager_id: str, *, slots: int, queue_max: int, reports_max: int, report_bytes_max: int
+    ) -> None:
+        self._task_manager_id = task_manager_id
+        self.slots = TaskSlotTable(slots, queue_max=queue_max)
+        self.ledger = AttemptLedger(reports_max=reports_max, bytes_max=report_bytes_max)
+        self.jobs = JobTable()
+        self._connected: set[Incarnation] = set()
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Apply one event."""
+        effects: list[Effect]
+        match event:
+            case RequestSlot():
+                effects = self._on_request_slot(event)
+            case OwnerSpoke(owner, message):
+                effects = self._on_owner_message(owner, message)
+            case AttemptReported(report):
+                effects = self._on_report(report)
+            case AttemptEnded(slot_index, attempt_id):
+                effects = self._on_attempt_ended(slot_index, attempt_id)
+            case AttemptProgressed():
+                effects = self._on_progress(event)
+            case SlotTimedOut(allocation_id):
+                effects = self._on_slot_timed_out(allocation_id)
+            case JobsEnded(jobs):
+                effects = [effect for job_id in jobs for effect in self._end_job(job_id)]
+            case ClusterChanged():
+                job_ids = [job.job_id for job in self.jobs]
+                effects = [effect for job_id in job_ids for effect in self._end_job(job_id)]
+            case _:
+                effects = self._on_connection(event)
+        return effects
+
+    def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected | OutputsMoved) -> list[Effect]:
+        match event:
+            case JobMasterConnected(incarnation):
+                self._connected.add(incarnation)
+                return [effect for job in self.jobs.owned_by(incarnation) for effect in self._resume(job)]
+            case JobMasterDisconnected(incarnation):
+                self._connected.discard(incarnation)
+                return []
+            case OutputsMoved(answer):
+                job = self.jobs.get(answer.job_id)
+                return self._tell_owner(job, answer) if job is not None else []
+            case _:
+                assert_never(event)
+
+    def statuses(self) -> tuple[SlotStatus, ...]:
+        """Who holds which slot."""
+        return self.slots.statuses()
+
+    def has_jobs_of(self, incarnation: Incarnation) -> bool:
+        """True while a stream to that process is needed."""
+        return bool(self.jobs.owned_by(incarnation))
+
+    @property
+    def running(self) -> int:
+        """How many attempts run."""
+        return sum(slot.running is not None for slot in self.slots)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the parts contradict each other."""
+        self.slots.check_invariants()
+        self.ledger.check_invariants()
+        for slot in self.slots:
+            if slot.job_id is not None:
+                assert self.jobs.get(slot.job_id) is not None, (slot.index, slot.job_id)
+            for task in slot.waiting:
+                assert self.ledger.state(task.attempt_id) is AttemptState.WAITING, task.attempt_id
+
+    # --- slots ----------------------------------------------------------------------------------------------
+
+    def _on_request_slot(self, request: RequestSlot) -> list[Effect]:
+        refusal = self._slot_refusal(request)
+        if refusal:
+            return [TellResourceManager(SlotRequestRefused(request.allocation_id, request.slot_index, refusal))]
+        location = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
+        job = self.jobs.admit(request.job_id, request.epoch, location)
+        effects: list[Effect] = []
+        slot = self.slots.held(request.job_id, request.allocation_id)
+        if slot is None:
+            slot = self.slots.slot(request.slot_index)
+            assert slot is not None, request.slot_index
+            self.slots.allocate(slot, request.allocation_id, request.job_id, request.profile)
+            effects.append(StartSlotTimer(request.allocation_id))
+        if job.owner.incarnation not in self._connected:
+            effects.append(ConnectJobMaster(job.owner))
+        elif slot.state is SlotState.ALLOCATED:
+            effects += self._offer(job, [slot])
+        return effects
+
+    def _slot_refusal(self, request: RequestSlot) -> str:
+        stale = self.jobs.refusal(request.job_id, request.epoch)  # R1, R7
+        if stale:
+            return stale
+        slot = self.slots.slot(request.slot_index)
+        if slot is None:
+            return f"there is no slot {request.slot_index} on this TaskManager"
+        if self.slots.was_freed(request.allocation_id):
+            return f"allocation {request.allocation_id} has ended already"
+        held = self.slots.holder(request.allocation_id)
+        if held is slot and slot.job_id == request.job_id:
+            return ""
+        taken = held or slot
+        if taken.state is SlotState.FREE:
+            return ""
+        return f"slot {taken.index} is held by job {taken.job_id} with allocation {taken.allocation_id}"
+
+    def _offer(self, job: Job, slots: Sequence[TaskSlot]) -> list[Effect]:
+        offers = tuple(
+            SlotOffer(slot.allocation_id, slot.index, slot.profile) for slot in slots if slot.allocation_id is not None
+        )
+        if not offers:
+            return []
+        return self._tell_owner(job, OfferSlots(job.job_id, job.epoch, offers, self._task_manager_id))
+
+    def _on_slot_timed_out(self, allocation_id: AllocationId) -> list[Effect]:
+        for slot in self.slots:
+            if slot.allocation_id == allocation_id and slot.state is SlotState.ALLOCATED:
+                assert slot.job_id is not None, slot.index
+                job = self.jobs.get(slot.job_id)
+                assert job is not None, slot.job_id
+                reason = "the job did not take the slot in time"
+                lost = SlotsLost(job.job_id, job.epoch, (allocation_id,), reason)
+                effects = [*self._tell_owner(job, lost), *self._free(slot)]
+                self._leave_if_empty(job)
+                return effects
+        return []
+
+    def _on_answer(self, job: Job, answer: AnswerSlotOffers) -> list[Effect]:
+        effects: list[Effect] = []
+        lost: list[AllocationId] = []
+        for allocation_id in answer.accepted:
+            slot = self.slots.held(job.job_id, allocation_id)
+            if slot is None or slot.state is SlotState.RELEASING:
+                lost.append(allocation_id)
+            elif slot.state is SlotState.ALLOCATED:
+                self.slots.activate(slot)
+        if lost:
+            reason = "the slot was freed before the job took it"
+            effects += self._tell_owner(job, SlotsLost(job.job_id, job.epoch, tuple(lost), reason))
+        return effects + self._release_allocations(job, answer.rejected)
+
+    def _release_allocations(self, job: Job, allocations: Sequence[AllocationId]) -> list[Effect]:
+        effects: list[Effect] = []
+        for allocation_id in allocations:
+            slot = self.slots.held(job.job_id, allocation_id)
+            if slot is not None:
+                effects += self._release(slot, reports=not job.is_ending)
+        return effects
+
+    def _release(self, slot: TaskSlot, *, reports: bool) -> list[Effect]:
+        dropped = self.slots.release(slot)
+        effects: list[Effect] = [
+            ReportUnstarted(task.attempt_id, ExecutionState.CANCELED, "its slot was freed")
+            for task in dropped
+            if reports
+        ]
+        if slot.running is None:
+            return effects + self._free(slot)
+        if self.ledger.state(slot.running) is not AttemptState.STARTED:
+            return effects  # it has reported its end: AttemptEnded is on its way
+        return [*effects, CancelAttempt(slot.index, slot.running)]
+
+    def _free(self, slot: TaskSlot) -> list[Effect]:
+        return [FreeSlot(slot.index, self.slots.free(slot))]
+
+    # --- what owners say ------------------------------------------------------------------------------------
+
+    def _on_owner_message(self, owner: JobMasterLocation, message: OwnerMessage) -> list[Effect]:
+        if isinstance(message, RegisterJob):
+            job_id, epoch = message.job.job_id, message.job.epoch
+        else:
+            job_id, epoch = message.job_id, message.epoch
+        refusal = self.jobs.refusal(job_id, epoch)
+        if refusal:  # R1
+            return [Refused(f"{type(message).__name__}: {refusal}")]
+        job = self.jobs.admit(job_id, epoch, owner)
+        effects: list[Effect] = []
+        match message:
+            case RegisterJob():
+                job.information = message.job
+            case AnswerSlotOffers():
+                effects = self._on_answer(job, message)
+            case DeployTasks():
+                effects = [effect for task in message.tasks for effect in self._deploy(job, task)]
+            case CancelTasks():
+                effects = [effect for attempt_id in message.attempts for effect in self._cancel(job, attempt_id)]
+            case _:
+                effects = self._on_release_message(job, message)
+        self._leave_if_empty(job)
+        return effects
+
+    def _on_release_message(
+        self, job: Job, message: AcknowledgeReports | FreeSlots | ReleasePartitions | CommitOutputs | EndJob
+    ) -> list[Effect]:
+        match message:
+            case AcknowledgeReports():
+                return self._acknowledge(job, message.attempts)
+            case FreeSlots():
+                return self._release_allocations(job, message.allocations)
+            case ReleasePartitions():
+                return [DeletePartitions(message.partitions)]
+            case CommitOutputs():
+                return [MoveOutputs(message)]
+            case EndJob():
+                return self._end_job(job.job_id)
+            case _:
+                assert_never(message)
+
+    def _deploy(self, job: Job, task: TaskDeploymentDescriptor) -> list[Effect]:
+        if not self.ledger.add(task.attempt_id):  # R11: a repeated command
+            return []
+        slot = self.slots.held(job.job_id, task.allocation_id)
+        failure = ""
+        if job.information is None:
+            failure = f"job {job.job_id} was not registered on this TaskManager before its first deployment"
+        elif slot is None or slot.state is not SlotState.ACTIVE:
+            failure = f"the job does not hold allocation {task.allocation_id} on this TaskManager (any more)"
+        elif not self.slots.enqueue(slot, task):
+            failure = f"slot {slot.index} has as many waiting attempts as it may"
+        if failure or slot is None:
+            return [ReportUnstarted(task.attempt_id, ExecutionState.FAILED, failure)]
+        return self._start_next(slot)
+
+    def _start_next(self, slot: TaskSlot) -> list[Effect]:
+        if slot.state is not SlotState.ACTIVE or not self.ledger.has_room:
+            return []
+        task = self.slots.start_next(slot)
+        if task is None:
+            return []
+        job = self.jobs.get(task.attempt_id.job_id)
+        assert job is not None, task.attempt_id
+        assert job.information is not None, task.attempt_id
+        self.ledger.start(task.attempt_id)
+        return [RunAttempt(slot.index, job.information, task)]
+
+    def _cancel(self, job: Job, attempt_id: ExecutionAttemptId) -> list[Effect]:
+        if attempt_id.job_id != job.job_id:
+            return [Refused(f"CancelTasks of job {job.job_id} names attempt {attempt_id}")]
+        if self.ledger.add(attempt_id):
+            # Never heard of: remembered as canceled, so that a deployment that comes late is not run.
+            return [ReportUnstarted(attempt_id, ExecutionState.CANCELED, "it was not deployed")]
+        if self.slots.withdraw(attempt_id):
+            return [ReportUnstarted(attempt_id, ExecutionState.CANCELED, "it had not started")]
+        slot = self.slots.running_in(attempt_id)
+        is_live = self.ledger.state(attempt_id) is AttemptState.STARTED
+        return [CancelAttempt(slot.index, attempt_id)] if slot is not None and is_live else []
+
+    def _acknowledge(self, job: Job, attempts: Sequence[ExecutionAttemptId]) -> list[Effect]:
+        had_room = self.ledger.has_room
+        for attempt_id in attempts:
+            if attempt_id.job_id == job.job_id:
+                self.ledger.acknowledge(attempt_id)
+        return [] if had_room else self._start_waiting()
+
+    def _start_waiting(self) -> list[Effect]:
+        return [effect for slot in self.slots for effect in self._start_next(slot)]
+
+    # --- attempts -------------------------------------------------------------------------------------------
+
+    def _on_report(self, report: TaskExecutionReport) -> list[Effect]:
+        job = self.jobs.get(report.attempt_id.job_id)
+        if job is None or job.is_ending or not self.ledger.record(report):
+            return []
+        if job.owner.incarnation not in self._connected:
+            return []
+        return [SendReport(job.owner.incarnation, job.epoch, report)]
+
+    def _on_progress(self, event: AttemptProgressed) -> list[Effect]:
+        attempt_id = event.progress.attempt_id
+        job = self.jobs.get(attempt_id.job_id)
+        is_live = self.ledger.state(attempt_id) is AttemptState.STARTED
+        if job is None or not is_live or job.owner.incarnation not in self._connected:
+            return []
+        return [SendProgress(job.owner.incarnation, job.epoch, event.progress)]
+
+    def _on_attempt_ended(self, slot_index: int, attempt_id: ExecutionAttemptId) -> list[Effect]:
+        slot = self.slots.slot(slot_index)
+        assert slot is not None, slot_index
+        self.slots.end_running(slot, attempt_id)
+        if slot.state is not SlotState.RELEASING:
+            return self._start_next(slot)
+        effects = self._free(slot)
+        job = self.jobs.get(attempt_id.job_id)
+        return effects + (self._leave_if_over(job) if job is not None else [])
+
+    # --- jobs -----------------------------------------------------------------------------------------------
+
+    def _resume(self, job: Job) -> list[Effect]:
+        """A new stream to the owner: tell everything that it may not have heard (R10, R11)."""
+        allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
+        effects = self._offer(job, allocated)
+        effects += [SendReport(job.owner.incarnation, job.epoch, report) for report in self.ledger.pending(job.job_id)]
+        return effects
+
+    def _tell_owner(self, job: Job, message: OfferSlots | SlotsLost | OutputsCommitted) -> list[Effect]:
+        if job.owner.incarnation not in self._connected:
+            return []
+        return [TellOwner(job.owner.incarnation, message)]
+
+    def _end_job(self, job_id: JobId) -> list[Effect]:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return [ForgetJob(job_id)]
+        if job.is_ending:
+            return []
+        had_room = self.ledger.has_room
+        job.is_ending = True
+        effects: list[Effect] = []
+        for slot in self.slots.of_job(job_id):
+            if slot.state is SlotState.RELEASING:
+                continue
+            effects += self._release(slot, reports=False)
+        self.ledger.end_job(job_id)
+        effects += self._leave_if_over(job)
+        return effects if had_room else effects + self._start_waiting()
+
+    def _leave_if_over(self, job: Job) -> list[Effect]:
+        if not job.is_ending or self.slots.of_job(job.job_id):
+            return []
+        self.jobs.forget(job.job_id, has_ended=True)
+        return [ForgetJob(job.job_id)]
+
+    def _leave_if_empty(self, job: Job) -> None:
+        """A job that was only offered slots and never used one leaves without a trace."""
+        if job.information is None and self.ledger.is_empty(job.job_id) and not self.slots.of_job(job.job_id):
+            self.jobs.forget(job.job_id, has_ended=False)
