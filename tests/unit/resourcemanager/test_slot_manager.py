@@ -1,0 +1,286 @@
+"""The SlotManager: what each event leads to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.gateways.resource_manager import (
+    JobRequirements,
+    RegisterTaskManager,
+    RequestSlot,
+    ResourceProfile,
+    ResourceRequirement,
+    SlotReport,
+    SlotStatus,
+)
+from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core.slot_manager import SlotManager
+
+T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
+OWNER = Incarnation("c" * 32)
+DEFAULT = ResourceProfile()
+
+
+def job(number: int) -> JobId:
+    return JobId(f"{number:032x}")
+
+
+class Cluster:
+    """A SlotManager with short words for its events."""
+
+    def __init__(self) -> None:
+        ids = itertools.count(1)
+        self.manager = SlotManager(lambda: AllocationId(f"{next(ids):032x}"), request_timeout=10.0)
+        self.at = 100.0
+
+    def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
+        return list(self.manager.handle(event, self.at))
+
+    def register(self, incarnation: Incarnation, slots: int, profile: ResourceProfile = DEFAULT) -> list[Any]:
+        registration = RegisterTaskManager(
+            incarnation, "tm", "h:1", "h:2", "boot", "v", 1, slots, profile, False, b"{}", 2, 0
+        )
+        self.handle(ev.TaskManagerRegistered(registration))
+        return self.report(incarnation, [None] * slots)
+
+    def report(self, incarnation: Incarnation, slots: Sequence[tuple[AllocationId, JobId] | None]) -> list[Any]:
+        statuses = tuple(
+            SlotStatus(index, None if held is None else held[0], None if held is None else held[1])
+            for index, held in enumerate(slots)
+        )
+        return self.handle(ev.SlotsReported(incarnation, SlotReport(statuses, True, 0)))
+
+    def declare(
+        self,
+        number: int,
+        count: int,
+        profile: ResourceProfile = DEFAULT,
+        epoch: int = 5,
+        unreachable: tuple[Incarnation, ...] = (),
+    ) -> list[Any]:
+        needs = (ResourceRequirement(profile, count),) if count else ()
+        declared = JobRequirements(job(number), epoch, needs, unreachable)
+        return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
+
+
+def requests(effects: list[Any]) -> list[tuple[Incarnation, RequestSlot]]:
+    return [(effect.incarnation, effect.message) for effect in effects if isinstance(effect, ev.SendRequestSlot)]
+
+
+def reasons(effects: list[Any]) -> dict[JobId, str]:
+    return {effect.job_id: effect.reason for effect in effects if isinstance(effect, ev.NotifyJob)}
+
+
+def test_every_event_has_a_handler() -> None:
+    assert set(Cluster().manager._handlers) == set(get_args(ev.SlotManagerEvent))
+
+
+def test_a_slot_is_requested_in_the_same_step() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    effects = cluster.declare(1, 1)
+    ((peer, request),) = requests(effects)
+    assert peer == T1
+    assert (request.job_id, request.epoch, request.job_master_incarnation, request.job_master_address) == (
+        job(1),
+        5,
+        OWNER,
+        "owner:1",
+    )
+    assert reasons(effects) == {}
+    assert cluster.manager.slot_counts() == (2, 1)
+
+
+def test_requirements_are_complete_sets() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4)
+    assert len(requests(cluster.declare(1, 2))) == 2
+    assert len(requests(cluster.declare(1, 2))) == 0
+    assert len(requests(cluster.declare(1, 3))) == 1
+    assert requests(cluster.declare(1, 1)) == []
+
+
+def test_a_big_job_does_not_starve_a_small_one() -> None:
+    cluster = Cluster()
+    cluster.declare(1, 500)
+    cluster.declare(2, 1)
+    effects = cluster.register(T1, 4)
+    assert [request.job_id for _, request in requests(effects)] == [job(1), job(2), job(1), job(1)]
+    cluster.declare(3, 1)
+    freed = [request.allocation_id for _, request in requests(effects)][:2]
+    effects = cluster.handle(ev.AllocationsFreed(T1, tuple(freed)))
+    assert {request.job_id for _, request in requests(effects)} == {job(1), job(3)}
+
+
+def test_slots_are_spread_over_task_managers() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    cluster.register(T2, 2)
+    assert [peer for peer, _ in requests(cluster.declare(1, 4))] == [T1, T2, T1, T2]
+
+
+def test_a_freed_slot_goes_to_the_next_job_at_once() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    ((_, first),) = requests(cluster.declare(1, 1))
+    effects = cluster.declare(2, 1)
+    assert requests(effects) == []
+    assert reasons(effects) == {job(2): "no free slot: all 1 slots that fit are in use"}
+    cluster.declare(1, 0)
+    effects = cluster.handle(ev.AllocationsFreed(T1, (first.allocation_id,)))
+    assert [request.job_id for _, request in requests(effects)] == [job(2)]
+    assert reasons(effects) == {job(2): ""}
+    assert cluster.manager.job(job(1)) is None, "what a job left behind is forgotten"
+
+
+def test_reasons_say_what_to_do() -> None:
+    cluster = Cluster()
+    gpu = ResourceProfile(spark_profile="gpu")
+    assert "bin/taskmanager.sh start" in reasons(cluster.declare(1, 1))[job(1)]
+    assert "bin/taskmanager.sh start" in reasons(cluster.declare(2, 1, gpu))[job(2)]
+    effects = cluster.register(T1, 1)
+    assert reasons(effects) == {job(1): "", job(2): "none of 1 TaskManagers offers a slot with spark profile 'gpu'"}
+    effects = cluster.register(T2, 1, gpu)
+    assert [request.job_id for _, request in requests(effects)] == [job(2)]
+
+
+def test_a_profile_must_fit() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1, ResourceProfile(cpu_cores=1, memory_bytes=1 << 30))
+    assert requests(cluster.declare(1, 1, ResourceProfile(memory_bytes=2 << 30))) == []
+    assert len(requests(cluster.declare(2, 1, ResourceProfile(cpu_cores=1)))) == 1
+
+
+def test_a_job_that_fits_nowhere_holds_up_nobody() -> None:
+    cluster = Cluster()
+    cluster.declare(1, 1, ResourceProfile(spark_profile="gpu"))
+    cluster.declare(2, 1)
+    effects = cluster.register(T1, 1)
+    assert [request.job_id for _, request in requests(effects)] == [job(2)]
+    effects = cluster.register(T2, 1, ResourceProfile(spark_profile="gpu"))
+    assert [request.job_id for _, request in requests(effects)] == [job(1)]
+
+
+def test_task_managers_that_the_owner_cannot_reach_are_skipped() -> None:  # R7
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    assert "cannot reach" in reasons(cluster.declare(1, 1, unreachable=(T1,)))[job(1)]
+    effects = cluster.register(T2, 1)
+    assert [peer for peer, _ in requests(effects)] == [T2]
+
+
+def test_an_older_owner_has_nothing_to_say() -> None:  # R1
+    cluster = Cluster()
+    cluster.declare(1, 1, epoch=6)
+    assert cluster.declare(1, 5, epoch=5) == []
+
+
+class TestReports:
+    """The TaskManager's report is the truth about its slots."""
+
+    def test_a_report_that_crossed_a_request_takes_nothing_back(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 1)
+        cluster.declare(1, 1)
+        assert requests(cluster.report(T1, [None])) == []
+        assert cluster.manager.slot_counts() == (1, 0)
+
+    def test_an_overdue_request_is_given_up(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 1)
+        cluster.declare(1, 1)
+        cluster.at += 11
+        assert len(requests(cluster.report(T1, [None]))) == 1
+
+    def test_a_shown_allocation_that_is_shown_no_more_has_ended(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 1)
+        ((_, request),) = requests(cluster.declare(1, 1))
+        cluster.report(T1, [(request.allocation_id, job(1))])
+        cluster.declare(1, 0)
+        cluster.report(T1, [None])
+        assert cluster.manager.slot_counts() == (1, 1)
+
+    def test_the_first_report_of_a_stream_settles_what_an_older_one_left_open(self) -> None:  # R11
+        cluster = Cluster()
+        cluster.register(T1, 1)
+        cluster.declare(1, 1)
+        cluster.handle(ev.TaskManagerDisconnected(T1))
+        assert len(requests(cluster.register(T1, 1))) == 1
+
+    def test_allocations_of_an_older_leader_are_taken_over(self) -> None:
+        cluster = Cluster()
+        found = (AllocationId("f" * 32), job(1))
+        cluster.register(T1, 2)
+        cluster.report(T1, [found, None])
+        assert requests(cluster.declare(1, 1)) == [], "it has what it wants"
+        assert len(requests(cluster.declare(1, 2))) == 1
+
+    def test_slots_that_are_not_ready_are_not_handed_out(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 2)
+        cluster.report(T1, [None])
+        assert len(requests(cluster.declare(1, 2))) == 1
+        assert cluster.manager.slot_counts() == (1, 0)
+
+    def test_no_slot_ready_yet(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 0)
+        assert reasons(cluster.declare(1, 1)) == {job(1): "1 TaskManagers are registered, none has a slot ready yet"}
+
+
+def test_a_refused_slot_is_tried_elsewhere_and_later_again() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    ((_, request),) = requests(cluster.declare(1, 1))
+    refused = ev.AllocationRefused(T1, request.allocation_id, 0)
+    assert requests(cluster.handle(refused)) == [], "not in a tight loop"
+    assert requests(cluster.handle(ev.Ticked())) == []
+    cluster.at += 1.0
+    assert len(requests(cluster.handle(ev.Ticked()))) == 1
+
+
+def test_a_refused_slot_with_another_one_free() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    ((_, request),) = requests(cluster.declare(1, 1))
+    ((_, second),) = requests(cluster.handle(ev.AllocationRefused(T1, request.allocation_id, request.slot_index)))
+    assert second.slot_index != request.slot_index
+
+
+class TestLoss:
+    """A stream that ends is not yet a TaskManager that is lost."""
+
+    def test_a_disconnected_one_keeps_its_allocations_and_gets_no_new_ones(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 2)
+        cluster.declare(1, 1)
+        cluster.handle(ev.TaskManagerDisconnected(T1))
+        assert requests(cluster.declare(1, 1)) == []
+        assert requests(cluster.declare(2, 1)) == []
+
+    def test_a_lost_one_is_replaced(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 1)
+        cluster.declare(1, 1)
+        assert "no TaskManager" in reasons(cluster.handle(ev.TaskManagerLost(T1)))[job(1)]
+        assert [peer for peer, _ in requests(cluster.register(T2, 1))] == [T2]
+
+    def test_news_of_an_unknown_one_change_nothing(self) -> None:
+        cluster = Cluster()
+        assert cluster.report(T1, [None]) == []
+        assert cluster.handle(ev.AllocationsFreed(T1, (AllocationId("f" * 32),))) == []
+        assert cluster.handle(ev.TaskManagerLost(T1)) == []
+
+
+def test_ended_jobs_are_told_to_every_task_manager() -> None:  # R16
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    cluster.register(T2, 1)
+    cluster.declare(1, 3)
+    effects = cluster.handle(ev.JobsFinished((job(1),)))
+    assert effects == [ev.SendJobsEnded(T1, (job(1),)), ev.SendJobsEnded(T2, (job(1),))]
+    assert requests(cluster.register(Incarnation("d" * 32), 1)) == []
