@@ -1,0 +1,46 @@
+"""The transports' own messages, and frames: everything that was queued for a stream, written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from runtime.common.errors import InvalidInputError
+from runtime.rpc import codec
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorDetails:
+    """An error on its way to the caller; see `runtime.rpc.status`."""
+
+    class_name: str
+    message: str
+    retry_after: float
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRequest:
+    """Asks a chunk source for one object."""
+
+    source: str
+    key: str
+
+
+def encode_frame(types: Sequence[int], bodies: Sequence[bytes]) -> bytes:
+    """One frame of encoded messages."""
+    data: bytes = codec.proto_class("Frame")(types=types, bodies=bodies).SerializeToString()
+    return data
+
+
+def decode_frame(data: bytes) -> Sequence[Any]:
+    """The messages of a frame. Raises InvalidInputError."""
+    try:
+        frame = codec.proto_class("Frame").FromString(data)
+    except DecodeError as error:
+        message = "received bytes that are no stream frame"
+        raise InvalidInputError(message) from error
+    return [codec.decode_tagged(tag, body) for tag, body in zip(frame.types, frame.bodies, strict=True)]
