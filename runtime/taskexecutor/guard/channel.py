@@ -1,0 +1,54 @@
+"""The line protocol between a guard and the main process that it started, and the main process's end of it.
+
+One request a line, one answer a line, over a socket that the main process inherits. Standard library only: the guard
+loads this too.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import MutableMapping
+
+CONTROL_VARIABLE = "FLINKLIKE_GUARD_CONTROL"
+INCARNATION_VARIABLE = "FLINKLIKE_INCARNATION"
+LISTEN = "listen"
+LISTENING = "listening"
+REFUSED = "refused"
+LINE_BYTES_MAX = 4096
+
+
+class GuardChannel:
+    """What the main process asks of its guard. Blocking: used once, at start."""
+
+    def __init__(self, control: socket.socket, incarnation: str) -> None:
+        self._control = control
+        self.incarnation = incarnation
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str]) -> GuardChannel | None:
+        """The channel that a guard left for us, taken out of the environment; None without a guard."""
+        descriptor = environment.pop(CONTROL_VARIABLE, None)
+        incarnation = environment.pop(INCARNATION_VARIABLE, "")
+        if descriptor is None:
+            return None
+        control = socket.socket(fileno=int(descriptor))
+        control.set_inheritable(False)
+        return cls(control, incarnation)
+
+    def listen(self, host: str) -> int:
+        """Have the guard open its liveness socket on `host`; the port. Raises OSError with the guard's reason."""
+        self._control.sendall(f"{LISTEN} {host}\n".encode())
+        answer = b""
+        while not answer.endswith(b"\n"):
+            received = self._control.recv(LINE_BYTES_MAX)
+            if not received:
+                break
+            answer += received
+        word, _, rest = answer.decode().strip().partition(" ")
+        if word != LISTENING:
+            raise OSError(rest or "the guard has ended")
+        return int(rest)
+
+    def close(self) -> None:
+        """Nothing more to ask. The guard goes on."""
+        self._control.close()
