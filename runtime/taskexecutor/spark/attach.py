@@ -260,12 +260,12 @@ def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    from runtime.taskexecutor.spark.gateway import connect
+    from runtime.taskexecutor.spark.gateway import PLANTED_CONTEXT, PLANTED_SESSION, connect
 
     gateway = connect(session.port, session.secret)
     client = gateway._gateway_client  # noqa: SLF001 - planted objects have no other way
-    java_context = JavaObject("slot_jsc", client)
-    java_session = JavaObject("slot_session", client)
+    java_context = JavaObject(PLANTED_CONTEXT, client)
+    java_session = JavaObject(PLANTED_SESSION, client)
     conf = SparkConf(_jvm=gateway.jvm, _jconf=java_context.sc().conf())
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf, environment={})
     # SparkContext installs a handler that cancels the jobs of every slot.

@@ -27,6 +27,10 @@ _IMPORTS = (
     "scala.Tuple2",
 )
 
+PLANTED_CONTEXT = "slot_jsc"
+PLANTED_SESSION = "slot_session"
+"""Ids under which a session's gateway holds the shared JavaSparkContext and the session."""
+
 
 def connect(port: int, secret: str) -> Any:
     """A gateway to the server at `port` of this host."""

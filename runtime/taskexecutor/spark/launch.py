@@ -215,8 +215,8 @@ class JvmProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def wait(self, timeout: float) -> int | None:
-        """The exit code, or None when it has not ended in time."""
+    def wait(self, timeout: float | None) -> int | None:
+        """The exit code, or None when it has not ended in time. None waits for ever."""
         try:
             return self._process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,369 @@
+"""ProcessSparkEnvironment: a SparkEnvironment whose JVM and gateway live in a Spark host process of their own.
+
+One `_HostProcess` is one life of host and JVM; `restart` builds a new one (pyspark's statics cannot be reset in
+place). Whatever ends the host ends its JVM: parent-death signal and end of stdin; `wait_lost` returns only after
+both are gone, so that whoever hears of the loss may act on it (R15).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runtime.aio.scope import ServiceScope
+from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
+from runtime.taskexecutor.spark import frames
+from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
+
+HOST_LOG = "spark-host.log"
+
+_IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
+
+_LOG_SIZE_MAX = 16 * 1024 * 1024
+_STOP_TIMEOUT = 15.0
+# Beyond the host's own close timeout: its answer must have time to travel.
+_CLOSE_MARGIN = 3.0
+
+
+class SparkStartError(FlinklikeError):
+    """Host or JVM did not come up. The message carries the reason, or where the logs are."""
+
+
+class ProcessSparkEnvironment:
+    """The production SparkEnvironment."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        problems = settings.problems()
+        if problems:
+            message = "settings of Spark that cannot be used"
+            raise InvalidInputError(message, problems)
+        self._settings = settings
+        self._host: _HostProcess | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """True while sessions can be opened."""
+        return self._host is not None and self._host.is_ready
+
+    @property
+    def is_warm(self) -> bool:
+        """True once the JVM has been warmed up."""
+        return self._host is not None and self._host.is_ready and self._host.is_warm
+
+    @property
+    def process_ids(self) -> tuple[int, int]:
+        """(host, JVM); 0 where there is none. For figures and tests."""
+        return (0, 0) if self._host is None else (self._host.pid, self._host.jvm_pid)
+
+    async def start(self) -> None:
+        """Launch host and JVM. Raises SparkStartError."""
+        if self._host is not None:
+            message = "the Spark environment is started twice"
+            raise BugError(message)
+        host = _HostProcess(self._settings)
+        self._host = host
+        try:
+            await host.start()
+        except BaseException:
+            await host.kill()
+            raise
+
+    async def open_session(self, slot_index: int) -> SlotSession:
+        """A session for one slot process."""
+        value = await self._call("open_session", {"slot_index": slot_index})
+        return SlotSession(**value)
+
+    async def close_session(self, session: SlotSession) -> None:
+        """End a session; when Spark still shows its tasks after the timeout, or does not answer, the JVM is killed."""
+        host = self._host
+        if host is None or not host.knows(session):
+            return
+        try:
+            is_quiet = await host.call(
+                "close_session", {"session_id": session.session_id}, self._settings.close_timeout + _CLOSE_MARGIN
+            )
+            if not is_quiet:
+                await host.kill(f"tasks of {session.session_id} stayed active after its end")
+        except SparkLostError as error:
+            # Lost, or unable to close: in both cases nobody can say what still runs, so the JVM has to go (R15).
+            await host.kill(f"closing session {session.session_id}: {error}")
+        host.forget(session)
+
+    async def cancel_session_jobs(self, session: SlotSession) -> None:
+        """Cancel what the session runs now."""
+        await self._call("cancel_session_jobs", {"session_id": session.session_id})
+
+    async def describe_job(self, session: SlotSession, job_id: str, description: str) -> None:
+        """Tell whose work the session does."""
+        arguments = {"session_id": session.session_id, "job_id": job_id, "description": description}
+        await self._call("describe_job", arguments)
+
+    async def end_job(self, job_id: str) -> None:
+        """Drop what the job has outside of its sessions."""
+        if self.is_ready:
+            await self._call("end_job", {"job_id": job_id})
+
+    async def progress(self) -> Mapping[str, SparkProgress]:
+        """Progress by session id, as old as the host's poll interval at most."""
+        value = await self._call("progress", {})
+        return {tag: SparkProgress(**fields) for tag, fields in value.items()}
+
+    async def wait_lost(self) -> str:
+        """The reason, once host and JVM are gone."""
+        if self._host is None:
+            return "Spark is not started"
+        return await self._host.wait_lost()
+
+    async def restart(self) -> None:
+        """Replace host and JVM. Sessions of the old ones are gone."""
+        await self.stop()
+        await self.start()
+
+    async def stop(self) -> None:
+        """End host and JVM in an orderly way, by force when that takes too long."""
+        host, self._host = self._host, None
+        if host is not None:
+            await host.stop()
+
+    async def _call(self, operation: str, arguments: dict[str, Any]) -> Any:
+        if self._host is None:
+            message = f"{operation}: Spark is not started"
+            raise SparkLostError(message)
+        return await self._host.call(operation, arguments, self._settings.call_timeout)
+
+
+class _HostProcess:
+    """One host process with its JVM, from launch to the end of both."""
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._settings = settings
+        self._scope = ServiceScope("spark-host")
+        self._process: asyncio.subprocess.Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._sessions: set[str] = set()
+        self._next_id = 0
+        self._jvm_descriptor: int | None = None
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._reason = ""
+        self.jvm_pid = 0
+        self.is_warm = False
+
+    @property
+    def pid(self) -> int:
+        """The host's process id."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """True between the self-test and the loss."""
+        return self._ready.is_set() and not self._reason and not self._lost.is_set()
+
+    def knows(self, session: SlotSession) -> bool:
+        """True for sessions opened here and not closed."""
+        return session.session_id in self._sessions
+
+    def forget(self, session: SlotSession) -> None:
+        """The session is closed."""
+        self._sessions.discard(session.session_id)
+
+    async def start(self) -> None:
+        """Return when the host's self-test has passed. Raises SparkStartError."""
+        for directory in (self._settings.work_directory, self._settings.log_directory):
+            directory.mkdir(parents=True, exist_ok=True)
+        await self._scope.open()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)  # noqa: FBT003 - the socket's own method
+            self._process = await self._launch(theirs)
+        reader, self._writer = await asyncio.open_connection(sock=ours)
+        self._writer.write(frames.encode({"settings": self._settings.to_json()}))
+        self._scope.spawn("serve", self._serve(reader, self._process))
+        try:
+            async with asyncio.timeout(self._settings.start_timeout):
+                await self._ready_or_lost()
+        except TimeoutError as error:
+            message = (
+                f"Spark was not ready in {self._settings.start_timeout:g} s; logs in {self._settings.log_directory}"
+            )
+            raise SparkStartError(message) from error
+        if not self.is_ready:
+            message = f"starting Spark: {self._reason}; logs in {self._settings.log_directory}"
+            raise SparkStartError(message)
+
+    async def _ready_or_lost(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            waits = [group.create_task(event.wait()) for event in (self._ready, self._lost)]
+            for wait in waits:
+                wait.add_done_callback(lambda _: [task.cancel() for task in waits])
+
+    async def _launch(self, theirs: socket.socket) -> asyncio.subprocess.Process:
+        log_file = self._settings.log_directory / HOST_LOG
+        _rotate(log_file)
+        path = os.pathsep.join(part for part in (_IMPORT_ROOT, os.environ.get("PYTHONPATH", "")) if part)
+        with log_file.open("ab") as log:
+            # In a session of its own: Ctrl-C in the TaskManager's terminal must reach neither host nor JVM.
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "runtime.taskexecutor.spark.host_main",
+                str(theirs.fileno()),
+                str(os.getpid()),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+
+    # --- frames -------------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
+        """Read until the host is gone, then until its JVM is."""
+        while (message := await frames.read_frame(reader)) is not None:
+            if "event" in message:
+                self._on_event(message)
+            else:
+                self._on_reply(message)
+        # The stream ends when the host dies, or just before it exits.
+        await self._reap(process)
+        await self._wait_jvm_gone()
+        self._reason = self._reason or f"the Spark host ended with code {process.returncode}"
+        self._fail_calls()
+        self._lost.set()
+
+    async def _reap(self, process: asyncio.subprocess.Process) -> None:
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def _on_event(self, message: frames.Frame) -> None:
+        match message["event"]:
+            case "started":
+                self.jvm_pid = int(message["jvm_pid"])
+                self._jvm_descriptor = _open_process(self.jvm_pid)
+            case "ready":
+                self._ready.set()
+            case "warm":
+                self.is_warm = True
+            case "lost" | "failed":
+                self._reason = self._reason or str(message["reason"])
+            case other:
+                logger.warning("the Spark host says %r, which means nothing here", other)
+
+    def _on_reply(self, message: frames.Frame) -> None:
+        future = self._calls.pop(int(message["id"]), None)
+        if future is None or future.done():
+            return
+        if "error" in message:
+            future.set_exception(SparkLostError(f"{message['kind']}: {message['error']}"))
+        else:
+            future.set_result(message["value"])
+
+    async def call(self, operation: str, arguments: dict[str, Any], timeout: float) -> Any:
+        """One request. Raises SparkLostError when the host is lost, fails, or is silent; silence kills it."""
+        if not self.is_ready or self._writer is None:
+            message = f"{operation}: {self._reason or 'Spark is not ready'}"
+            raise SparkLostError(message)
+        self._next_id += 1
+        call_id = self._next_id
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._calls[call_id] = future
+        self._writer.write(frames.encode({"id": call_id, "operation": operation, "arguments": arguments}))
+        try:
+            async with asyncio.timeout(timeout):
+                value = await future
+        except TimeoutError as error:
+            message = f"the Spark host did not answer {operation} in {timeout:g} s"
+            await self.kill(message)
+            raise SparkLostError(message) from error
+        finally:
+            self._calls.pop(call_id, None)
+        if operation == "open_session":
+            self._sessions.add(value["session_id"])
+        return value
+
+    def _fail_calls(self) -> None:
+        calls, self._calls = self._calls, {}
+        for future in calls.values():
+            if not future.done():
+                future.set_exception(SparkLostError(self._reason))
+
+    # --- the end ------------------------------------------------------------------------------------------
+
+    async def wait_lost(self) -> str:
+        """The reason, once host and JVM are gone."""
+        await self._lost.wait()
+        return self._reason
+
+    async def _wait_jvm_gone(self) -> None:
+        """Wait until the JVM is dead; it gets SIGKILL from the kernel when its host dies, and here once more."""
+        if self._jvm_descriptor is None:
+            return
+        descriptor, self._jvm_descriptor = self._jvm_descriptor, None
+        gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            loop.add_reader(descriptor, gone.set)
+            await gone.wait()
+            loop.remove_reader(descriptor)
+        except ProcessLookupError:
+            logger.debug("JVM %d is reaped", self.jvm_pid)
+        finally:
+            os.close(descriptor)
+
+    async def kill(self, reason: str = "killed") -> None:
+        """End host and JVM by force; return when both are gone."""
+        self._reason = self._reason or reason
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+        if self._writer is not None:
+            await self._lost.wait()
+        await self._close()
+
+    async def stop(self) -> None:
+        """Ask the host to stop; kill it when it does not. Returns when host and JVM are gone."""
+        if self._writer is not None and not self._lost.is_set():
+            self._reason = self._reason or "stopped"
+            self._writer.write(frames.encode({"operation": "stop"}))
+            try:
+                async with asyncio.timeout(_STOP_TIMEOUT):
+                    await self._lost.wait()
+            except TimeoutError:
+                logger.warning("the Spark host does not stop, killing it")
+        await self.kill("stopped")
+
+    async def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if self._scope.is_open:
+            await self._scope.close()
+
+
+def _open_process(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _rotate(path: Path) -> None:
+    """Keep one old log, once it is large."""
+    if path.exists() and path.stat().st_size > _LOG_SIZE_MAX:
+        path.replace(path.with_suffix(".log.1"))

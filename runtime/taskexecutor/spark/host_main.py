@@ -1,0 +1,77 @@
+"""Entry point of the Spark host process: `host_main FD PARENT_PID`. The first frame on FD carries the settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.common.clock import Clock, Deadline
+from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.spark import frames
+from runtime.taskexecutor.spark import settings as spark_settings
+from runtime.taskexecutor.spark.archive import ClassArchive
+from runtime.taskexecutor.spark.driver import Driver, prepare_directories, start_driver
+from runtime.taskexecutor.spark.java import JavaRuntime, find_java
+from runtime.taskexecutor.spark.launch import JvmStartError, class_path, die_with_parent, spark_home
+from runtime.taskexecutor.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
+
+
+def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
+    """Start the driver; an archive that keeps it from starting is dropped, and the start tried without."""
+    deadline = Deadline.after(clock, settings.start_timeout)
+    prepare_directories(settings)
+    options = archive.use_options() if settings.class_archive else ()
+    try:
+        return start_driver(settings, java, options, clock, deadline)
+    except JvmStartError as error:
+        if not options:
+            raise
+        logger.warning("the JVM does not start with its class archive, going on without: %s", error)
+        archive.discard()
+        return start_driver(settings, java, (), clock, deadline)
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the TaskManager or the JVM is gone."""
+    die_with_parent()
+    if os.getppid() != int(argv[2]):
+        return 1
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # py4j logs each failed call of user code as an error of ours.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with socket.socket(fileno=int(argv[1])) as connection:
+        hello = frames.receive_frame(connection)
+        if hello is None:
+            return 1
+        return _serve(SparkSettings.parse(hello["settings"]), connection)
+
+
+def _serve(settings: SparkSettings, connection: socket.socket) -> int:
+    clock = SystemClock()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    try:
+        java = find_java(os.environ)
+        conf = spark_settings.effective_conf(settings)
+        archive = ClassArchive.locate(java, settings.cds_directory, class_path(spark_home(), conf))
+        driver = start(settings, java, archive, clock)
+    except (FlinklikeError, OSError) as error:
+        connection.sendall(frames.encode({"event": "failed", "reason": str(error)}))
+        return 1
+    logger.info("Spark %s on Java %d (%s), JVM %d", driver.spark.version, java.version, java.source, driver.process.pid)
+    started = {"event": "started", "jvm_pid": driver.process.pid, "java": java.source, "java_version": java.version}
+    connection.sendall(frames.encode(started))
+    # Imported late: it needs py4j, and a missing Java should be told without it.
+    from runtime.taskexecutor.spark.host import SparkHost
+
+    SparkHost(driver, archive, connection, clock, SystemEntropy()).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,161 @@
+"""Sessions of slots in the driver: opened in the one order that tags everything, closed so that nothing stays.
+
+Local properties of Spark are inherited by threads. The gateway's accept thread starts in the constructor of
+Py4JServer and every connection's thread is its child, so tag, interruptOnCancel, pool and active session are set
+on the constructing thread before, and unset after (pitfall 4).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from runtime.common.clock import Clock, Deadline
+from runtime.common.entropy import Entropy
+from runtime.taskexecutor.spark import settings as spark_settings
+from runtime.taskexecutor.spark.driver import HOST_TAG, Driver
+from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.gateway import PLANTED_CONTEXT, PLANTED_SESSION
+
+logger = logging.getLogger(__name__)
+
+CANCEL_INTERVAL = 0.05
+CANCEL_DURATION = 0.6
+"""A job that was being planned when its process died starts later: 0 of 40 survived this, 9 of 40 a single cancel."""
+
+
+@dataclass(slots=True)
+class _OpenSession:
+    slot_session: SlotSession
+    server: Any
+    java_session: Any
+    job_id: str = ""
+
+
+class Sessions:
+    """All sessions that are open or still closing. Methods may be called from any thread."""
+
+    def __init__(self, driver: Driver, clock: Clock, entropy: Entropy, wait: Callable[[float], object]) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._entropy = entropy
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._sessions: dict[str, _OpenSession] = {}
+        self._live_tags: set[str] = {HOST_TAG}
+
+    def live_tags(self) -> frozenset[str]:
+        """Tags whose jobs are wanted, or being ended by `close`."""
+        with self._lock:
+            return frozenset(self._live_tags)
+
+    def open(self, slot_index: int) -> SlotSession:
+        """A session with a gateway of its own."""
+        tag = f"slot-{slot_index}-{self._entropy.hex_id()}"
+        pool = spark_settings.pool_name(slot_index)
+        with self._lock:
+            self._live_tags.add(tag)
+        try:
+            opened = self._open(tag, pool)
+        except Py4JError:
+            with self._lock:
+                self._live_tags.discard(tag)
+            raise
+        with self._lock:
+            self._sessions[tag] = opened
+        return opened.slot_session
+
+    def _open(self, tag: str, pool: str) -> _OpenSession:
+        driver = self._driver
+        java_session = driver.java_session.newSession()
+        java_session.sessionState()  # built lazily otherwise, in the job's time
+        server = self._server(tag, pool, java_session)
+        gateway = server.server().getJavaServer().getGateway()
+        gateway.putObject(PLANTED_CONTEXT, driver.java_context)
+        gateway.putObject(PLANTED_SESSION, java_session)
+        directory = spark_settings.sessions_directory(driver.settings) / f"pyspark-{tag}"
+        directory.mkdir(mode=0o700)
+        session = SlotSession(tag, int(server.getListeningPort()), str(server.secret()), pool, str(directory))
+        return _OpenSession(session, server, java_session)
+
+    def _server(self, tag: str, pool: str, java_session: Any) -> Any:
+        driver = self._driver
+        session_class = driver.jvm.org.apache.spark.sql.classic.SparkSession
+        driver.bind_thread(tag, pool)
+        session_class.setActiveSession(java_session)
+        try:
+            return driver.jvm.org.apache.spark.api.python.Py4JServer(driver.java_context.sc().conf())
+        finally:
+            session_class.clearActiveSession()
+            driver.unbind_thread(tag)
+
+    def close(self, session_id: str, deadline: Deadline) -> bool:
+        """End a session whose process is gone. False when its tasks are still active at the deadline (R15)."""
+        with self._lock:
+            session = self._sessions.pop(session_id, None)
+        if session is None:
+            return True
+        session.server.shutdown()
+        self._stop_streams(session)
+        self._cancel_for_a_while(session_id)
+        is_quiet = self._wait_quiet(session_id, deadline)
+        shutil.rmtree(session.slot_session.directory, ignore_errors=True)
+        if is_quiet:
+            with self._lock:
+                self._live_tags.discard(session_id)
+        return is_quiet
+
+    def _stop_streams(self, session: _OpenSession) -> None:
+        # Pitfall 14: streams of a killed process run on.
+        for query in session.java_session.streams().active():
+            try:
+                query.stop()
+            except Py4JError as error:
+                # It ends with its jobs then; a stream that does not stop in time throws here.
+                logger.warning("stopping a stream of session %s: %s", session.slot_session.session_id, error)
+
+    def _cancel_for_a_while(self, tag: str) -> None:
+        until = Deadline.after(self._clock, CANCEL_DURATION)
+        while True:
+            self._driver.cancel_tag(tag, "its slot was closed")
+            if until.has_passed(self._clock):
+                return
+            self._wait(CANCEL_INTERVAL)
+
+    def _wait_quiet(self, tag: str, deadline: Deadline) -> bool:
+        while self._driver.cancel_tag(tag, "its slot was closed") or self._driver.has_active_tasks(tag):
+            if deadline.has_passed(self._clock):
+                return False
+            self._wait(CANCEL_INTERVAL)
+        return True
+
+    def cancel_jobs(self, session_id: str) -> int:
+        """The soft step: cancel what is active now."""
+        return self._driver.cancel_tag(session_id, "its task was canceled")
+
+    def describe(self, session_id: str, job_id: str) -> None:
+        """Remember whose work a session does."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is not None:
+                session.job_id = job_id
+
+    def sweep(self, age_min: float) -> int:
+        """Remove what processes left that died while attaching: old `pyspark-<uuid>` directories (pitfall 13)."""
+        own = Path(self._driver.context._temp_dir)  # noqa: SLF001 - no public way
+        newest = self._clock.epoch_millis() / 1000 - age_min
+        removed = 0
+        for directory in own.parent.glob("pyspark-*"):
+            with contextlib.suppress(FileNotFoundError):
+                if directory != own and directory.stat().st_mtime < newest:
+                    shutil.rmtree(directory)
+                    removed += 1
+        return removed
