@@ -24,7 +24,17 @@ FIRST_COUNTER = 0
 class ExecutionJobVertex:
     """One vertex with the current attempt of each subtask. `order` is its place in topological order."""
 
-    __slots__ = ("counts", "executions", "inputs", "is_exclusive", "order", "outputs", "unaccepted", "vertex")
+    __slots__ = (
+        "counts",
+        "executions",
+        "has_output_directories",
+        "inputs",
+        "is_exclusive",
+        "order",
+        "outputs",
+        "unaccepted",
+        "vertex",
+    )
 
     def __init__(self, vertex: JobVertex, executions: list[Execution], *, is_exclusive: bool, order: int) -> None:
         self.vertex = vertex
@@ -35,6 +45,7 @@ class ExecutionJobVertex:
         self.outputs: tuple[ExecutionEdge, ...] = ()
         self.counts: dict[ExecutionState, int] = {ExecutionState.CREATED: len(executions)}
         self.unaccepted = len(executions)
+        self.has_output_directories = False
 
     @property
     def id(self) -> VertexId:
@@ -146,7 +157,7 @@ class ExecutionGraph:
             counts[target] = counts.get(target, 0) + 1
 
     def accept(self, execution: Execution) -> None:
-        """The attempt's event is durable: its partitions may be read from now on (R10)."""
+        """The attempt's event is durable: its partitions may be read from now on (R10). The edges keep them."""
         assert execution.state is ExecutionState.FINISHED, execution.attempt_id
         assert not execution.is_accepted, execution.attempt_id
         execution.is_accepted = True
@@ -155,6 +166,7 @@ class ExecutionGraph:
         by_output = {partition.partition_id.output: partition for partition in execution.partitions}
         for edge in vertex.outputs:
             edge.accept(execution.attempt_id.subtask_index, by_output[edge.output])
+        execution.partitions = ()
 
     @property
     def is_finished(self) -> bool:

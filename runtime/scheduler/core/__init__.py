@@ -1,0 +1,1 @@
+"""Pure decisions of one job: events in, effects out."""

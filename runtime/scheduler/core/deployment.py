@@ -1,0 +1,163 @@
+"""What slots are sent: what all tasks of a job share, what all subtasks of a vertex share, and one attempt's own part.
+
+Invariants: the shared parts are built once per job and vertex; splits are dealt out round robin, so which subtask gets
+which split depends on the graph alone; equal programs have equal reuse keys, whatever uploads brought their files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from runtime.common.ids import AllocationId, JobId, VertexId
+from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
+from runtime.gateways.task import (
+    BlobReference,
+    JobInformation,
+    ResultPartitionSpec,
+    TaskDeploymentDescriptor,
+    TaskInformation,
+)
+from runtime.jobgraph.graph import (
+    Artifact,
+    BlobCode,
+    CodeReference,
+    FunctionReference,
+    JobGraph,
+    JobVertex,
+    PickledCode,
+    ScriptCode,
+    dump_operators,
+)
+
+NO_SPLITS = b"[]"
+
+
+class DeploymentFactory:
+    """Builds descriptors for the attempts of one job."""
+
+    __slots__ = ("_graph", "_outputs", "_tasks", "job")
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        assert graph.job_graph is not None, graph.job_id
+        self._graph = graph
+        self.job = job_information(graph.job_graph, graph.job_id, graph.epoch)
+        self._tasks: dict[VertexId, TaskInformation] = {}
+        self._outputs: dict[VertexId, tuple[ResultPartitionSpec, ...]] = {}
+
+    def descriptor(self, execution: Execution, allocation_id: AllocationId) -> TaskDeploymentDescriptor:
+        """Everything a slot needs. All inputs of the attempt must be accepted."""
+        vertex = self._graph.vertex_of(execution)
+        task = self._tasks.get(vertex.id)
+        if task is None:
+            task = self._tasks[vertex.id] = task_information(vertex)
+            self._outputs[vertex.id] = tuple(edge.spec() for edge in vertex.outputs)
+        index = execution.attempt_id.subtask_index
+        return TaskDeploymentDescriptor(
+            attempt_id=execution.attempt_id,
+            allocation_id=allocation_id,
+            ordinal=execution.ordinal,
+            task=task,
+            splits=splits_of(vertex.vertex, index),
+            inputs=tuple(edge.gate(index) for edge in vertex.inputs),
+            outputs=self._outputs[vertex.id],
+        )
+
+
+def splits_of(vertex: JobVertex, subtask_index: int) -> bytes:
+    """The subtask's share as a JSON list: every P-th split, beginning with its own number."""
+    if not vertex.splits:
+        return NO_SPLITS
+    return canonical(list(vertex.splits[subtask_index :: vertex.parallelism]))
+
+
+def job_information(graph: JobGraph, job_id: JobId, epoch: int) -> JobInformation:
+    """What all tasks of the job share."""
+    return JobInformation(
+        job_id=job_id,
+        job_name=graph.name,
+        epoch=epoch,
+        params=canonical(graph.params),
+        spark_conf=canonical(graph.spark_conf),
+        environment=canonical(graph.environment),
+        py_files=_references(graph.py_files),
+        files=_references(graph.files),
+        archives=_references(graph.archives),
+        wheels=_references(graph.wheels),
+        reuse_key=reuse_key(graph),
+    )
+
+
+def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
+    """What all subtasks of the vertex share."""
+    operators = vertex.vertex.operators
+    artifacts = [artifact for operator in operators if (artifact := _artifact_of(operator.code)) is not None]
+    return TaskInformation(
+        vertex_id=vertex.id,
+        vertex_name=vertex.vertex.name,
+        operators=dump_operators(operators),
+        code_blobs=_references(tuple(artifacts)),
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.vertex.max_parallelism,
+        is_exclusive=vertex.is_exclusive,
+    )
+
+
+def reuse_key(graph: JobGraph) -> str:
+    """Equal for jobs that may run one after another in the same slot process (semantics.md, Slots and scheduling).
+
+    Made of everything that shapes a process: code and files by digest (not by upload), Spark conf, environment. Not of
+    params, names or parallelism.
+    """
+    codes = {_code_identity(operator.code) for vertex in graph.vertices for operator in vertex.operators}
+    files = {
+        kind: [[artifact.name, artifact.sha256] for artifact in artifacts]
+        for kind, artifacts in (
+            ("py_files", graph.py_files),
+            ("files", graph.files),
+            ("archives", graph.archives),
+            ("wheels", graph.wheels),
+        )
+    }
+    identity = {"code": sorted(codes), **files, "spark_conf": graph.spark_conf, "environment": graph.environment}
+    return hashlib.sha256(canonical(identity)).hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """The one JSON form of a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _code_identity(code: CodeReference) -> str:
+    match code:
+        case FunctionReference(target=target):
+            return f"reference {target}"
+        case PickledCode(sha256=sha256, python=python):
+            return f"pickled {sha256} {python}"
+        case BlobCode(blob=blob, python=python):
+            return f"pickled {blob.sha256} {python}"
+        case ScriptCode(script=script):
+            return f"script {script.sha256}"
+
+
+def _artifact_of(code: CodeReference) -> Artifact | None:
+    match code:
+        case BlobCode(blob=artifact) | ScriptCode(script=artifact):
+            return artifact
+        case _:
+            return None
+
+
+def _references(artifacts: tuple[Artifact, ...]) -> tuple[BlobReference, ...]:
+    return tuple(
+        BlobReference(
+            key=artifact.key or "",
+            sha256=artifact.sha256,
+            size_bytes=artifact.size_bytes,
+            name=artifact.name,
+            inline=artifact.inline_bytes(),
+        )
+        for artifact in artifacts
+    )

@@ -1,0 +1,69 @@
+"""What a job wants done: the outputs of JobMasterCore, executed by the JobMaster in this order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import Incarnation
+from runtime.common.states import JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.job_master import JobMasterToTaskManager
+from runtime.gateways.resource_manager import JobRequirements
+from runtime.scheduler.core.job_events import JobEvent
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessages:
+    """Send to one TaskManager, in this order, in one loop turn: they travel in one write."""
+
+    incarnation: Incarnation
+    messages: tuple[JobMasterToTaskManager, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEvents:
+    """Make a batch of events durable, then say EventsWritten. At most one write of a job is in flight (R10)."""
+
+    number: int
+    events: tuple[JobEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """Make the terminal state durable, then say ResultWritten. Nobody is told of it before (R3)."""
+
+    status: JobStatus
+    archived: ArchivedExecutionGraph
+    summary: JobSummary
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareRequirements:
+    """The complete requirement set has changed."""
+
+    requirements: JobRequirements
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSummary:
+    """Something visible has changed."""
+
+    summary: JobSummary
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDeadline:
+    """Say DeadlineReached at this monotonic time."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EndRunner:
+    """Nothing is left to do. `summary` of a job with a durable result, None when the job is somebody else's."""
+
+    summary: JobSummary | None
+
+
+Effect = SendMessages | WriteEvents | WriteResult | DeclareRequirements | PublishSummary | ScheduleDeadline | EndRunner

@@ -1,0 +1,159 @@
+"""What can happen to a job: the inputs of JobMasterCore. Every event carries the moment it was noticed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.ids import AllocationId, Incarnation, VertexId
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import SlotOffer
+from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
+from runtime.jobgraph.graph import JobGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Both clocks, read once. Decisions rest on `monotonic` (seconds) only; `millis` is for people."""
+
+    monotonic: float
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraphLoaded:
+    """The job's graph is here, verified and valid."""
+
+    graph: JobGraph
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class InitializationFailed:
+    """The job cannot be built, and why: its graph is unreadable, or the owner must not start it.
+
+    `name` is the job's as far as it could be read.
+    """
+
+    failure: FailureInfo
+    name: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class InitializationDelayed:
+    """The graph cannot be had now; it is asked for again. "" when that is over."""
+
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsOffered:
+    """A TaskManager offers slots that were allocated for this job."""
+
+    location: TaskManagerLocation
+    offers: tuple[SlotOffer, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsGone:
+    """Slots are lost on a TaskManager that is still there."""
+
+    incarnation: Incarnation
+    allocations: tuple[AllocationId, ...]
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagerGone:
+    """The stream to a TaskManager has ended."""
+
+    incarnation: Incarnation
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsReported:
+    """News of attempts, in the order in which they happened."""
+
+    reports: tuple[TaskExecutionReport, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptsProgressed:
+    """What running attempts are doing."""
+
+    progresses: tuple[TaskProgress, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsMoved:
+    """The answer to a commit of a sink's outputs."""
+
+    vertex_id: VertexId
+    failure: FailureInfo | None
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWritten:
+    """Batch `number` is durable (R10)."""
+
+    number: int
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class ResultWritten:
+    """The result is durable (R3)."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipLost:
+    """A transaction was refused: another owner has a higher epoch, or the job has a result."""
+
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWanted:
+    """A person wants the job to end."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineReached:
+    """The job's execution timeout is over."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesNotified:
+    """Why requirements are not fulfilled, "" when they are."""
+
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """The process's wheel has turned: do what was left for later."""
+
+    at: Moment
+
+
+InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
+TaskManagerEvent = SlotsOffered | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
+StoreEvent = EventsWritten | ResultWritten | OwnershipLost
+ControlEvent = CancelWanted | DeadlineReached | ResourcesNotified | Ticked
+Event = InitializationEvent | TaskManagerEvent | StoreEvent | ControlEvent

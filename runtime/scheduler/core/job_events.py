@@ -1,0 +1,75 @@
+"""The durable events of a job (R10): what its next owner must know before it decides anything.
+
+The stored form is JSON with a version. Bytes in events are JSON texts themselves, so they are stored as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
+
+EVENTS_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFinished:
+    """An attempt is accepted: its partitions may be read, its outputs moved, its report acknowledged."""
+
+    attempt_id: ExecutionAttemptId
+    ordinal: int
+    location: TaskManagerLocation
+    timestamps: Mapping[ExecutionState, int]
+    value: bytes
+    partitions: tuple[PartitionDescriptor, ...]
+    outputs: tuple[OutputDirectory, ...]
+    metrics: TaskMetrics
+    type: Literal["attempt-finished"] = "attempt-finished"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsReleased:
+    """No consumer needs these partitions any more; their files may be gone."""
+
+    partitions: tuple[PartitionId, ...]
+    type: Literal["partitions-released"] = "partitions-released"
+
+
+JobEvent = AttemptFinished | PartitionsReleased
+
+
+@dataclass(frozen=True, slots=True)
+class JobEventBatch:
+    """What one events transaction writes."""
+
+    version: int
+    events: tuple[Annotated[JobEvent, Field(discriminator="type")], ...]
+
+
+_ADAPTER: TypeAdapter[JobEventBatch] = TypeAdapter(JobEventBatch)
+
+
+def encode_events(events: tuple[JobEvent, ...]) -> bytes:
+    """The stored form of one batch."""
+    return _ADAPTER.dump_json(JobEventBatch(EVENTS_SCHEMA_VERSION, events))
+
+
+def decode_events(data: bytes) -> tuple[JobEvent, ...]:
+    """The inverse of `encode_events`. Raises InvalidInputError for anything else."""
+    try:
+        batch = _ADAPTER.validate_json(data)
+    except ValidationError as error:
+        message = "cannot read a batch of job events"
+        raise InvalidInputError(message, tuple(str(one["loc"]) for one in error.errors())) from error
+    if batch.version != EVENTS_SCHEMA_VERSION:
+        message = f"job events of version {batch.version}, this version reads {EVENTS_SCHEMA_VERSION}"
+        raise InvalidInputError(message)
+    return batch.events

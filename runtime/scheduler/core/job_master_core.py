@@ -1,0 +1,507 @@
+"""Every decision about one job under one owner: events in, effects out.
+
+Invariants (checked): an attempt is deployed only on durable inputs (R10); a slot holds at most one attempt that runs
+and eight that wait; one write of the job is in flight at most; after the result has been asked for nothing is deployed,
+and the terminal state is entered, shown and told to TaskManagers only when it is durable (R3); a result is asked for
+only when no attempt runs (R16).
+"""
+
+from __future__ import annotations
+
+from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.executiongraph.core.archive import archive, result_value
+from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.failures import FailureHistory, system_failure
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.resource_manager import JobRequirements, ResourceRequirement
+from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
+from runtime.jobgraph.graph import JobGraph
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.acceptance import Acceptance
+from runtime.scheduler.core.effects import (
+    DeclareRequirements,
+    Effect,
+    EndRunner,
+    PublishSummary,
+    ScheduleDeadline,
+    WriteEvents,
+    WriteResult,
+)
+from runtime.scheduler.core.outbox import Outbox
+from runtime.scheduler.core.output_commit import OutputCommits, outputs_of
+from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.publication import Publication
+from runtime.scheduler.core.requirements import DeclaredRequirements
+
+_ON_ITS_WAY = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING})
+_NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
+_STOPPING = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
+_ALIVE = frozenset({JobStatus.CREATED, JobStatus.RUNNING})
+
+
+class _Work:
+    """The parts that exist once the graph is there."""
+
+    __slots__ = ("acceptance", "commits", "placement")
+
+    def __init__(self, graph: ExecutionGraph, outbox: Outbox) -> None:
+        self.placement = Placement(graph, outbox)
+        self.acceptance = Acceptance(graph)
+        self.commits = OutputCommits(graph)
+
+
+class JobMasterCore:
+    """One job. `handle` is the only way to change it; `validate` makes it check everything after every event."""
+
+    __slots__ = (
+        "_at",
+        "_declared",
+        "_digest",
+        "_effects",
+        "_failures",
+        "_graph",
+        "_initialization_reason",
+        "_is_over",
+        "_outbox",
+        "_publication",
+        "_resources_reason",
+        "_result",
+        "_validate",
+        "_work",
+    )
+
+    def __init__(self, job_id: JobId, epoch: int, *, digest: str, submit_millis: int, validate: bool = False) -> None:
+        self._graph = ExecutionGraph(job_id, epoch, submit_millis=submit_millis)
+        self._digest = digest
+        self._validate = validate
+        self._outbox = Outbox(job_id, epoch)
+        self._failures = FailureHistory()
+        self._publication = Publication(self._graph)
+        self._declared = DeclaredRequirements()
+        self._work: _Work | None = None
+        self._result: WriteResult | None = None
+        self._effects: list[Effect] = []
+        self._at = ev.Moment(0.0, submit_millis)
+        self._initialization_reason = "loading the job graph"
+        self._resources_reason = ""
+        self._is_over = False
+
+    @property
+    def status(self) -> JobStatus:
+        """Where the job is in its life; terminal only when that is durable (R3)."""
+        return self._graph.status
+
+    @property
+    def is_over(self) -> bool:
+        """True once EndRunner was said: nothing has an effect any more."""
+        return self._is_over
+
+    @property
+    def wants_tick(self) -> bool:
+        """True when something was left for the process's wheel."""
+        if self._is_over or self._result is not None:
+            return False
+        return self._publication.is_behind or (self._work is not None and self._work.acceptance.has_riders)
+
+    def summary(self) -> JobSummary:
+        """What is known of the job now."""
+        if self._result is None and not self._is_over:
+            return self._publication.refresh(self._pending_reason(), self._at.millis)
+        return self._publication.latest
+
+    def archived(self) -> ArchivedExecutionGraph:
+        """The execution graph as it is now."""
+        if self._is_over and self._result is not None:
+            return self._result.archived
+        graph, summary = self._graph, self.summary()
+        return archive(
+            graph,
+            digest=self._digest,
+            status=graph.status,
+            timestamps=graph.timestamps,
+            last_modification_millis=summary.last_modification_millis,
+            pending_reason=summary.pending_reason,
+            exceptions=self._failures.archived(),
+            result="",
+        )
+
+    def handle(self, event: ev.Event) -> list[Effect]:
+        """Take one event; the effects are to be executed in order."""
+        if self._is_over:
+            return []
+        self._at = event.at
+        self._apply(event)
+        self._advance()
+        self._conclude(event)
+        self.check_invariants()
+        effects, self._effects = self._effects, []
+        return effects
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def _apply(self, event: ev.Event) -> None:
+        match event:
+            case ev.JobGraphLoaded() | ev.InitializationFailed() | ev.InitializationDelayed():
+                self._on_initialization(event)
+            case ev.EventsWritten() | ev.ResultWritten() | ev.OwnershipLost():
+                self._on_store(event)
+            case ev.CancelWanted() | ev.DeadlineReached() | ev.ResourcesNotified() | ev.Ticked():
+                self._on_control(event)
+            case _:
+                self._on_task_manager(event)
+
+    def _on_initialization(self, event: ev.InitializationEvent) -> None:
+        if self.status is not JobStatus.INITIALIZING or self._result is not None:
+            return
+        match event:
+            case ev.JobGraphLoaded(graph):
+                self._start(graph)
+            case ev.InitializationFailed(failure, name):
+                self._graph.name = name
+                self._failures.add(failure, None, "")
+                self._write_result(JobStatus.FAILED)
+            case ev.InitializationDelayed(reason):
+                self._initialization_reason = reason
+
+    def _start(self, job_graph: JobGraph) -> None:
+        self._graph.attach(job_graph, self._at.millis)
+        self._graph.enter(JobStatus.CREATED, self._at.millis)
+        self._work = _Work(self._graph, self._outbox)
+
+    def _on_store(self, event: ev.StoreEvent) -> None:
+        match event:
+            case ev.EventsWritten(number):
+                self._on_events_written(number)
+            case ev.ResultWritten():
+                self._on_result_written()
+            case ev.OwnershipLost(reason):
+                self._graph.enter(JobStatus.SUSPENDED, self._at.millis, reason)
+                self._is_over = True
+
+    def _on_control(self, event: ev.ControlEvent) -> None:
+        match event:
+            case ev.CancelWanted():
+                self._cancel()
+            case ev.DeadlineReached():
+                if self.status is JobStatus.RUNNING and self._result is None:
+                    self._fail(self._timed_out())
+            case ev.ResourcesNotified(reason):
+                self._resources_reason = reason
+            case ev.Ticked():
+                if self._work is not None:
+                    self._work.acceptance.make_due()
+
+    def _on_task_manager(self, event: ev.TaskManagerEvent) -> None:
+        work = self._work
+        match event:
+            case ev.SlotsOffered():
+                self._on_offers(event)
+            case ev.AttemptsReported(reports) if work is not None:
+                for report in reports:
+                    self._on_report(work, report)
+            case ev.AttemptsProgressed(progresses):
+                self._on_progress(progresses)
+            case ev.OutputsMoved(vertex_id, failure) if work is not None:
+                self._on_outputs_moved(work, vertex_id, failure)
+            case ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
+                self._on_loss(work, event)
+            case ev.AttemptsReported() | ev.OutputsMoved() | ev.SlotsGone() | ev.TaskManagerGone():
+                return  # nothing was deployed yet
+
+    def _on_progress(self, progresses: tuple[TaskProgress, ...]) -> None:
+        for progress in progresses:
+            execution = self._graph.execution(progress.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.progress = progress
+
+    def _on_loss(self, work: _Work, event: ev.SlotsGone | ev.TaskManagerGone) -> None:
+        if isinstance(event, ev.SlotsGone):
+            lost = [attempt for allocation in event.allocations for attempt in work.placement.pool.remove(allocation)]
+            self._lost(lost, "SlotLostError", event.reason)
+            return
+        work.commits.task_manager_gone(event.incarnation)
+        self._lost(work.placement.task_manager_gone(event.incarnation), "TaskManagerLostError", event.reason)
+
+    def _on_offers(self, event: ev.SlotsOffered) -> None:
+        if self._work is not None and self._result is None and self.status in _ALIVE:
+            self._work.placement.offered(event.location, event.offers)
+            return
+        letter = self._outbox.to(event.location.incarnation)
+        letter.rejected.extend(offer.allocation_id for offer in event.offers)
+
+    def _on_outputs_moved(self, work: _Work, vertex_id: VertexId, failure: FailureInfo | None) -> None:
+        if not work.commits.is_asked(vertex_id):
+            return
+        if failure is None:
+            work.commits.done(vertex_id)
+        elif self.status in _ALIVE:
+            self._fail(failure, None, self._graph.vertices[vertex_id].vertex.name)
+
+    # --- reports ------------------------------------------------------------------------------------------
+
+    def _on_report(self, work: _Work, report: TaskExecutionReport) -> None:
+        execution = self._graph.execution(report.attempt_id)
+        if execution is None or execution.location is None:
+            return
+        if execution.state.is_terminal:
+            if execution.is_accepted and report.state.is_terminal:  # R11: told again on a new stream
+                self._acknowledge(work, execution)
+            return
+        if not report.state.is_terminal:
+            if report.state in _ON_ITS_WAY and execution.machine.can(report.state):
+                self._transition(execution, report.state, report.timestamp_millis)
+            return
+        execution.metrics = report.metrics
+        problem = self._incomplete(execution, report)
+        if execution.state is ExecutionState.CANCELING:
+            self._stopped(execution, report)
+        elif report.state is ExecutionState.FINISHED and not problem:
+            self._finished(work, execution, report)
+        else:
+            failure = report.failure or self._system_failure("TaskEndedError", problem)
+            self._attempt_failed(execution, failure, report.timestamp_millis)
+        work.placement.ended(execution.attempt_id, self._at)
+
+    def _incomplete(self, execution: Execution, report: TaskExecutionReport) -> str:
+        """What is wrong with a terminal report that carries no failure."""
+        if report.state is not ExecutionState.FINISHED:
+            return f"the TaskManager reported {report.state.value} unasked and without a reason"
+        expected = len(self._graph.vertex_of(execution).outputs)
+        written = sorted(partition.partition_id.output for partition in report.partitions)
+        if written != list(range(expected)):
+            return f"the attempt was to write {expected} result partitions, it reported {written}"
+        return ""
+
+    def _finished(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
+        execution.value = report.value
+        execution.partitions = report.partitions
+        execution.outputs = report.outputs
+        if report.outputs:
+            self._graph.vertex_of(execution).has_output_directories = True
+        self._transition(execution, ExecutionState.FINISHED, report.timestamp_millis)
+        work.acceptance.finished(execution)
+
+    def _stopped(self, execution: Execution, report: TaskExecutionReport) -> None:
+        """A cancelled attempt has ended (in Flink, too, one that finishes meanwhile is CANCELED)."""
+        execution.failure = report.failure
+        is_failed = report.state is ExecutionState.FAILED
+        ended = ExecutionState.FAILED if is_failed else ExecutionState.CANCELED
+        self._transition(execution, ended, report.timestamp_millis)
+
+    def _attempt_failed(self, execution: Execution, failure: FailureInfo, at_millis: int) -> None:
+        execution.failure = failure
+        self._transition(execution, ExecutionState.FAILED, at_millis)
+        self._fail(failure, execution, self._task_name(execution))
+
+    def _lost(self, attempts: list[ExecutionAttemptId], class_name: str, reason: str) -> None:
+        for attempt_id in attempts:
+            execution = self._graph.execution(attempt_id)
+            assert execution is not None, attempt_id
+            if execution.state is ExecutionState.CANCELING:
+                self._transition(execution, ExecutionState.CANCELED, self._at.millis)
+            else:
+                self._attempt_failed(execution, self._system_failure(class_name, reason), self._at.millis)
+
+    def _acknowledge(self, work: _Work, execution: Execution) -> None:
+        assert execution.location is not None, execution.attempt_id
+        if execution.location.incarnation in work.placement.task_managers:
+            self._outbox.to(execution.location.incarnation).acknowledged.append(execution.attempt_id)
+
+    def _transition(self, execution: Execution, target: ExecutionState, at_millis: int) -> None:
+        """Enter a state at the time the TaskManager says, as far as that lies between the last state and now."""
+        latest = max(execution.timestamps.values())
+        self._graph.transition(execution, target, max(latest, min(at_millis, self._at.millis)))
+        self._publication.counted()
+
+    def _task_name(self, execution: Execution) -> str:
+        vertex = self._graph.vertex_of(execution)
+        subtask = f"({execution.attempt_id.subtask_index + 1}/{vertex.parallelism})"
+        return f"{vertex.vertex.name} {subtask} - execution #{execution.ordinal}"
+
+    def _system_failure(self, class_name: str, message: str, *, kind: str = "SYSTEM") -> FailureInfo:
+        return system_failure(class_name, message, self._at.millis, kind=kind)
+
+    # --- the end of a job ---------------------------------------------------------------------------------
+
+    def _fail(self, failure: FailureInfo, execution: Execution | None = None, task_name: str = "") -> None:
+        if self.status is not JobStatus.CANCELLING:
+            self._failures.add(failure, execution, task_name)
+        if self.status in _ALIVE:
+            self._graph.enter(JobStatus.FAILING, self._at.millis, failure.class_name)
+            self._stop_attempts()
+
+    def _cancel(self) -> None:
+        if self._result is not None:
+            return
+        if self.status is JobStatus.INITIALIZING:
+            self._write_result(JobStatus.CANCELED)
+        elif self.status in _ALIVE:
+            self._graph.enter(JobStatus.CANCELLING, self._at.millis)
+            self._stop_attempts()
+
+    def _stop_attempts(self) -> None:
+        assert self._work is not None, self.status
+        self._work.placement.stop()
+        for execution in self._graph.executions():
+            if execution.state in _NEVER_DEPLOYED:
+                self._transition(execution, ExecutionState.CANCELED, self._at.millis)
+            elif execution.state in _ON_ITS_WAY:
+                assert execution.location is not None, execution.attempt_id
+                self._transition(execution, ExecutionState.CANCELING, self._at.millis)
+                self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
+
+    def _write_result(self, status: JobStatus) -> None:
+        """Ask for the terminal state to be made durable, as it will be shown (R3)."""
+        summary = self._publication.ended(status, self._at.millis)
+        archived = archive(
+            self._graph,
+            digest=self._digest,
+            status=status,
+            timestamps={**self._graph.timestamps, status: self._at.millis},
+            last_modification_millis=summary.last_modification_millis,
+            pending_reason="",
+            exceptions=self._failures.archived(),
+            result=result_value(self._graph) if status is JobStatus.FINISHED else "",
+        )
+        self._result = WriteResult(status, archived, summary)
+        self._effects.append(self._result)
+
+    def _on_result_written(self) -> None:
+        result = self._result
+        assert result is not None, self.status
+        self._graph.enter(result.status, result.summary.end_millis)
+        if self._work is not None:
+            self._say_goodbye(self._work)
+        self._publication.latest = result.summary
+        self._is_over = True
+
+    def _say_goodbye(self, work: _Work) -> None:
+        for execution in self._graph.executions():
+            if execution.location is not None and not execution.is_accepted:
+                self._acknowledge(work, execution)
+        for slot in work.placement.pool.allocations():
+            self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
+        for incarnation in work.placement.task_managers:
+            self._outbox.to(incarnation).ends = True
+
+    # --- what follows from every event --------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        work = self._work
+        if work is None or self._result is not None or self._is_over:
+            return
+        if self.status in _ALIVE:
+            self._advance_alive(work)
+        if self.status in _STOPPING and self._graph.is_stopped and work.acceptance.in_flight is None:
+            self._write_result(_STOPPING[self.status])
+        if self._result is None:
+            work.placement.release_idle()
+
+    def _advance_alive(self, work: _Work) -> None:
+        self._commit_outputs(work)
+        if self._graph.is_finished and work.commits.is_complete:
+            if work.acceptance.in_flight is None and self.status in _ALIVE:
+                self._write_result(JobStatus.FINISHED)
+            return
+        if problem := work.placement.schedule(self._at):
+            self._fail(self._system_failure("MixedResultKindsError", problem, kind="USER"))
+        if work.placement.deploy(self._at) and self.status is JobStatus.CREATED:
+            self._run()
+        if self._graph.is_finished:
+            work.acceptance.make_due()
+        if self.status in _ALIVE and work.acceptance.is_due:
+            batch = work.acceptance.begin()
+            self._effects.append(WriteEvents(batch.number, batch.events()))
+
+    def _run(self) -> None:
+        self._graph.enter(JobStatus.RUNNING, self._at.millis)
+        assert self._graph.job_graph is not None, self.status
+        timeout = self._graph.job_graph.execution_timeout_seconds
+        if timeout is not None:
+            self._effects.append(ScheduleDeadline(self._at.monotonic + timeout))
+
+    def _timed_out(self) -> FailureInfo:
+        assert self._graph.job_graph is not None, self.status
+        timeout = self._graph.job_graph.execution_timeout_seconds
+        return self._system_failure(
+            "JobExecutionTimeoutError", f"the job has run for its execution.timeout of {timeout:g} s"
+        )
+
+    def _commit_outputs(self, work: _Work) -> None:
+        known = work.placement.task_managers
+        for vertex in work.commits.due():
+            writers = [one.location for one in reversed(vertex.executions) if one.outputs and one.location is not None]
+            candidates = [one.incarnation for one in writers if one.incarnation in known] or list(known)
+            if not candidates:
+                message = f"every TaskManager that could move the outputs of {vertex.vertex.name} is lost"
+                self._fail(self._system_failure("OutputCommitError", message), None, vertex.vertex.name)
+                return
+            work.commits.asked(vertex.id, candidates[0])
+            self._outbox.to(candidates[0]).commits.append((vertex.id, outputs_of(vertex)))
+
+    def _on_events_written(self, number: int) -> None:
+        work = self._work
+        assert work is not None, number
+        batch = work.acceptance.complete(number)
+        for execution in batch.executions:
+            self._acknowledge(work, execution)
+        for partition in batch.released:
+            producer = self._graph.execution(partition.partition_id.producer)
+            if producer is None or producer.location is None:
+                continue
+            if producer.location.incarnation in work.placement.task_managers:
+                self._outbox.to(producer.location.incarnation).released.append(partition.partition_id)
+        work.placement.inputs_accepted()
+
+    def _conclude(self, event: ev.Event) -> None:
+        """Put the effects in order: messages, writes, then what the Dispatcher is told."""
+        told: list[Effect] = []
+        if self._is_over:
+            ended = self.status.is_globally_terminal
+            told = [*self._declare(()), PublishSummary(self._publication.latest)] if ended else []
+            told.append(EndRunner(self._publication.latest if ended else None))
+        elif self._result is None:
+            alive = self._work is not None and self.status in _ALIVE
+            told += self._declare(self._work.placement.requirements() if alive and self._work is not None else ())
+            self._publication.refresh(self._pending_reason(), self._at.millis)
+            if self._publication.is_due or (isinstance(event, ev.Ticked) and self._publication.is_behind):
+                told.append(PublishSummary(self._publication.pushed()))
+        self._effects = [*self._outbox.take(), *self._effects, *told]
+
+    def _declare(self, requirements: tuple[ResourceRequirement, ...]) -> list[Effect]:
+        slots_held = len(self._work.placement.pool) if self._work is not None else 0
+        if not self._declared.is_due(requirements, slots_held=slots_held):
+            return []
+        self._declared.declare(requirements)
+        graph = self._graph
+        return [DeclareRequirements(JobRequirements(graph.job_id, graph.epoch, requirements, ()))]
+
+    def _pending_reason(self) -> str:
+        if self.status is JobStatus.INITIALIZING:
+            return self._initialization_reason
+        if self.status in _STOPPING:
+            running = self._graph.counts.get(ExecutionState.CANCELING, 0)
+            return f"waiting for {running} tasks to stop" if running else ""
+        if self._work is not None and self._work.placement.is_waiting_for_slots:
+            return f"waiting for slots: {self._resources_reason}" if self._resources_reason else "waiting for slots"
+        return ""
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the job contradicts itself. Everything is checked only with `validate`."""
+        assert (
+            self._result is None or self.status is JobStatus.SUSPENDED or self._graph.is_stopped or self._work is None
+        )
+        if not self._validate or self._work is None:
+            return
+        self._graph.check_invariants()
+        self._work.placement.pool.check_invariants()
+        in_slots = {one for slot in self._work.placement.pool.allocations() for one in slot.attempts}
+        for execution in self._graph.executions():
+            is_deployed = execution.state in _ON_ITS_WAY or execution.state is ExecutionState.CANCELING
+            assert is_deployed == (execution.attempt_id in in_slots), (execution.attempt_id, execution.state)
+            if execution.location is not None:
+                inputs = self._graph.vertex_of(execution).inputs
+                assert all(self._graph.vertices[edge.source].is_accepted for edge in inputs), execution.attempt_id

@@ -1,0 +1,91 @@
+"""What one event makes a job say to each TaskManager, gathered so that it leaves in one write and in a safe order.
+
+The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, commits,
+releases, freed slots, the end of the job.
+"""
+
+from __future__ import annotations
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
+from runtime.gateways.job_master import (
+    AcknowledgeReports,
+    AnswerSlotOffers,
+    CancelTasks,
+    CommitOutputs,
+    DeployTasks,
+    EndJob,
+    FreeSlots,
+    JobMasterToTaskManager,
+    RegisterJob,
+    ReleasePartitions,
+)
+from runtime.gateways.task import JobInformation, OutputDirectory, TaskDeploymentDescriptor
+from runtime.scheduler.core.effects import SendMessages
+
+
+class _Letter:
+    """What is to be said to one TaskManager."""
+
+    __slots__ = ("accepted", "acknowledged", "cancelled", "commits", "deployed", "ends", "freed", "job", "rejected",
+                 "released")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.accepted: list[AllocationId] = []
+        self.rejected: list[AllocationId] = []
+        self.job: JobInformation | None = None
+        self.deployed: list[TaskDeploymentDescriptor] = []
+        self.cancelled: list[ExecutionAttemptId] = []
+        self.acknowledged: list[ExecutionAttemptId] = []
+        self.commits: list[tuple[VertexId, tuple[OutputDirectory, ...]]] = []
+        self.released: list[PartitionId] = []
+        self.freed: list[AllocationId] = []
+        self.ends = False
+
+
+class Outbox:
+    """One letter per TaskManager, emptied after each event."""
+
+    __slots__ = ("_epoch", "_job_id", "_letters")
+
+    def __init__(self, job_id: JobId, epoch: int) -> None:
+        self._job_id = job_id
+        self._epoch = epoch
+        self._letters: dict[Incarnation, _Letter] = {}
+
+    def to(self, incarnation: Incarnation) -> _Letter:
+        """The letter to one TaskManager."""
+        letter = self._letters.get(incarnation)
+        if letter is None:
+            letter = self._letters[incarnation] = _Letter()
+        return letter
+
+    def drop(self, incarnation: Incarnation) -> None:
+        """Say nothing to a TaskManager that is gone."""
+        self._letters.pop(incarnation, None)
+
+    def take(self) -> list[SendMessages]:
+        """All letters, in the order in which they were begun."""
+        letters, self._letters = self._letters, {}
+        return [SendMessages(to, messages) for to, letter in letters.items() if (messages := self._messages(letter))]
+
+    def _messages(self, letter: _Letter) -> tuple[JobMasterToTaskManager, ...]:
+        job_id, epoch = self._job_id, self._epoch
+        messages: list[JobMasterToTaskManager] = []
+        if letter.accepted or letter.rejected:
+            messages.append(AnswerSlotOffers(job_id, epoch, tuple(letter.accepted), tuple(letter.rejected)))
+        if letter.job is not None:
+            messages.append(RegisterJob(letter.job))
+        if letter.deployed:
+            messages.append(DeployTasks(job_id, epoch, tuple(letter.deployed)))
+        if letter.cancelled:
+            messages.append(CancelTasks(job_id, epoch, tuple(letter.cancelled)))
+        if letter.acknowledged:
+            messages.append(AcknowledgeReports(job_id, epoch, tuple(letter.acknowledged)))
+        messages += [CommitOutputs(job_id, epoch, vertex_id, outputs) for vertex_id, outputs in letter.commits]
+        if letter.released:
+            messages.append(ReleasePartitions(job_id, epoch, tuple(letter.released)))
+        if letter.freed:
+            messages.append(FreeSlots(job_id, epoch, tuple(letter.freed)))
+        if letter.ends:
+            messages.append(EndJob(job_id, epoch))
+        return tuple(messages)

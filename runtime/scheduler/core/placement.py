@@ -1,0 +1,147 @@
+"""Which attempt goes into which slot, which offered slots are taken, and which are given back.
+
+Invariants: an attempt is deployed only when every partition it reads is accepted (R10); an idle slot is kept only while
+a subtask for it is runnable, or will be as soon as what is FINISHED is durable; the shared description of the job goes
+to a TaskManager once, before its first deployment there.
+"""
+
+from __future__ import annotations
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.job_master import SlotOffer
+from runtime.gateways.resource_manager import ResourceRequirement
+from runtime.scheduler.core.demand import Demand
+from runtime.scheduler.core.deployment import DeploymentFactory
+from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.outbox import Outbox
+from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
+
+
+class Placement:
+    """Slots and subtasks of one job brought together."""
+
+    __slots__ = ("_demand", "_deployments", "_graph", "_is_demand_new", "_outbox", "_touched", "pool", "task_managers")
+
+    def __init__(self, graph: ExecutionGraph, outbox: Outbox) -> None:
+        self._graph = graph
+        self._outbox = outbox
+        self._demand = Demand(graph)
+        self._deployments = DeploymentFactory(graph)
+        self._touched: dict[AllocationId, ActiveSlot] = {}
+        self._is_demand_new = True
+        self.pool = SlotPool()
+        self.task_managers: dict[Incarnation, TaskManagerLocation] = {}
+
+    @property
+    def is_waiting_for_slots(self) -> bool:
+        """True when something could run and nothing does."""
+        return self.pool.busy == 0 and self._demand.has_queued
+
+    def requirements(self) -> tuple[ResourceRequirement, ...]:
+        """What the job needs now."""
+        return self._demand.requirements()
+
+    def inputs_accepted(self) -> None:
+        """Attempts have been accepted: regions may have become runnable."""
+        self._is_demand_new = True
+
+    def offered(self, location: TaskManagerLocation, offers: tuple[SlotOffer, ...]) -> None:
+        """Take the slots that there is work for, refuse the others. An offer that is repeated is taken again (R11)."""
+        letter = self._outbox.to(location.incarnation)
+        open_counts = self._demand.open_counts()
+        for slot in self.pool.idle():
+            _take_kind(open_counts, slot)
+        for offer in offers:
+            if offer.allocation_id in self.pool:
+                letter.accepted.append(offer.allocation_id)
+            elif _take_kind(open_counts, ActiveSlot(offer, location)):
+                self.pool.accept(offer, location)
+                letter.accepted.append(offer.allocation_id)
+            else:
+                letter.rejected.append(offer.allocation_id)
+
+    def schedule(self, at: Moment) -> str:
+        """Start regions whose inputs are durable. Returns why the job must fail, "" if all is well."""
+        if not self._is_demand_new:
+            return ""
+        self._is_demand_new = False
+        for vertex in self._demand.take_ready():
+            for edge in vertex.inputs:
+                if problem := edge.mixed_kinds():
+                    return problem
+            for execution in vertex.executions:
+                self._graph.transition(execution, ExecutionState.SCHEDULED, at.millis)
+                self._demand.enqueue(execution)
+        return ""
+
+    def deploy(self, at: Moment) -> int:
+        """Fill idle slots, then let short tasks wait behind running ones. Returns how many were deployed."""
+        deployed = 0
+        for slot in self.pool.idle():
+            execution = self._demand.next_for(slot)
+            if execution is not None:
+                self._deploy(execution, slot, at)
+                self._touched[slot.allocation_id] = slot
+                deployed += 1
+        touched, self._touched = self._touched, {}
+        for slot in touched.values():
+            while slot.allocation_id in self.pool and not slot.is_idle and self.pool.room(slot) > 0:
+                execution = self._demand.next_like(slot)
+                if execution is None:
+                    break
+                self._deploy(execution, slot, at)
+                deployed += 1
+        return deployed
+
+    def _deploy(self, execution: Execution, slot: ActiveSlot, at: Moment) -> None:
+        vertex_id = execution.attempt_id.vertex_id
+        self.pool.assign(slot, execution.attempt_id, self._demand.kinds[vertex_id], at.monotonic)
+        execution.place(slot.location, slot.allocation_id)
+        self._graph.transition(execution, ExecutionState.DEPLOYING, at.millis)
+        incarnation = slot.location.incarnation
+        letter = self._outbox.to(incarnation)
+        if incarnation not in self.task_managers:
+            self.task_managers[incarnation] = slot.location
+            letter.job = self._deployments.job
+        letter.deployed.append(self._deployments.descriptor(execution, slot.allocation_id))
+
+    def ended(self, attempt_id: ExecutionAttemptId, at: Moment) -> None:
+        """An attempt is terminal: its slot has room."""
+        slot = self.pool.ended(attempt_id, at.monotonic)
+        if slot is not None:
+            self._touched[slot.allocation_id] = slot
+
+    def release_idle(self) -> None:
+        """Give back idle slots that nothing will run in."""
+        idle = self.pool.idle()
+        if not idle:
+            return
+        anticipated = self._demand.anticipated_counts()
+        for slot in idle:
+            if not _take_kind(anticipated, slot):
+                self.pool.remove(slot.allocation_id)
+                self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
+
+    def stop(self) -> None:
+        """Start nothing any more."""
+        self._demand.clear()
+        self._touched.clear()
+
+    def task_manager_gone(self, incarnation: Incarnation) -> list[ExecutionAttemptId]:
+        """Forget a TaskManager and its slots. Returns the attempts that were in them."""
+        self._outbox.drop(incarnation)
+        self.task_managers.pop(incarnation, None)
+        allocations = self.pool.of_task_manager(incarnation)
+        return [attempt_id for allocation in allocations for attempt_id in self.pool.remove(allocation)]
+
+
+def _take_kind(counts: dict[SlotKind, int], slot: ActiveSlot) -> bool:
+    """Count one subtask off that the slot could serve. False if there is none."""
+    for kind, count in counts.items():
+        if count > 0 and slot.fits(kind):
+            counts[kind] = count - 1
+            return True
+    return False

@@ -1,0 +1,102 @@
+"""What is shown of a job in lists: its summary, when it changes, and when a change is worth a push.
+
+Invariants: `sequence` rises with every summary that differs from the one before; the time of the last modification
+rises with it, because long polls compare it; a status or a reason is pushed at once, mere counts when a thirty-second
+of the subtasks have moved, or when the process's wheel turns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.common.states import JobStatus
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
+
+COUNTS_PUSHED_PER_JOB = 32
+
+
+class Publication:
+    """The latest summary of one job, and the latest one that was pushed."""
+
+    __slots__ = ("_changes", "_graph", "_pushed", "latest")
+
+    def __init__(self, graph: ExecutionGraph) -> None:
+        self._graph = graph
+        self._pushed: JobSummary | None = None
+        self._changes = 0
+        start = min(graph.timestamps.values())
+        self.latest = JobSummary(
+            job_id=graph.job_id,
+            name=graph.name,
+            status=graph.status,
+            epoch=graph.epoch,
+            sequence=1,
+            start_millis=start,
+            end_millis=-1,
+            last_modification_millis=start,
+            tasks=TaskCounts(),
+            pending_reason="",
+        )
+
+    @property
+    def is_behind(self) -> bool:
+        """True when something changed since the last push."""
+        return self._pushed is not self.latest
+
+    def counted(self) -> None:
+        """An attempt has changed its state."""
+        self._changes += 1
+
+    def refresh(self, pending_reason: str, millis: int) -> JobSummary:
+        """Bring the summary up to date."""
+        graph, before = self._graph, self.latest
+        status = graph.status
+        tasks = graph.task_counts()
+        if (before.status, before.tasks, before.pending_reason, before.name) != (
+            status,
+            tasks,
+            pending_reason,
+            graph.name,
+        ):
+            self.latest = replace(
+                before,
+                name=graph.name,
+                status=status,
+                sequence=before.sequence + 1,
+                end_millis=graph.timestamps[status] if status.is_globally_terminal else -1,
+                last_modification_millis=max(millis, before.last_modification_millis + 1),
+                tasks=tasks,
+                pending_reason=pending_reason,
+            )
+        return self.latest
+
+    def ended(self, status: JobStatus, millis: int) -> JobSummary:
+        """The summary that will be shown once `status` is durable."""
+        latest = self.refresh("", millis)
+        return replace(
+            latest,
+            status=status,
+            sequence=latest.sequence + 1,
+            end_millis=millis,
+            last_modification_millis=max(millis, latest.last_modification_millis + 1),
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """True when the latest summary should be pushed now."""
+        pushed, latest = self._pushed, self.latest
+        if pushed is None:
+            return True
+        if pushed is latest:
+            return False
+        if (pushed.status, pushed.pending_reason) != (latest.status, latest.pending_reason):
+            return True
+        total = sum(self._graph.counts.values())
+        return self._changes * COUNTS_PUSHED_PER_JOB >= total
+
+    def pushed(self) -> JobSummary:
+        """The latest summary is pushed."""
+        self._pushed = self.latest
+        self._changes = 0
+        return self.latest
