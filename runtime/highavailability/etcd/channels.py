@@ -1,0 +1,130 @@
+"""One gRPC channel per endpoint, with the calls of etcd's API that we use.
+
+`ipv4:a,b` targets or load balancing policies are no substitute: they do not work with names and TLS host checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from runtime.common.errors import UnavailableError
+from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
+from runtime.highavailability.etcd.settings import EtcdSettings
+
+# Without ping_timeout_ms grpcio 1.85 needs over a minute to notice a frozen peer; etcd refuses pings more often than
+# every 5 s. Without the backoff limit an outage of a minute costs ten more seconds.
+_OPTIONS: Sequence[tuple[str, int]] = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.ping_timeout_ms", 3_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+    # etcd is never behind the proxy that the environment names for the web.
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class Unary(Generic[RequestT, ResponseT]):
+    """One unary method of etcd, typed."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, path: str, request: type[RequestT], response: type[ResponseT]
+    ) -> None:
+        self._call = channel.unary_unary(f"/etcdserverpb.{path}", request.SerializeToString, response.FromString)
+
+    async def __call__(self, request: RequestT, *, timeout: float, metadata: Metadata) -> ResponseT:
+        """One try. Raises AioRpcError."""
+        response: ResponseT = await self._call(request, timeout=timeout, metadata=metadata)
+        return response
+
+
+class Connection:
+    """One endpoint's channel, the login's token on it, and the calls that we use."""
+
+    def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self.endpoint = endpoint
+        self.token = ""
+        if credentials is None:
+            channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
+        else:
+            channel = grpc.aio.secure_channel(endpoint, credentials, options=_OPTIONS)
+        self._channel = channel
+        self.range = Unary(channel, "KV/Range", pb.RangeRequest, pb.RangeResponse)
+        self.txn = Unary(channel, "KV/Txn", pb.TxnRequest, pb.TxnResponse)
+        self.compact = Unary(channel, "KV/Compact", pb.CompactionRequest, pb.CompactionResponse)
+        self.lease_grant = Unary(channel, "Lease/LeaseGrant", pb.LeaseGrantRequest, pb.LeaseGrantResponse)
+        self.lease_revoke = Unary(channel, "Lease/LeaseRevoke", pb.LeaseRevokeRequest, pb.LeaseRevokeResponse)
+        self.authenticate = Unary(channel, "Auth/Authenticate", pb.AuthenticateRequest, pb.AuthenticateResponse)
+        self.status = Unary(channel, "Maintenance/Status", pb.StatusRequest, pb.StatusResponse)
+        self.defragment = Unary(channel, "Maintenance/Defragment", pb.DefragmentRequest, pb.DefragmentResponse)
+        self.alarm = Unary(channel, "Maintenance/Alarm", pb.AlarmRequest, pb.AlarmResponse)
+        self._keep_alive = channel.stream_stream(
+            "/etcdserverpb.Lease/LeaseKeepAlive",
+            pb.LeaseKeepAliveRequest.SerializeToString,
+            pb.LeaseKeepAliveResponse.FromString,
+        )
+        self._watch = channel.stream_stream(
+            "/etcdserverpb.Watch/Watch", pb.WatchRequest.SerializeToString, pb.WatchResponse.FromString
+        )
+
+    async def keep_alive(
+        self, request: pb.LeaseKeepAliveRequest, *, timeout: float, metadata: Metadata
+    ) -> pb.LeaseKeepAliveResponse:
+        """One renewal on a stream of its own."""
+        call = self._keep_alive(None, timeout=timeout, metadata=metadata)
+        try:
+            await call.write(request)
+            response = await call.read()
+        finally:
+            call.cancel()
+        if isinstance(response, pb.LeaseKeepAliveResponse):
+            return response
+        message = f"renewal of lease {request.ID:x}: etcd ended the stream"
+        raise UnavailableError(message)
+
+    async def watch(self, request: pb.WatchRequest, *, metadata: Metadata) -> AsyncGenerator[pb.WatchResponse, None]:
+        """The responses to one watch, until the server ends the stream."""
+        call = self._watch(None, metadata=metadata)
+        try:
+            await call.write(request)
+            while isinstance(response := await call.read(), pb.WatchResponse):
+                yield response
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """End every call on this channel."""
+        await self._channel.close(None)
+
+
+async def open_connections(settings: EtcdSettings) -> Sequence[Connection]:
+    """A channel for each endpoint; nothing is dialled yet."""
+    credentials = await asyncio.to_thread(_credentials, settings)
+    return [Connection(endpoint, credentials) for endpoint in settings.endpoints]
+
+
+def _credentials(settings: EtcdSettings) -> grpc.ChannelCredentials | None:
+    if not settings.tls_ca:
+        return None
+    return grpc.ssl_channel_credentials(
+        root_certificates=Path(settings.tls_ca).read_bytes(),
+        private_key=Path(settings.tls_key).read_bytes() if settings.tls_key else None,
+        certificate_chain=Path(settings.tls_cert).read_bytes() if settings.tls_cert else None,
+    )

@@ -1,0 +1,1 @@
+"""Made by `python -m runtime.highavailability.etcd.generate`; a test compares."""

@@ -1,0 +1,78 @@
+"""The connection in use and the login on it: what calls and watches share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import grpc
+
+from runtime.common.errors import UnavailableError
+from runtime.highavailability.etcd.channels import Connection, Metadata, open_connections
+from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
+from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.highavailability.etcd.status import translate
+
+
+class EtcdSession:
+    """All connections, which of them is used, and a token for each."""
+
+    def __init__(self, settings: EtcdSettings) -> None:
+        self._settings = settings
+        self._connections: Sequence[Connection] = ()
+        self._current = 0
+        self._login_lock = asyncio.Lock()
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Make the channels on the running loop. Idempotent; connects nothing yet."""
+        if not self._connections:
+            self._connections = await open_connections(self._settings)
+
+    async def close(self) -> None:
+        """End every call. Idempotent."""
+        self._is_closed = True
+        for connection in self._connections:
+            await connection.close()
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Every connection, in the order of the settings."""
+        return self._connections
+
+    @property
+    def has_user(self) -> bool:
+        """True when etcd wants a login."""
+        return bool(self._settings.username)
+
+    def connection(self) -> Connection:
+        """The connection in use. Raises UnavailableError before `open` and after `close`."""
+        if self._is_closed or not self._connections:
+            message = "the etcd store is not open"
+            raise UnavailableError(message)
+        return self._connections[self._current]
+
+    def rotate_from(self, failed: Connection) -> None:
+        """`failed` has not answered: use the next one, unless somebody has moved on already."""
+        if self._connections[self._current] is failed:
+            self._current = (self._current + 1) % len(self._connections)
+
+    async def metadata(self, connection: Connection, *, timeout: float) -> Metadata:
+        """The token, if there is a user; logs in when there is none yet."""
+        if not self.has_user:
+            return ()
+        if not connection.token:
+            await self.login(connection, stale_token="", timeout=timeout)
+        return (("token", connection.token),)
+
+    async def login(self, connection: Connection, *, stale_token: str, timeout: float) -> None:
+        """Replace `stale_token`, once for all who hold it. Raises UnauthenticatedError, UnavailableError."""
+        async with self._login_lock:
+            if connection.token != stale_token:
+                return
+            request = pb.AuthenticateRequest(name=self._settings.username, password=self._settings.password)
+            try:
+                response = await connection.authenticate(request, timeout=timeout, metadata=())
+            except grpc.aio.AioRpcError as error:
+                raise translate(error, f"login of {self._settings.username}", is_write=False) from error
+            connection.token = response.token

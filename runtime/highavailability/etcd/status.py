@@ -1,0 +1,106 @@
+"""What a failed call means: one table from gRPC status and etcd's words to our errors.
+
+The question that matters for a write: was it surely not executed, or is its outcome unknown (R2)?
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+import grpc
+
+from runtime.common.errors import (
+    FlinklikeError,
+    InvalidInputError,
+    MessageTooLargeError,
+    OutcomeUnknownError,
+    StorageExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from runtime.highavailability.kv import CompactedError, LeaseNotFoundError
+
+_RELOGIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
+
+# Said before a request was proposed, or before it left this process.
+_NOT_EXECUTED = (
+    "failed to connect",
+    "Connection refused",
+    "no leader",
+    "too many requests",
+    "not capable",
+    "name resolver",
+    "DNS resolution failed",
+    "Ssl handshake failed",
+)
+
+_COMPACTED = re.compile(r"required revision has been compacted")
+
+
+class Verdict(Enum):
+    """What to do after a failed try."""
+
+    RELOGIN = "RELOGIN"
+    NEXT_ENDPOINT = "NEXT_ENDPOINT"
+    UNKNOWN = "UNKNOWN"
+    FINAL = "FINAL"
+
+
+def needs_login(text: str) -> bool:
+    """True for etcd's words about a token that is missing, expired, or older than a change of rights."""
+    return any(words in text for words in _RELOGIN)
+
+
+def judge(error: grpc.aio.AioRpcError) -> Verdict:
+    """What a failed try means. FINAL: etcd has answered, another try gives the same answer."""
+    code, details = error.code(), error.details() or ""
+    if needs_login(details):
+        return Verdict.RELOGIN
+    if any(words in details for words in _NOT_EXECUTED):
+        return Verdict.NEXT_ENDPOINT
+    if code in _UNKNOWN_CODES:
+        return Verdict.UNKNOWN
+    return Verdict.FINAL
+
+
+_UNKNOWN_CODES = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.ABORTED,
+    }
+)
+
+
+def translate(error: grpc.aio.AioRpcError, what: str, *, is_write: bool) -> FlinklikeError:
+    """The error to raise, without another try. The caller chains the cause."""
+    details = error.details() or ""
+    match judge(error):
+        case Verdict.RELOGIN:
+            return UnauthenticatedError(f"{what}: etcd refuses the login")
+        case Verdict.NEXT_ENDPOINT:
+            return UnavailableError(f"{what}: no etcd endpoint is reachable")
+        case Verdict.UNKNOWN if is_write:
+            return OutcomeUnknownError(f"{what}: etcd's answer was lost")
+        case Verdict.UNKNOWN:
+            return UnavailableError(f"{what}: etcd does not answer")
+        case Verdict.FINAL:
+            return _final(error.code(), details, what)
+
+
+def _final(code: grpc.StatusCode, details: str, what: str) -> FlinklikeError:
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        if "database space exceeded" in details:
+            return StorageExhaustedError(f"{what}: etcd is at its quota")
+        return MessageTooLargeError(f"{what}: {details}")
+    if code is grpc.StatusCode.OUT_OF_RANGE and _COMPACTED.search(details):
+        return CompactedError(f"{what}: the revision is compacted", compact_revision=0)
+    if code is grpc.StatusCode.NOT_FOUND and "lease" in details:
+        return LeaseNotFoundError(f"{what}: the lease has ended")
+    if code in {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED} or "authentication" in details:
+        return UnauthenticatedError(f"{what}: {details}")
+    return InvalidInputError(f"{what}: {details}")

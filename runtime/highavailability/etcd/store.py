@@ -1,0 +1,229 @@
+"""EtcdKeyValueStore: KeyValueStore over a real etcd. One object per process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import grpc
+
+from runtime.common.clock import Clock, Deadline
+from runtime.common.entropy import Entropy
+from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.highavailability.core.mvcc import check_txn
+from runtime.highavailability.etcd import messages
+from runtime.highavailability.etcd.channels import Connection, Metadata
+from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
+from runtime.highavailability.etcd.session import EtcdSession
+from runtime.highavailability.etcd.settings import EtcdSettings, check_version
+from runtime.highavailability.etcd.status import Verdict, judge, translate
+from runtime.highavailability.etcd.watch import Watcher
+from runtime.highavailability.kv import (
+    CompactedError,
+    LeaseNotFoundError,
+    RangeResult,
+    StoreStatus,
+    Txn,
+    TxnResult,
+    WatchBatch,
+)
+
+logger = logging.getLogger(__name__)
+
+RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+
+class _Method(Protocol[RequestT_contra, ResponseT_co]):
+    """One call of a connection."""
+
+    def __call__(
+        self, request: RequestT_contra, /, *, timeout: float, metadata: Metadata
+    ) -> Awaitable[ResponseT_co]: ...
+
+
+class EtcdKeyValueStore:
+    """Every call has a deadline, tries the other endpoints only when it was surely not executed (or is a read), and
+    logs in again when etcd asks for it.
+    """
+
+    def __init__(self, settings: EtcdSettings, clock: Clock, entropy: Entropy) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+        self._session = EtcdSession(settings)
+
+    async def open(self, *, timeout: float) -> None:
+        """Connect, log in, and look at the version of every endpoint that answers.
+
+        Raises UnavailableError when none answers, UnauthenticatedError, UnsafeEtcdVersionError.
+        """
+        await self._session.open()
+        failure: FlinklikeError | None = None
+        reached = 0
+        for connection in self._session.connections:
+            try:
+                status = await self._status_of(connection, timeout=timeout)
+            except UnavailableError as error:
+                logger.warning("etcd endpoint %s does not answer: %s", connection.endpoint, error)
+                failure = error
+                self._session.rotate_from(connection)
+                continue
+            reached += 1
+            check_version(
+                status.version, endpoint=connection.endpoint, allow_unsafe=self._settings.allow_unsafe_version
+            )
+        if not reached:
+            message = f"none of the etcd endpoints {', '.join(self._settings.endpoints)} answers"
+            raise UnavailableError(message) from failure
+
+    async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+        """Run one transaction."""
+        check_txn(txn)
+        response = await self._call(
+            "transaction", lambda connection: connection.txn, messages.to_txn(txn), timeout=timeout, is_write=True
+        )
+        return messages.from_txn(response, response.header.revision)
+
+    async def range(
+        self,
+        key: str,
+        /,
+        *,
+        is_prefix: bool,
+        timeout: float,
+        limit: int = 0,
+        after_key: str = "",
+        revision: int = 0,
+        max_create_revision: int = 0,
+        newest_first: bool = False,
+    ) -> RangeResult:
+        """A linearizable read."""
+        request = messages.to_range(
+            key,
+            is_prefix=is_prefix,
+            limit=limit,
+            after_key=after_key,
+            revision=revision,
+            max_create_revision=max_create_revision,
+            newest_first=newest_first,
+        )
+        response = await self._call(
+            f"read of {key}", lambda connection: connection.range, request, timeout=timeout, is_write=False
+        )
+        kvs = tuple(messages.from_kv(kv) for kv in response.kvs)
+        return RangeResult(response.header.revision, kvs, response.count)
+
+    async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
+        """A new lease. One whose grant was lost ends by itself."""
+        request = pb.LeaseGrantRequest(TTL=ttl)
+        response = await self._call(
+            "grant of a lease", lambda connection: connection.lease_grant, request, timeout=timeout, is_write=True
+        )
+        return response.ID
+
+    async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
+        """Renew; 0 when the lease is gone. Idempotent, so a lost answer is only UnavailableError."""
+        request = pb.LeaseKeepAliveRequest(ID=lease)
+        response = await self._call(
+            f"renewal of lease {lease:x}",
+            lambda connection: connection.keep_alive,
+            request,
+            timeout=timeout,
+            is_write=False,
+        )
+        return max(0, response.TTL)
+
+    async def revoke_lease(self, lease: int, /, *, timeout: float) -> None:
+        """End a lease. Idempotent."""
+        request = pb.LeaseRevokeRequest(ID=lease)
+        try:
+            await self._call(
+                f"end of lease {lease:x}",
+                lambda connection: connection.lease_revoke,
+                request,
+                timeout=timeout,
+                is_write=True,
+            )
+        except LeaseNotFoundError:
+            return
+
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+        """Every change; survives reconnects."""
+        return Watcher(self._session, self._entropy, prefix, start_revision).batches()
+
+    async def compact(self, revision: int, /, *, timeout: float) -> None:
+        """Forget history. Idempotent."""
+        request = pb.CompactionRequest(revision=revision)
+        try:
+            await self._call(
+                f"compaction to {revision}",
+                lambda connection: connection.compact,
+                request,
+                timeout=timeout,
+                is_write=False,
+            )
+        except CompactedError:
+            return
+
+    async def status(self, *, timeout: float) -> StoreStatus:
+        """Of the endpoint in use."""
+        status = await self._call(
+            "status", lambda connection: connection.status, pb.StatusRequest(), timeout=timeout, is_write=False
+        )
+        quota = status.db_size_quota or self._settings.quota_bytes
+        return StoreStatus(status.version, status.header.revision, status.db_size, quota)
+
+    async def close(self) -> None:
+        """End all watches and connections. Idempotent."""
+        await self._session.close()
+
+    async def _call(
+        self,
+        what: str,
+        select: Callable[[Connection], _Method[RequestT, ResponseT]],
+        request: RequestT,
+        *,
+        timeout: float,
+        is_write: bool,
+    ) -> ResponseT:
+        """One call on the connection in use, with at most one new login and one try per endpoint."""
+        deadline = Deadline.after(self._clock, timeout)
+        logins_left = 1
+        endpoints_left = len(self._settings.endpoints)
+        while True:
+            connection = self._session.connection()
+            remaining = max(deadline.remaining(self._clock), 0.001)
+            try:
+                metadata = await self._session.metadata(connection, timeout=remaining)
+            except UnavailableError:
+                self._session.rotate_from(connection)
+                endpoints_left -= 1
+                if endpoints_left and not deadline.has_passed(self._clock):
+                    continue
+                raise
+            try:
+                return await select(connection)(request, timeout=remaining, metadata=metadata)
+            except grpc.aio.AioRpcError as error:
+                verdict = judge(error)
+                if verdict is Verdict.RELOGIN and metadata and logins_left:
+                    logins_left -= 1
+                    await self._session.login(connection, stale_token=metadata[0][1], timeout=remaining)
+                    continue
+                if verdict in {Verdict.NEXT_ENDPOINT, Verdict.UNKNOWN}:
+                    self._session.rotate_from(connection)
+                    endpoints_left -= 1
+                may_go_on = verdict is Verdict.NEXT_ENDPOINT or (verdict is Verdict.UNKNOWN and not is_write)
+                if may_go_on and endpoints_left > 0 and not deadline.has_passed(self._clock):
+                    continue
+                raise translate(error, what, is_write=is_write) from error
+
+    async def _status_of(self, connection: Connection, *, timeout: float) -> pb.StatusResponse:
+        try:
+            metadata = await self._session.metadata(connection, timeout=timeout)
+            return await connection.status(pb.StatusRequest(), timeout=timeout, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise translate(error, f"status of {connection.endpoint}", is_write=False) from error

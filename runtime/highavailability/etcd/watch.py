@@ -1,0 +1,120 @@
+"""One watch that survives everything but compaction, missing rights and the end of its store.
+
+Invariants: batches come in the order of revisions, each revision once and whole; after a reconnect the watch resumes
+at the last revision that it delivered + 1; a watch never ends silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import grpc
+
+from runtime.aio.retry import RetryPolicy
+from runtime.common.entropy import Entropy
+from runtime.common.errors import UnauthenticatedError, UnavailableError
+from runtime.highavailability.etcd import messages
+from runtime.highavailability.etcd.channels import Connection, Metadata
+from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
+from runtime.highavailability.etcd.session import EtcdSession
+from runtime.highavailability.etcd.status import Verdict, judge, needs_login
+from runtime.highavailability.kv import CompactedError, WatchBatch
+
+logger = logging.getLogger(__name__)
+
+_RECONNECT = RetryPolicy(delay_initial=0.05, delay_max=1.0)
+_LOGIN_TIMEOUT = 5.0
+_LOGINS_MAX = 3
+
+
+class Watcher:
+    """State of one watch over its reconnects."""
+
+    def __init__(self, session: EtcdSession, entropy: Entropy, prefix: str, start_revision: int) -> None:
+        self._session = session
+        self._entropy = entropy
+        self._prefix = prefix
+        self._next_revision = start_revision
+        self._failures = 0
+        self._logins = 0
+
+    async def batches(self) -> AsyncIterator[WatchBatch]:
+        """All changes. Raises CompactedError, UnauthenticatedError, UnavailableError (the store is closed)."""
+        while True:
+            connection = self._session.connection()
+            try:
+                metadata = await self._session.metadata(connection, timeout=_LOGIN_TIMEOUT)
+                async with aclosing(connection.watch(self._request(), metadata=_with_leader(metadata))) as responses:
+                    async for response in responses:
+                        if response.canceled:
+                            await self._on_cancelled(connection, metadata, response)
+                            break
+                        if response.created:
+                            self._on_created(response)
+                        if response.events:
+                            batch = messages.from_events(response)
+                            self._next_revision = batch.revision + 1
+                            yield batch
+            except grpc.aio.AioRpcError as error:
+                await self._on_error(connection, error)
+            except UnavailableError as error:
+                logger.info("watch of %s: %s", self._prefix, error)
+            self._session.rotate_from(connection)
+            await asyncio.sleep(_RECONNECT.delay(self._failures, self._entropy))
+            self._failures += 1
+
+    def _request(self) -> pb.WatchRequest:
+        key = self._prefix.encode()
+        return pb.WatchRequest(
+            create_request=pb.WatchCreateRequest(
+                key=key, range_end=messages.prefix_end(key), start_revision=self._next_revision
+            )
+        )
+
+    def _on_created(self, response: pb.WatchResponse) -> None:
+        self._failures = self._logins = 0
+        if not self._next_revision:
+            # Pinned, so that a reconnect before the first event misses nothing.
+            self._next_revision = response.header.revision + 1
+
+    async def _on_cancelled(self, connection: Connection, metadata: Metadata, response: pb.WatchResponse) -> None:
+        """etcd answers created + canceled when it refuses a watch, and canceled when it ends one."""
+        reason = response.cancel_reason
+        if response.compact_revision:
+            message = f"watch of {self._prefix} from revision {self._next_revision}: compacted"
+            raise CompactedError(message, compact_revision=response.compact_revision)
+        if needs_login(reason) and await self._logged_in(connection, metadata):
+            return
+        if needs_login(reason) or "permission denied" in reason:
+            message = f"watch of {self._prefix}: {reason}"
+            raise UnauthenticatedError(message)
+        logger.info("watch of %s was ended by etcd (%s): resuming at %s", self._prefix, reason, self._next_revision)
+
+    async def _on_error(self, connection: Connection, error: grpc.aio.AioRpcError) -> None:
+        details = error.details() or ""
+        verdict = judge(error)
+        if verdict is Verdict.RELOGIN and await self._logged_in(connection, (("token", connection.token),)):
+            return
+        if verdict is Verdict.RELOGIN or error.code() in _REFUSALS:
+            message = f"watch of {self._prefix}: {details}"
+            raise UnauthenticatedError(message) from error
+        logger.info("watch of %s is disconnected (%s): resuming at %s", self._prefix, details, self._next_revision)
+
+    async def _logged_in(self, connection: Connection, metadata: Metadata) -> bool:
+        """Replace the token with which a stream was refused; False when that cannot help (any more)."""
+        if not self._session.has_user or self._logins >= _LOGINS_MAX:
+            return False
+        self._logins += 1
+        await self._session.login(connection, stale_token=metadata[0][1], timeout=_LOGIN_TIMEOUT)
+        return True
+
+
+_REFUSALS = frozenset({grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED})
+
+
+def _with_leader(metadata: Metadata) -> Metadata:
+    """A member that is cut off from the others drops the stream instead of staying silent."""
+    return (*metadata, ("hasleader", "true"))
