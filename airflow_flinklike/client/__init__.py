@@ -1,0 +1,22 @@
+"""The REST client: `FlinklikeClient` (sync) and `AsyncFlinklikeClient`, over one description of every call.
+
+`operations` says what is asked, and what is done about lost answers, as generators without I/O; `sync` and
+`asynchronous` drive them with httpx. Every call is idempotent, so every call is retried.
+"""
+
+from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient
+from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob, new_job_id
+from airflow_flinklike.client.sync import FlinklikeClient
+from airflow_flinklike.client.token import find_address, find_token
+
+__all__ = [
+    "AsyncFlinklikeClient",
+    "FlinklikeClient",
+    "JobExecutionResult",
+    "JobState",
+    "LogPiece",
+    "SubmittedJob",
+    "find_address",
+    "find_token",
+    "new_job_id",
+]

@@ -1,0 +1,142 @@
+"""AsyncFlinklikeClient: drives the operations with an asyncio httpx client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.client import operations
+from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response
+from airflow_flinklike.client.retrying import Attempts, check_addresses
+from runtime.common.ids import JobId
+from runtime.jobgraph.graph import JobGraph
+
+T = TypeVar("T")
+
+
+class AsyncFlinklikeClient:
+    """A client of one cluster for one event loop, for any number of tasks at once."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        token: str | None,
+        *,
+        retry_for: float = 60.0,
+        verify: bool | str = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.addresses = check_addresses(addresses)
+        self._retry_for = retry_for
+        self._sleep = sleep
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.AsyncClient(headers=headers, transport=transport, verify=verify, trust_env=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def submit(
+        self, graph: JobGraph, *, job_id: JobId, contents: operations.BlobContents | None = None, client: str = ""
+    ) -> SubmittedJob:
+        """Make the job durable. Idempotent by job id. Raises JobRefusedError, JobConflictError."""
+        return await self.run(operations.submit(job_id, graph, contents or {}, client=client))
+
+    async def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
+        """State of a job, as a long poll when `wait` is given."""
+        return await self.run(operations.status(job_id, wait=wait, since=since))
+
+    async def result_within(self, job_id: JobId, *, wait: float) -> JobExecutionResult | None:
+        """The result if the job ends within `wait` seconds."""
+        return await self.run(operations.result_within(job_id, wait=wait))
+
+    async def wait_for_result(self, job_id: JobId) -> JobExecutionResult:
+        """Wait for the end of the job."""
+        found = await self.run(operations.wait_for_result(job_id))
+        assert found is not None
+        return found
+
+    async def cancel(self, job_id: JobId) -> None:
+        """Ask for cancellation."""
+        await self.run(operations.cancel(job_id))
+
+    async def get(self, path: str, **params: str) -> Any:
+        """The JSON of any other path."""
+        return await self.run(operations.get_json(path, params))
+
+    async def log(
+        self, job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int = 65536
+    ) -> LogPiece:
+        """A piece of an attempt's log."""
+        return await self.run(
+            operations.log(job_id, vertex_id, subtask, attempt, stream=stream, offset=offset, limit=limit)
+        )
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Drive an operation to its end."""
+        try:
+            step = next(operation)
+            while True:
+                step = await self._advance(operation, step)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _advance(self, operation: Operation[T], step: Request | Pause) -> Request | Pause:
+        if isinstance(step, Pause):
+            await self._sleep(step.seconds)
+            return operation.send(None)
+        try:
+            response = await self._send(step)
+        except AnswerLostError as lost:
+            return operation.throw(lost)
+        return operation.send(response)
+
+    async def _send(self, request: Request) -> Response:
+        attempts = Attempts(self.addresses, self._retry_for)
+        while True:
+            try:
+                answer = await self._http.request(
+                    request.method,
+                    attempts.address + request.path,
+                    params=dict(request.params),
+                    content=_content(request),
+                    headers={"content-type": request.content_type} if request.body is not None else {},
+                    timeout=httpx.Timeout(request.timeout, connect=5.0),
+                )
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                reason = str(error) or type(error).__name__
+            except httpx.TransportError as error:
+                if request.tells_loss:
+                    raise AnswerLostError(str(error) or type(error).__name__) from error
+                reason = str(error) or type(error).__name__
+            else:
+                response = Response(answer.status_code, dict(answer.headers), answer.content)
+                if not attempts.is_unavailable(response):
+                    return response
+                reason = response.body[:300].decode("utf-8", "replace")
+            await self._sleep(attempts.next_pause(reason))
+
+
+def _content(request: Request) -> bytes | AsyncIterator[bytes] | None:
+    return _chunks(request.body) if isinstance(request.body, BlobSource) else request.body
+
+
+async def _chunks(source: BlobSource) -> AsyncIterator[bytes]:
+    for chunk in source.chunks():
+        yield chunk

@@ -1,0 +1,136 @@
+"""Every call of the client, without I/O: what is sent, what the answer means, what to do when an answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.protocol import AnswerLostError, Operation, Request, ask, json_request
+from airflow_flinklike.exceptions import JobNotFoundError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.jobgraph.graph import Artifact, JobGraph
+
+LONG_POLL_SECONDS = 20.0
+_ANSWER_SECONDS = 30.0
+_STATUS_OF_APPLICATION = {
+    "SUCCEEDED": JobStatus.FINISHED,
+    "FAILED": JobStatus.FAILED,
+    "CANCELED": JobStatus.CANCELED,
+}
+
+BlobContents = Mapping[str, BlobSource]
+"""sha256 -> content of artifacts that are not inline."""
+
+
+def submit(job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str) -> Operation[SubmittedJob]:
+    """Upload what is missing, then submit. A lost answer is settled by asking for the job (semantics.md, Identity)."""
+    complete = yield from upload_artifacts(graph, contents)
+    document = {
+        "job_id": job_id,
+        "job_graph": complete.model_dump(mode="json"),
+        "options": {"client": client},
+    }
+    request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True)
+    while True:
+        try:
+            response = yield from ask(request)
+        except AnswerLostError:
+            try:
+                yield from status(job_id, wait=0, since=0)
+            except JobNotFoundError:
+                continue
+            return SubmittedJob(job_id, is_new=True)
+        return SubmittedJob(job_id, is_new=response.json().get("outcome") != "ALREADY_SUBMITTED")
+
+
+def upload_artifacts(graph: JobGraph, contents: BlobContents) -> Operation[JobGraph]:
+    """The graph with a blob key for every artifact that is not inline; each content travels at most once (R19)."""
+    pending = {one.sha256: one for one in graph.artifacts() if one.is_pending}
+    if not pending:
+        return graph
+    keys = yield from _upload_missing(pending.values(), contents)
+    return graph.map_artifacts(lambda one: one.model_copy(update={"key": keys[one.sha256]}) if one.is_pending else one)
+
+
+def _upload_missing(artifacts: Iterable[Artifact], contents: BlobContents) -> Operation[dict[str, str]]:
+    digests = [{"sha256": one.sha256, "size_bytes": one.size_bytes} for one in artifacts]
+    response = yield from ask(json_request("POST", "/blobs/missing", {"digests": digests}))
+    answer = response.json()
+    keys: dict[str, str] = dict(answer["keys"])
+    for sha256 in answer["missing"]:
+        kind = "application/octet-stream"
+        request = Request("PUT", f"/blobs/{sha256}", body=contents[sha256], content_type=kind, timeout=600.0)
+        response = yield from ask(request)
+        keys[sha256] = str(response.json()["key"])
+    return keys
+
+
+def status(job_id: JobId, *, wait: float, since: int) -> Operation[JobState]:
+    """State of a job; with `wait` a long poll for a change after `since`."""
+    params = {"wait": f"{wait:g}", "since": str(since)} if wait > 0 else {}
+    response = yield from ask(Request("GET", f"/jobs/{job_id}/status", params, timeout=_ANSWER_SECONDS + wait))
+    body = response.json()
+    state = JobStatus(body["status"])
+    return JobState(job_id, state, int(body.get("last-modification", 0)), str(body.get("pending-reason", "")))
+
+
+def result_within(job_id: JobId, *, wait: float) -> Operation[JobExecutionResult | None]:
+    """The result, waiting at most `wait` seconds for the end; None while the job goes on."""
+    request = Request("GET", f"/jobs/{job_id}/execution-result", {"wait": f"{wait:g}"}, timeout=_ANSWER_SECONDS + wait)
+    response = yield from ask(request)
+    body = response.json()
+    if body["status"]["id"] != "COMPLETED":
+        return None
+    return parse_result(job_id, body["job-execution-result"])
+
+
+def parse_result(job_id: JobId, body: Mapping[str, Any]) -> JobExecutionResult:
+    """Flink's job-execution-result with our field `result`."""
+    return JobExecutionResult(
+        job_id=job_id,
+        status=_STATUS_OF_APPLICATION[body["application-status"]],
+        value=body.get("result"),
+        failure=body.get("failure-cause") or {},
+        net_runtime_millis=int(body.get("net-runtime", 0)),
+    )
+
+
+def wait_for_result(
+    job_id: JobId, *, poll: float = LONG_POLL_SECONDS, keep_going: Callable[[], bool] = lambda: True
+) -> Operation[JobExecutionResult | None]:
+    """Long poll until the job has ended, or until `keep_going` says no (then None)."""
+    while keep_going():
+        found = yield from result_within(job_id, wait=poll)
+        if found is not None:
+            return found
+    return None
+
+
+def cancel(job_id: JobId) -> Operation[None]:
+    """Ask for cancellation. Idempotent; JobConflictError when the job has ended otherwise."""
+    yield from ask(Request("PATCH", f"/jobs/{job_id}", {"mode": "cancel"}))
+
+
+def get_json(path: str, params: Mapping[str, str] | None = None) -> Operation[Any]:
+    """Any other GET that answers JSON."""
+    response = yield from ask(Request("GET", path, params or {}))
+    return response.json()
+
+
+def log(
+    job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int
+) -> Operation[LogPiece]:
+    """A piece of an attempt's log from `offset`; a negative offset counts from the end."""
+    path = f"/jobs/{job_id}/vertices/{vertex_id}/subtasks/{subtask}/attempts/{attempt}/log"
+    params = {"stream": stream, "offset": str(offset), "limit": str(limit)}
+    response = yield from ask(Request("GET", path, params))
+    headers = response.headers
+    return LogPiece(
+        data=response.body,
+        next_offset=int(headers["x-next-offset"]),
+        size_bytes=int(headers["x-size"]),
+        is_truncated=headers.get("x-truncated") == "true",
+    )

@@ -1,0 +1,138 @@
+"""FlinklikeClient: drives the operations with a blocking httpx client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.client import operations
+from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response
+from airflow_flinklike.client.retrying import Attempts, check_addresses
+from runtime.common.ids import JobId
+from runtime.jobgraph.graph import JobGraph
+
+T = TypeVar("T")
+
+
+class FlinklikeClient:
+    """A blocking client of one cluster. Not for use by several threads at once.
+
+    `retry_for` bounds, in seconds, how long a cluster that does not answer is tried again for one request.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        token: str | None,
+        *,
+        retry_for: float = 60.0,
+        verify: bool | str = True,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.addresses = check_addresses(addresses)
+        self._retry_for = retry_for
+        self._sleep = sleep
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(headers=headers, transport=transport, verify=verify, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit(
+        self, graph: JobGraph, *, job_id: JobId, contents: operations.BlobContents | None = None, client: str = ""
+    ) -> SubmittedJob:
+        """Make the job durable. Idempotent by job id. Raises JobRefusedError, JobConflictError."""
+        return self.run(operations.submit(job_id, graph, contents or {}, client=client))
+
+    def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
+        """State of a job, as a long poll when `wait` is given."""
+        return self.run(operations.status(job_id, wait=wait, since=since))
+
+    def result_within(self, job_id: JobId, *, wait: float) -> JobExecutionResult | None:
+        """The result if the job ends within `wait` seconds."""
+        return self.run(operations.result_within(job_id, wait=wait))
+
+    def wait_for_result(self, job_id: JobId) -> JobExecutionResult:
+        """Wait for the end of the job."""
+        found = self.run(operations.wait_for_result(job_id))
+        assert found is not None
+        return found
+
+    def cancel(self, job_id: JobId) -> None:
+        """Ask for cancellation."""
+        self.run(operations.cancel(job_id))
+
+    def get(self, path: str, **params: str) -> Any:
+        """The JSON of any other path: /jobs/overview, /jobs/:id, /taskmanagers, /jobmasters, /overview ..."""
+        return self.run(operations.get_json(path, params))
+
+    def log(
+        self, job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int = 65536
+    ) -> LogPiece:
+        """A piece of an attempt's log."""
+        return self.run(operations.log(job_id, vertex_id, subtask, attempt, stream=stream, offset=offset, limit=limit))
+
+    def run(self, operation: Operation[T]) -> T:
+        """Drive an operation to its end."""
+        try:
+            step = next(operation)
+            while True:
+                step = self._advance(operation, step)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    def _advance(self, operation: Operation[T], step: Request | Pause) -> Request | Pause:
+        if isinstance(step, Pause):
+            self._sleep(step.seconds)
+            return operation.send(None)
+        try:
+            response = self._send(step)
+        except AnswerLostError as lost:
+            return operation.throw(lost)
+        return operation.send(response)
+
+    def _send(self, request: Request) -> Response:
+        attempts = Attempts(self.addresses, self._retry_for)
+        while True:
+            try:
+                answer = self._http.request(
+                    request.method,
+                    attempts.address + request.path,
+                    params=dict(request.params),
+                    content=_content(request),
+                    headers={"content-type": request.content_type} if request.body is not None else {},
+                    timeout=httpx.Timeout(request.timeout, connect=5.0),
+                )
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                reason = str(error) or type(error).__name__
+            except httpx.TransportError as error:
+                if request.tells_loss:
+                    raise AnswerLostError(str(error) or type(error).__name__) from error
+                reason = str(error) or type(error).__name__
+            else:
+                response = Response(answer.status_code, dict(answer.headers), answer.content)
+                if not attempts.is_unavailable(response):
+                    return response
+                reason = response.body[:300].decode("utf-8", "replace")
+            self._sleep(attempts.next_pause(reason))
+
+
+def _content(request: Request) -> bytes | Iterator[bytes] | None:
+    return request.body.chunks() if isinstance(request.body, BlobSource) else request.body

@@ -1,0 +1,79 @@
+"""What can go wrong, as users meet it. One root; the class says whether trying again can help.
+
+Retry rules (Airflow's `retry_policy`) may name these classes: JobFailedError, JobCanceledError, JobRefusedError,
+ClusterUnavailableError, JobNotFoundError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class FlinklikeClientError(Exception):
+    """Root of all errors of the client side."""
+
+
+class PipelineError(FlinklikeClientError):
+    """A pipeline or job was described wrongly; found while it was built, before anything was sent."""
+
+
+class UnpicklableError(PipelineError):
+    """A function cannot be sent to the cluster; the message names the object to blame."""
+
+
+class ClusterUnavailableError(FlinklikeClientError):
+    """No JobManager answered in time, or none leads. Nothing is known to be wrong with the job."""
+
+
+class AuthenticationError(FlinklikeClientError):
+    """The cluster's token is missing or wrong."""
+
+
+class JobRefusedError(FlinklikeClientError):
+    """The cluster will never take this job. `problems` lists everything that is wrong with it."""
+
+    def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class JobNotFoundError(FlinklikeClientError):
+    """The cluster does not know this job (any more)."""
+
+
+class JobConflictError(FlinklikeClientError):
+    """The job id is taken by another program, or the job has ended otherwise."""
+
+
+class JobFailedError(FlinklikeClientError):
+    """The job FAILED. The message starts with the root cause; `failure` is Flink's failure-cause."""
+
+    def __init__(self, job_id: str, failure: Mapping[str, Any]) -> None:
+        self.job_id = job_id
+        self.failure = dict(failure)
+        super().__init__(f"{self.root_cause}\n(job {job_id} FAILED)")
+
+    @property
+    def root_cause(self) -> str:
+        """`ClassName: message` of what failed first."""
+        message = self.failure.get("message") or self.failure.get("stack-trace") or "no cause was reported"
+        return f"{self.failure.get('class', 'unknown error')}: {message}"
+
+    @property
+    def stack_trace(self) -> str:
+        """The full text, as the process that failed wrote it."""
+        return str(self.failure.get("stack-trace", ""))
+
+    @property
+    def kind(self) -> str:
+        """USER, SYSTEM or RESOURCE."""
+        return str(self.failure.get("kind", ""))
+
+
+class JobCanceledError(FlinklikeClientError):
+    """The job was CANCELED."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} was canceled")
+        self.job_id = job_id
