@@ -297,13 +297,20 @@ class JobMasterCore:
         self._fail(failure, execution, self._task_name(execution))
 
     def _lost(self, attempts: list[ExecutionAttemptId], class_name: str, reason: str) -> None:
+        """All of them end first: what follows from the first failure must not try to cancel the others."""
+        failed: list[Execution] = []
+        failure = self._system_failure(class_name, reason)
         for attempt_id in attempts:
             execution = self._graph.execution(attempt_id)
             assert execution is not None, attempt_id
             if execution.state is ExecutionState.CANCELING:
                 self._transition(execution, ExecutionState.CANCELED, self._at.millis)
             else:
-                self._attempt_failed(execution, self._system_failure(class_name, reason), self._at.millis)
+                execution.failure = failure
+                self._transition(execution, ExecutionState.FAILED, self._at.millis)
+                failed.append(execution)
+        for execution in failed:
+            self._fail(failure, execution, self._task_name(execution))
 
     def _acknowledge(self, work: _Work, execution: Execution) -> None:
         assert execution.location is not None, execution.attempt_id

@@ -1,0 +1,259 @@
+"""Drives a JobMasterCore by hand: plays the store, the TaskManagers and the clock, and records every effect."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TypeVar
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.job_master import (
+    AnswerSlotOffers,
+    CancelTasks,
+    CommitOutputs,
+    DeployTasks,
+    FreeSlots,
+    JobMasterToTaskManager,
+    SlotOffer,
+)
+from runtime.gateways.resource_manager import JobRequirements
+from runtime.gateways.task import (
+    DEFAULT_PROFILE,
+    FailureInfo,
+    OutputDirectory,
+    PartitionDescriptor,
+    PartitionFile,
+    PartitionKind,
+    ResourceProfile,
+    ResultPartitionSpec,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskMetrics,
+)
+from runtime.jobgraph.graph import JobGraph
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.effects import (
+    DeclareRequirements,
+    Effect,
+    EndRunner,
+    PublishSummary,
+    ScheduleDeadline,
+    SendMessages,
+    WriteEvents,
+    WriteResult,
+)
+from runtime.scheduler.core.job_events import JobEvent
+from runtime.scheduler.core.job_master_core import JobMasterCore
+
+MessageT = TypeVar("MessageT")
+
+JOB_ID = JobId("0" * 31 + "1")
+EPOCH = 7
+
+
+def location(number: int = 0) -> TaskManagerLocation:
+    """A TaskManager."""
+    return TaskManagerLocation(Incarnation(f"{number:032x}"), f"tm-{number}", f"host-{number}:1")
+
+
+def allocation(number: int) -> AllocationId:
+    """An allocation."""
+    return AllocationId(f"a{number:031x}")
+
+
+def user_failure(message: str = "boom", class_name: str = "ValueError") -> FailureInfo:
+    """What user code raised."""
+    return FailureInfo(class_name, message, f"{class_name}: {message}", "USER", True, 0)
+
+
+def parquet(
+    attempt_id: ExecutionAttemptId, spec: ResultPartitionSpec, *, empty: Iterable[int] = (), per_consumer: bool = True
+) -> PartitionDescriptor:
+    """What an attempt reports for one out-edge: a file per consumer, or one for all."""
+    consumers = range(spec.consumer_parallelism) if per_consumer else (-1,)
+    files = tuple(PartitionFile(f"p/{consumer}", 10, 1, consumer) for consumer in consumers if consumer not in empty)
+    return PartitionDescriptor(PartitionId(attempt_id, spec.output), PartitionKind.PARQUET, "p", "{}", files, b"")
+
+
+def inline(attempt_id: ExecutionAttemptId, output: int, value: bytes) -> PartitionDescriptor:
+    """A JSON value for one out-edge."""
+    return PartitionDescriptor(PartitionId(attempt_id, output), PartitionKind.INLINE, "", "", (), value)
+
+
+class JobMasterDriver:
+    """One job, its effects, and short ways to make things happen to it."""
+
+    def __init__(self, graph: JobGraph | None = None, *, validate: bool = True) -> None:
+        self.core = JobMasterCore(JOB_ID, EPOCH, digest="d" * 64, submit_millis=1000, validate=validate)
+        self.now = 0.0
+        self.sent: list[tuple[Incarnation, tuple[JobMasterToTaskManager, ...]]] = []
+        self.deployed: dict[ExecutionAttemptId, TaskDeploymentDescriptor] = {}
+        self.in_slot: dict[AllocationId, list[ExecutionAttemptId]] = defaultdict(list)
+        self.places: dict[AllocationId, TaskManagerLocation] = {}
+        self.cancelled: list[ExecutionAttemptId] = []
+        self.slots: set[AllocationId] = set()
+        self.rejected: set[AllocationId] = set()
+        self.commits: list[tuple[Incarnation, CommitOutputs]] = []
+        self.pending_events: WriteEvents | None = None
+        self.pending_result: WriteResult | None = None
+        self.durable: list[tuple[JobEvent, ...]] = []
+        self.requirements: list[JobRequirements] = []
+        self.summaries: list[JobSummary] = []
+        self.deadlines: list[float] = []
+        self.ended: list[JobSummary | None] = []
+        if graph is not None:
+            self.load(graph)
+
+    def at(self) -> ev.Moment:
+        """Now."""
+        return ev.Moment(self.now, 1000 + int(self.now * 1000))
+
+    def handle(self, event: ev.Event) -> list[Effect]:
+        """Give an event to the core and record what it wants done."""
+        effects = self.core.handle(event)
+        for effect in effects:
+            self._record(effect)
+        return effects
+
+    def _record(self, effect: Effect) -> None:
+        match effect:
+            case SendMessages(incarnation, messages):
+                self.sent.append((incarnation, messages))
+                for message in messages:
+                    self._deliver(incarnation, message)
+            case WriteEvents():
+                assert self.pending_events is None, "two writes in flight"
+                assert self.pending_result is None, "two writes in flight"
+                self.pending_events = effect
+            case WriteResult():
+                assert self.pending_events is None, "two writes in flight"
+                assert self.pending_result is None, "two results"
+                self.pending_result = effect
+            case DeclareRequirements(requirements):
+                self.requirements.append(requirements)
+            case PublishSummary(summary):
+                self.summaries.append(summary)
+            case ScheduleDeadline(at):
+                self.deadlines.append(at)
+            case EndRunner(summary):
+                self.ended.append(summary)
+
+    def _deliver(self, incarnation: Incarnation, message: JobMasterToTaskManager) -> None:
+        match message:
+            case AnswerSlotOffers(_, _, accepted, rejected):
+                self.slots.update(accepted)
+                self.rejected.update(rejected)
+            case DeployTasks(_, _, tasks):
+                for task in tasks:
+                    assert task.attempt_id not in self.deployed, "deployed twice"
+                    assert task.allocation_id in self.slots, "deployed into a slot that is not ACTIVE"
+                    self.deployed[task.attempt_id] = task
+                    self.in_slot[task.allocation_id].append(task.attempt_id)
+            case CancelTasks(_, _, attempts):
+                self.cancelled.extend(attempts)
+            case FreeSlots(_, _, allocations):
+                self.slots.difference_update(allocations)
+            case CommitOutputs():
+                self.commits.append((incarnation, message))
+            case _:
+                pass
+
+    # --- things that happen -------------------------------------------------------------------------------
+
+    def load(self, graph: JobGraph) -> list[Effect]:
+        """The graph arrives."""
+        return self.handle(ev.JobGraphLoaded(graph, self.at()))
+
+    def offer(self, *numbers: int, tm: int = 0, profile: ResourceProfile = DEFAULT_PROFILE) -> list[Effect]:
+        """A TaskManager offers slots."""
+        offers = tuple(SlotOffer(allocation(number), number, profile) for number in numbers)
+        self.places.update({allocation(number): location(tm) for number in numbers})
+        return self.handle(ev.SlotsOffered(location(tm), offers, self.at()))
+
+    def running(self) -> list[ExecutionAttemptId]:
+        """Attempts that were deployed and have not been reported as terminal, in order of deployment."""
+        return [attempt_id for attempts in self.in_slot.values() for attempt_id in attempts]
+
+    def report(
+        self,
+        attempt_id: ExecutionAttemptId,
+        state: ExecutionState = ExecutionState.FINISHED,
+        *,
+        value: bytes = b"",
+        failure: FailureInfo | None = None,
+        partitions: tuple[PartitionDescriptor, ...] | None = None,
+        outputs: tuple[OutputDirectory, ...] = (),
+    ) -> list[Effect]:
+        """A TaskManager reports one attempt; partitions are made up if it finished and none are given."""
+        return self.reports(
+            self.make_report(attempt_id, state, value=value, failure=failure, partitions=partitions, outputs=outputs)
+        )
+
+    def make_report(
+        self,
+        attempt_id: ExecutionAttemptId,
+        state: ExecutionState = ExecutionState.FINISHED,
+        *,
+        value: bytes = b"",
+        failure: FailureInfo | None = None,
+        partitions: tuple[PartitionDescriptor, ...] | None = None,
+        outputs: tuple[OutputDirectory, ...] = (),
+    ) -> TaskExecutionReport:
+        """The report of one attempt, not sent."""
+        if partitions is None:
+            specs = self.deployed[attempt_id].outputs if state is ExecutionState.FINISHED else ()
+            partitions = tuple(parquet(attempt_id, spec) for spec in specs)
+        millis = self.at().millis
+        return TaskExecutionReport(attempt_id, state, millis, failure, value, partitions, outputs, TaskMetrics())
+
+    def reports(self, *reports: TaskExecutionReport) -> list[Effect]:
+        """A TaskManager reports several attempts in one message."""
+        for report in reports:
+            if report.state.is_terminal:
+                for attempts in self.in_slot.values():
+                    if report.attempt_id in attempts:
+                        attempts.remove(report.attempt_id)
+        return self.handle(ev.AttemptsReported(reports, self.at()))
+
+    def finish_all(self) -> None:
+        """Report FINISHED for everything that runs, and make all writes durable, until nothing moves."""
+        while self.running() or self.pending_events is not None:
+            for attempt_id in self.running():
+                self.report(attempt_id)
+            self.events_durable()
+
+    def events_durable(self) -> list[Effect]:
+        """The events transaction succeeds, if one is in flight."""
+        if self.pending_events is None:
+            return []
+        written, self.pending_events = self.pending_events, None
+        self.durable.append(written.events)
+        return self.handle(ev.EventsWritten(written.number, self.at()))
+
+    def result_durable(self) -> list[Effect]:
+        """The result transaction succeeds."""
+        assert self.pending_result is not None
+        return self.handle(ev.ResultWritten(self.at()))
+
+    def lose_task_manager(self, tm: int = 0, reason: str = "stream ended") -> list[Effect]:
+        """A stream ends."""
+        for number, place in self.places.items():
+            if place == location(tm):
+                self.in_slot.pop(number, None)
+                self.slots.discard(number)
+        return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at()))
+
+    def status(self) -> JobStatus:
+        """The job's status (a call: mypy must not think that it stays)."""
+        return self.core.status
+
+    def has_result(self) -> bool:
+        """True once the result was asked to be written."""
+        return self.pending_result is not None
+
+    def messages(self, kind: type[MessageT]) -> list[MessageT]:
+        """Everything of one kind that was sent to anybody."""
+        return [message for _, messages in self.sent for message in messages if isinstance(message, kind)]
