@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.common.errors import InvalidInputError
+
 
 class FlinklikeClientError(Exception):
     """Root of all errors of the client side."""
 
 
-class PipelineError(FlinklikeClientError):
-    """A pipeline or job was described wrongly; found while it was built, before anything was sent."""
+class PipelineError(FlinklikeClientError, InvalidInputError):
+    """A pipeline or job was described wrongly; found while it was built, before anything was sent.
+
+    `problems` lists everything that is wrong with it.
+    """
 
 
 class UnpicklableError(PipelineError):

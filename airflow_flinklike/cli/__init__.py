@@ -1,0 +1,1 @@
+"""The command line client `flinklike`. It talks REST only, like every other client."""

@@ -1,0 +1,203 @@
+"""The commands. Each prints a table for people or, with --json, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from airflow_flinklike.cli import render
+from airflow_flinklike.cli.attached import follow
+from airflow_flinklike.cli.connection import connect
+from airflow_flinklike.cli.loading import ScriptOptions, load_job, parse_params
+from airflow_flinklike.cli.logs import LogFollower
+from airflow_flinklike.client import new_job_id
+from airflow_flinklike.explain import explain_graph
+from runtime.common.ids import parse_job_id
+from runtime.common.version import VERSION
+
+app = typer.Typer(
+    name="flinklike",
+    help="Run and watch PySpark jobs on a session cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Address = Annotated[str | None, typer.Option("--address", "-a", help="http://host:port of REST; several with commas")]
+TokenFile = Annotated[Path | None, typer.Option(help="file with the cluster's token")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
+Job = Annotated[str, typer.Argument(help="job id, 32 hex digits")]
+
+
+def _out() -> Console:
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+def _errors() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def _show(body: Any, shown: Any, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(body) + "\n")
+    else:
+        _out().print(shown)
+
+
+def _version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"flinklike {VERSION}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    target: Annotated[str, typer.Argument(help="module:pipeline, a script.py, or a JobGraph as .json")],
+    args: Annotated[list[str] | None, typer.Argument(help="arguments of a script")] = None,
+    parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="default parallelism")] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", help="k=v for the callable and ctx.params; v may be JSON")
+    ] = None,
+    job_id: Annotated[str | None, typer.Option(help="choose the id: submitting again is harmless")] = None,
+    detached: Annotated[bool, typer.Option("-d", "--detached", help="submit and return")] = False,
+    py_files: Annotated[str, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH")] = "",
+    files: Annotated[str, typer.Option(help="comma-separated files for the working directory")] = "",
+    archives: Annotated[str, typer.Option(help="comma-separated archives, x.zip#alias")] = "",
+    conf: Annotated[list[str] | None, typer.Option(help="Spark conf key=value")] = None,
+    name: Annotated[str, typer.Option(help="name of the job")] = "",
+    address: Address = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a job and watch it. Exit code 1 when it fails, with the root cause first."""
+    options = ScriptOptions(args or [], py_files, files, archives, conf or [], name)
+    loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
+    chosen = parse_job_id(job_id) if job_id else new_job_id()
+    with connect(address, token_file) as client:
+        submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")
+        if detached:
+            body = {"job_id": chosen, "is_new": submitted.is_new}
+            _show(body, f"Job has been submitted with JobID {chosen}", as_json=as_json)
+            return
+        _errors().print(f"Job has been submitted with JobID {chosen}")
+        code = follow(client, chosen, _out(), _errors(), as_json=as_json)
+    raise typer.Exit(code)
+
+
+@app.command("list")
+def list_jobs(
+    state: Annotated[str, typer.Option(help="only jobs in this state, for instance RUNNING")] = "",
+    address: Address = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """All jobs that the cluster shows, newest first."""
+    with connect(address, token_file) as client:
+        jobs = client.get("/jobs/overview")["jobs"]
+    if state:
+        jobs = [job for job in jobs if job["state"] == state.upper()]
+    _show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)
+
+
+@app.command()
+def info(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Everything about one job: vertices, failures, result."""
+    job_id = parse_job_id(job)
+    with connect(address, token_file) as client:
+        details = client.get(f"/jobs/{job_id}")
+        exceptions = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+        result = client.get(f"/jobs/{job_id}/execution-result").get("job-execution-result")
+    if as_json:
+        sys.stdout.write(json.dumps({**details, "exceptions": exceptions, "execution-result": result}) + "\n")
+        return
+    console = _out()
+    console.print(f"{details['name']}  {details['jid']}")
+    console.print(
+        render.state_text(details["state"]), render.duration_text(details["duration"]), details["pending-reason"]
+    )
+    console.print(render.vertices_table(details))
+    for entry in exceptions:
+        console.print(f"\n{entry.get('taskName', 'job')} on {entry.get('taskManagerId', '')}", style="red")
+        console.print(entry["stacktrace"], markup=False)
+    if result and result.get("result") is not None:
+        console.print_json(json.dumps(result["result"]))
+
+
+@app.command()
+def status(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """The state of one job."""
+    with connect(address, token_file) as client:
+        found = client.status(parse_job_id(job))
+    body = {"job_id": found.job_id, "status": found.status.value, "pending_reason": found.pending_reason}
+    _show(body, f"{found.status.value} {found.pending_reason}".rstrip(), as_json=as_json)
+
+
+@app.command()
+def logs(
+    job: Job,
+    follow_: Annotated[bool, typer.Option("-f", "--follow", help="go on until the job has ended")] = False,
+    vertex: Annotated[str | None, typer.Option(help="name or id of one vertex")] = None,
+    subtask: Annotated[int | None, typer.Option(min=0, help="index of one subtask")] = None,
+    stream: Annotated[str, typer.Option(help="stdout, stderr, log, or several with commas")] = "stdout,stderr,log",
+    address: Address = None,
+    token_file: TokenFile = None,
+) -> None:
+    """What a job's tasks wrote."""
+    with connect(address, token_file) as client:
+        LogFollower(client, parse_job_id(job), stream.split(","), vertex, subtask).run(follow=follow_)
+
+
+@app.command()
+def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Cancel a job. Returns when the wish is durable."""
+    job_id = parse_job_id(job)
+    with connect(address, token_file) as client:
+        client.cancel(job_id)
+    _show({"job_id": job_id, "cancelled": True}, f"Cancelling job {job_id}.", as_json=as_json)
+
+
+@app.command()
+def taskmanagers(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """All TaskManagers with their slots."""
+    _list(address, token_file, "taskmanagers", render.task_managers_table, as_json=as_json)
+
+
+@app.command()
+def jobmasters(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """All JobMaster processes with their jobs."""
+    _list(address, token_file, "jobmasters", render.job_masters_table, as_json=as_json)
+
+
+@app.command()
+def explain(
+    target: Annotated[str, typer.Argument(help="module:pipeline, a script.py, or a JobGraph as .json")],
+    parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1)] = None,
+    param: Annotated[list[str] | None, typer.Option("--param")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Chains, regions and slots of a job, without submitting it."""
+    nothing = ScriptOptions([], "", "", "", [], "")
+    graph = load_job(target, nothing, params=parse_params(param or []), parallelism=parallelism).graph
+    explanation = explain_graph(graph)
+    _show(explanation.to_dict(), explanation.to_text(), as_json=as_json)
+
+
+def _list(address: str | None, token_file: Path | None, what: str, show: Any, *, as_json: bool) -> None:
+    with connect(address, token_file) as client:
+        body: Mapping[str, Any] = client.get(f"/{what}")
+    _show(body, show(body[what]) if body[what] else f"No {what}.", as_json=as_json)

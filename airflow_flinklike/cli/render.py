@@ -1,0 +1,122 @@
+"""Bodies of REST as tables for people, or as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
+
+
+def show_json(console: Console, body: Any) -> None:
+    """One JSON document on stdout."""
+    console.print_json(json.dumps(body))
+
+
+def state_text(state: str) -> Text:
+    """A state in its colour."""
+    return Text(state, style=COLORS.get(state, ""))
+
+
+def time_text(millis: int) -> str:
+    """Local time of day with date, "" when it has not happened."""
+    if millis < 0:
+        return ""
+    return datetime.fromtimestamp(millis / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration_text(millis: int) -> str:
+    """Seconds, or minutes and seconds."""
+    if millis < 0:
+        return ""
+    minutes, seconds = divmod(millis / 1000, 60)
+    return f"{int(minutes)} min {seconds:02.0f} s" if minutes else f"{seconds:.2f} s"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """Plain columns."""
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    for name in header:
+        found.add_column(name, overflow="fold")
+    for row in rows:
+        found.add_row(*row)
+    return found
+
+
+def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    """One line a job."""
+    rows = [
+        (
+            str(job["jid"]),
+            str(job["name"]),
+            state_text(job["state"]),
+            time_text(job["start-time"]),
+            duration_text(job["duration"]),
+            f"{job['tasks']['finished']}/{job['tasks']['total']}",
+            str(job.get("pending-reason", "")),
+        )
+        for job in jobs
+    ]
+    return table(("job", "name", "state", "started", "time", "tasks", ""), rows)
+
+
+def vertices_table(details: Mapping[str, Any]) -> Table:
+    """One line a vertex of a job."""
+    rows = [
+        (
+            str(vertex["name"]),
+            state_text(vertex["status"]),
+            f"{vertex['tasks']['FINISHED']}/{vertex['parallelism']}",
+            duration_text(vertex["duration"]),
+            spark_progress(vertex),
+        )
+        for vertex in details["vertices"]
+    ]
+    return table(("vertex", "state", "subtasks", "time", "progress"), rows)
+
+
+def spark_progress(vertex: Mapping[str, Any]) -> str:
+    """What a running vertex is doing."""
+    progress = vertex.get("progress") or {}
+    parts = [str(progress["text"])] if progress.get("text") else []
+    if progress.get("spark-tasks-total"):
+        parts.append(f"Spark {progress['spark-tasks-completed']}/{progress['spark-tasks-total']} tasks")
+    return ", ".join(parts)
+
+
+def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
+    """One line a TaskManager."""
+    rows = [
+        (
+            str(one["id"]),
+            str(one["path"]),
+            f"{one['freeSlots']}/{one['slotsNumber']}",
+            "yes" if one["spark"] else "no",
+            "yes" if one["warm"] else "no",
+            time_text(one["timeSinceLastHeartbeat"]),
+        )
+        for one in managers
+    ]
+    return table(("taskmanager", "address", "free slots", "spark", "warm", "last heard"), rows)
+
+
+def job_masters_table(processes: Sequence[Mapping[str, Any]]) -> Table:
+    """One line a JobMaster process."""
+    rows = [
+        (
+            str(one["id"]),
+            str(one["address"]),
+            str(one["state"]),
+            f"{one['jobs-running']}/{one['capacity']}",
+            f"{one['memory-bytes'] / (1 << 20):.0f} MB",
+            time_text(one["last-heartbeat"]),
+        )
+        for one in processes
+    ]
+    return table(("jobmaster", "address", "state", "jobs", "memory", "last heard"), rows)
