@@ -1,3 +1,344 @@
-"""SlotProcessPool: one idle, pre-forked process per slot, and the attempts that run in them."""
+"""SlotProcessPool: processes that wait for work, and the attempts that run in them.
+
+A slot has at most two processes: `current`, which ran the slot's last task and may run the next one of the same job or
+reuse key, and `fresh`, which has run nothing yet. A task gets whichever suits; what does not suit any more is ended in
+the background. With Spark, fresh processes are attached to a session of their own while the slot is idle.
+
+Invariants: one attempt per slot at a time; a terminal report is given when no user code of the attempt can run any
+more and Spark runs nothing for it (R15); a session serves one process only, and one job only once it has been used.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import logging
+import os
+
+from runtime.aio.scope import ScopeClosedError, ServiceScope
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.common.ids import ExecutionAttemptId
+from runtime.gateways.task import FailureInfo, TaskExecutionReport
+from runtime.taskexecutor.slots.monitor import AttemptMonitor
+from runtime.taskexecutor.slots.running_attempt import RunningAttempt
+from runtime.taskexecutor.slots.sessions import SlotSessions
+from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
+from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
+from runtime.taskexecutor.slots.template_main import TemplateConfig
+from runtime.taskexecutor.slots.wire import TaskOutcome
+from runtime.taskexecutor.slots.work import SlotListener, SlotSettings, SlotWork
+from runtime.taskexecutor.spark.environment import SparkEnvironment
+
+logger = logging.getLogger(__name__)
+
+_LOST_SPARK_WAIT = 2.0
+_RESTART_PAUSE = 1.0
+_STOP_TIMEOUT = 5.0
+
+
+class Slot:
+    """One slot."""
+
+    __slots__ = ("attempt", "current", "fresh", "index", "refill")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.attempt: RunningAttempt | None = None
+        self.current: SlotProcess | None = None
+        self.fresh: SlotProcess | None = None
+        self.refill: asyncio.Task[None] | None = None
+
+    def processes(self) -> list[SlotProcess]:
+        """All of them."""
+        return [process for process in (self.current, self.fresh) if process is not None]
+
+
+class SlotProcessPool:
+    """All slots of a TaskManager. Every method belongs to one event loop, on the main thread."""
+
+    def __init__(self, settings: SlotSettings, spark: SparkEnvironment | None, clock: Clock, entropy: Entropy) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._clock = clock
+        self._entropy = entropy.child("slots")
+        self._template = TemplateProcess(self._template_config())
+        self._scope = ServiceScope("slots")
+        self._slots = [Slot(index) for index in range(settings.slots)]
+        self._sessions = SlotSessions(settings, spark, self._scope)
+        self._monitor = AttemptMonitor(settings, spark, clock, self._running_attempts)
+        self._is_stopping = False
+        self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
+        """True while slots can take tasks, as `is_ready` says; to wait on."""
+
+    def _template_config(self) -> TemplateConfig:
+        settings = self._settings
+        return TemplateConfig(
+            parent_pid=os.getpid(),
+            task_manager_id=settings.task_manager_id,
+            has_spark=self._spark is not None,
+            preload=("runtime.taskexecutor.spark.attach:preload",) if self._spark is not None else ("cloudpickle",),
+            address_space=4 * settings.memory_bytes_max,
+            inline_bytes_max=settings.inline_bytes_max,
+            is_static_conf_fatal=settings.is_static_conf_fatal,
+        )
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Template process, then one idle process per slot. Call it before Spark is started: children of a process
+        that holds the JVM's stdin would keep the JVM alive.
+        """
+        await self._scope.open()
+        await self._start_template()
+        self._scope.spawn_eternal("watch resources", self._monitor.watch_resources())
+        self._scope.spawn_eternal("watch template", self._watch_template())
+        if self._spark is not None:
+            self._scope.spawn_eternal("watch Spark progress", self._monitor.watch_spark())
+            self._scope.spawn_eternal("watch Spark", self._watch_spark(self._spark))
+
+    async def _start_template(self) -> None:
+        await self._template.start(timeout=self._settings.start_timeout)
+        for slot in self._slots:
+            slot.fresh = await SlotProcess.fork(self._template, self)
+        self._note_readiness()
+
+    async def stop(self) -> None:
+        """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
+        self._is_stopping = True
+        self._note_readiness()
+        for attempt in self._running_attempts():
+            attempt.kill(attempt.system_failure("the TaskManager stops"))
+        await self._template.stop(timeout=_STOP_TIMEOUT)
+        await self._scope.close()
+
+    def is_ready(self, slot_index: int) -> bool:
+        """True if the slot can take a task (or runs one)."""
+        return 0 <= slot_index < len(self._slots) and self.readiness.value
+
+    async def wait_ready(self) -> None:
+        """Returns once the slots can take tasks."""
+        await self.readiness.wait_until(bool)
+
+    def _note_readiness(self) -> None:
+        is_spark_ready = self._spark is None or self._spark.is_ready
+        is_ready = self._template.is_alive and is_spark_ready and not self._is_stopping
+        if is_ready != self.readiness.value:
+            self.readiness.set(is_ready)
+
+    # --- running an attempt ---------------------------------------------------------------------------------
+
+    async def run(self, slot_index: int, work: SlotWork, listener: SlotListener) -> None:
+        """Run one attempt, to its terminal report. The slot must not be running another one."""
+        slot = self._slots[slot_index]
+        assert slot.attempt is None, f"slot {slot_index} runs an attempt already"
+        attempt = slot.attempt = RunningAttempt(work, listener, self._clock)
+        self._monitor.wake()
+        try:
+            report = await self._run(slot, attempt)
+        except UnavailableError as error:
+            report = attempt.failed(attempt.system_failure(str(error)))
+        finally:
+            if attempt.process is not None and slot.current is not attempt.process:
+                self._retire(attempt.process)
+            slot.attempt = None
+            self._refill(slot)
+        attempt.tell_terminal(report)
+
+    async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
+        process = await self._take_process(slot, attempt)
+        if attempt.is_cancelled or attempt.kill_failure is not None:
+            slot.current = process
+            return attempt.failed(attempt.kill_failure)
+        attempt.process = process
+        attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
+        attempt.tell_running()
+        ending = await attempt.ending
+        await self._name_lost_environment(attempt, process, ending)
+        if isinstance(ending, TaskOutcome) and ending.is_clean and not attempt.is_cancelled:
+            if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
+                slot.current = process
+            return attempt.report_of(ending)
+        await self._end_process(process)
+        return attempt.report_of(ending)
+
+    async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess:
+        current, slot.current = slot.current, None
+        if current is not None:
+            if current.is_idle and self._may_run(current, attempt):
+                return current
+            self._retire(current)
+        if slot.refill is not None and slot.fresh is None:
+            await asyncio.wait([slot.refill])
+        fresh, slot.fresh = slot.fresh, None
+        if fresh is not None and fresh.is_idle:
+            return fresh
+        return await SlotProcess.fork(self._template, self)
+
+    def _may_run(self, process: SlotProcess, attempt: RunningAttempt) -> bool:
+        last, wanted = process.reuse_key, attempt.reuse_key
+        if last is None or last.job_id == wanted.job_id:
+            return True
+        return bool(wanted.key) and last.key == wanted.key and not process.has_used_session
+
+    async def _name_lost_environment(
+        self, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit
+    ) -> None:
+        """An error of the connection to the JVM may be known here before the loss of the JVM: wait for its reason."""
+        if self._spark is None or not isinstance(ending, TaskOutcome) or not ending.is_spark_lost:
+            return
+        try:
+            async with asyncio.timeout(_LOST_SPARK_WAIT):
+                reason = await self._spark.wait_lost()
+        except TimeoutError:
+            return
+        attempt.kill(_lost_failure(attempt, reason))
+
+    async def _end_process(self, process: SlotProcess) -> None:
+        process.kill()
+        await process.wait_exited()
+        await self._sessions.end(process)
+
+    # --- cancel ---------------------------------------------------------------------------------------------
+
+    async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId) -> None:
+        """Cancel an attempt: softly, then by force. Returns when user code has ended or is killed. Idempotent; does
+        nothing for an attempt that is not in this slot.
+        """
+        attempt = self._slots[slot_index].attempt
+        if attempt is None or attempt.attempt_id != attempt_id or attempt.is_cancelled:
+            return
+        attempt.is_cancelled = True
+        process, ending = attempt.process, attempt.ending
+        if process is None or ending is None:
+            return
+        process.cancel_softly()
+        try:
+            async with asyncio.timeout(self._settings.cancellation_timeout):
+                await self._sessions.cancel_jobs(process)
+                await asyncio.wait([ending])
+        except TimeoutError:
+            process.kill()
+
+    # --- processes in the background ------------------------------------------------------------------------
+
+    def _retire(self, process: SlotProcess) -> None:
+        if process.exit.value is not None and process.session is None:
+            return
+        process.kill()
+        self._spawn("retire process", self._end_process(process))
+
+    def _refill(self, slot: Slot) -> None:
+        if slot.refill is None and not self._is_stopping and self._scope.is_open and self._template.is_alive:
+            slot.refill = self._scope.start("refill slot", self._do_refill(slot))
+
+    async def _do_refill(self, slot: Slot) -> None:
+        try:
+            if slot.fresh is None or not slot.fresh.is_idle:
+                slot.fresh = None
+                slot.fresh = await SlotProcess.fork(self._template, self)
+        except FlinklikeError as error:
+            if not self._is_stopping:
+                logger.warning("slot %s has no idle process: %s", slot.index, error)
+            return
+        finally:
+            slot.refill = None
+        if self._sessions.can_attach and slot.fresh.attachment.value is Attachment.NONE:
+            self._spawn("attach idle", self._attach_when_idle(slot, slot.fresh))
+
+    async def _attach_when_idle(self, slot: Slot, process: SlotProcess) -> None:
+        """Attaching costs 50 ms of CPU, so a slot that gets one task after the other is left alone."""
+        await asyncio.sleep(self._settings.attach_idle_delay)
+        if slot.attempt is None and slot.fresh is process and process.is_idle and self._sessions.can_attach:
+            self._sessions.give(slot.index, process)
+
+    def _spawn(self, what: str, coroutine: object) -> None:
+        try:
+            self._scope.spawn(what, coroutine)  # type: ignore[arg-type]  # a coroutine object
+        except ScopeClosedError:
+            return
+
+    def _running_attempts(self) -> list[RunningAttempt]:
+        return [slot.attempt for slot in self._slots if slot.attempt is not None]
+
+    def _attempt_of(self, process: SlotProcess) -> tuple[Slot, RunningAttempt] | None:
+        for slot in self._slots:
+            if slot.attempt is not None and slot.attempt.process is process:
+                return slot, slot.attempt
+        return None
+
+    # --- SlotProcessListener --------------------------------------------------------------------------------
+
+    def spark_needed(self, process: SlotProcess) -> None:
+        """User code waits for a session."""
+        if (found := self._attempt_of(process)) is not None:
+            self._sessions.give(found[0].index, process)
+
+    def spark_used(self, process: SlotProcess) -> None:
+        """From now on the attempt fails with the Spark environment."""
+        if (found := self._attempt_of(process)) is not None:
+            self._sessions.describe(found[1], process)
+
+    def progress_reported(self, process: SlotProcess, fraction: float, text: str) -> None:
+        """User code has called report_progress()."""
+        if (found := self._attempt_of(process)) is not None:
+            found[1].tell_reported_progress(fraction, text)
+
+    def process_exited(self, process: SlotProcess) -> None:
+        """An idle process that ends by itself is replaced; a running one's attempt sees it itself."""
+        for slot in self._slots:
+            if process in slot.processes():
+                slot.current = None if slot.current is process else slot.current
+                slot.fresh = None if slot.fresh is process else slot.fresh
+                self._spawn("end session", self._sessions.end(process))
+                if slot.attempt is None:
+                    self._refill(slot)
+
+    # --- losses ---------------------------------------------------------------------------------------------
+
+    async def _watch_template(self) -> None:
+        """Eternal: a lost template process is replaced; its slot processes died with it."""
+        while True:
+            await self._template.state.wait_until(lambda state: state == "lost")
+            if self._is_stopping:
+                await asyncio.get_running_loop().create_future()
+            logger.error("%s; all slot processes are replaced", self._template.lost_reason)
+            self._note_readiness()
+            self._template = TemplateProcess(self._template_config())
+            try:
+                await self._start_template()
+            except (FlinklikeError, TimeoutError) as error:
+                logger.error("template process cannot be replaced, trying again: %s", error)  # noqa: TRY400 - the sentence is enough
+                await self._template.stop(timeout=_STOP_TIMEOUT)
+                await asyncio.sleep(_RESTART_PAUSE)
+
+    async def _watch_spark(self, spark: SparkEnvironment) -> None:
+        """Eternal: attach idle processes whenever Spark becomes ready, fail what used it when it is lost."""
+        while True:
+            while not spark.is_ready:  # noqa: ASYNC110 - the environment has no event for it
+                await asyncio.sleep(self._settings.attach_idle_delay)
+            self._note_readiness()
+            for slot in self._slots:
+                if slot.attempt is None and slot.fresh is not None:
+                    self._sessions.give(slot.index, slot.fresh)
+            reason = await spark.wait_lost()
+            self._note_readiness()
+            self._fail_users_of_spark(reason)
+
+    def _fail_users_of_spark(self, reason: str) -> None:
+        logger.error("Spark is lost: %s", reason)
+        for slot in self._slots:
+            attempt = slot.attempt
+            for process in slot.processes():
+                if process.attachment.value is not Attachment.NONE:
+                    self._sessions.forget(process)
+                    process.kill()
+            if attempt is not None and attempt.process is not None:
+                self._sessions.forget(attempt.process)
+                if attempt.process.uses_spark:
+                    attempt.kill(_lost_failure(attempt, reason))
+
+
+def _lost_failure(attempt: RunningAttempt, reason: str) -> FailureInfo:
+    return attempt.system_failure(f"the Spark of this TaskManager was lost while the task used it: {reason}")

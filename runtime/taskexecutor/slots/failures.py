@@ -1,0 +1,128 @@
+"""Failures in words: what an exception or the end of a process means for the person whose task it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+
+from runtime.gateways.task import FailureInfo
+from runtime.taskexecutor.slots.memory import format_bytes
+
+MESSAGE_LENGTH_MAX = 8 * 1024
+STACK_LENGTH_MAX = 64 * 1024
+
+USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
+
+_CLASS_OF_EXIT = "SlotProcessExitError"
+
+
+class TaskError(Exception):
+    """A task cannot go on, for a reason that we found and the user can mend. Its text is all there is to say."""
+
+
+class UnusableCodeError(TaskError):
+    """User code that cannot be loaded: running the attempt again will not help."""
+
+
+class SparkUnavailableError(Exception):
+    """Spark was asked for and this TaskManager does not have it now."""
+
+
+def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
+    """A failure as it happened in the slot process, with the user's part of the stack."""
+    kind, is_recoverable = _kind_of(error)
+    return FailureInfo(
+        class_name=_class_name(error),
+        message=_shorten(_message_of(error), MESSAGE_LENGTH_MAX),
+        stack_trace=_shorten(_stack_of(error), STACK_LENGTH_MAX),
+        kind=kind,
+        is_recoverable=is_recoverable,
+        timestamp_millis=timestamp_millis,
+    )
+
+
+def _kind_of(error: BaseException) -> tuple[str, bool]:
+    if isinstance(error, MemoryError):
+        return RESOURCE, True
+    if isinstance(error, SparkUnavailableError):
+        return SYSTEM, True
+    return USER, not isinstance(error, UnusableCodeError)
+
+
+def _class_name(error: BaseException) -> str:
+    cls = type(error)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - __str__ is user code
+        text = f"<{type(error).__name__} whose text cannot be made: {type(broken).__name__}>"
+    if isinstance(error, MemoryError) and not text:
+        return "out of memory: the slot process reached its address space limit"
+    return text
+
+
+_OUR_FOLDER = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with frames' file names
+
+
+def _stack_of(error: BaseException) -> str:
+    try:
+        stack = traceback.TracebackException.from_exception(error)
+        whole = list(stack.stack)
+        users = next((i for i, frame in enumerate(whole) if not frame.filename.startswith(_OUR_FOLDER)), 0)
+        stack.stack = traceback.StackSummary.from_list(whole[users:])
+        return "".join(stack.format())
+    except Exception:  # noqa: BLE001 - formatting runs user code (__str__, __repr__)
+        return f"{_class_name(error)}: {_message_of(error)}"
+
+
+def _shorten(text: str, length_max: int) -> str:
+    clean = text.encode("utf-8", "replace").decode()
+    if len(clean) <= length_max:
+        return clean
+    half = length_max // 2
+    return f"{clean[:half]}\n... {len(clean) - 2 * half} characters left out ...\n{clean[-half:]}"
+
+
+def of_system(message: str, *, timestamp_millis: int, kind: str = SYSTEM, class_name: str = "SlotError") -> FailureInfo:
+    """A failure that is not the user code's own, and may not come again."""
+    return FailureInfo(class_name, _shorten(message, MESSAGE_LENGTH_MAX), "", kind, True, timestamp_millis)  # noqa: FBT003
+
+
+def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: int) -> FailureInfo:
+    """The TaskManager killed the slot process for its memory."""
+    several = f" in {processes} processes" if processes > 1 else ""
+    message = (
+        f"killed by the TaskManager: the task used {format_bytes(used)} of memory{several}, above the slot's limit of "
+        f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots)"
+    )
+    return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name="MemoryLimitExceededError")
+
+
+def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureInfo:
+    """The slot process ended while user code ran. `code` is as subprocess has it: negative for a signal."""
+    if code >= 0:
+        message = (
+            f"user code ended its process with exit code {code} (os._exit, or a library that exits); "
+            "return from the function or raise instead"
+        )
+        return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
+    name = _signal_name(-code)
+    if -code == signal.SIGKILL:
+        message = (
+            f"the task's process was killed by {name}, not by this TaskManager: most likely by the machine's "
+            f"out-of-memory killer (it had used at least {format_bytes(memory_bytes)})"
+        )
+        return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name=_CLASS_OF_EXIT)
+    message = f"the task's process was ended by {name} ({signal.strsignal(-code)}): native code of the task crashed"
+    return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

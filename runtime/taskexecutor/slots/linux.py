@@ -1,0 +1,123 @@
+"""The few Linux calls that Python has no name for. Loaded before any fork, so that children need no import."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import signal
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_FALLOC_FL_KEEP_SIZE = 1
+_FALLOC_FL_PUNCH_HOLE = 2
+_IOLBF = 1
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+_libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
+_libc.setvbuf.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+_libc.fflush.argtypes = [ctypes.c_void_p]
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
+
+
+def die_with_parent(expected_parent: int) -> None:
+    """Be killed when the thread that forked this process ends; ends at once if that has happened already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != expected_parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def become_subreaper() -> None:
+    """Adopt descendants whose parents end, instead of init."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_process_name(name: str) -> None:
+    """What `ps` and `top` show; 15 characters."""
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    _prctl(_PR_SET_NAME, ctypes.addressof(buffer))
+
+
+def line_buffer_c_stdout() -> None:
+    """Let C code's stdout appear line by line, also in a file, so that it keeps its place among Python's lines."""
+    _libc.setvbuf(ctypes.c_void_p.in_dll(_libc, "stdout"), None, _IOLBF, 0)
+
+
+def flush_c_streams() -> None:
+    """fflush(NULL)."""
+    _libc.fflush(None)
+
+
+def punch_hole(descriptor: int, length: int) -> bool:
+    """Give back the first `length` bytes of a file without moving the rest. False where files cannot do that."""
+    mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
+    return bool(_libc.fallocate(descriptor, mode, 0, length) == 0)
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct children of all threads of a process; empty when it is gone."""
+    children: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - five times as fast, five times a second
+    except OSError:
+        return children
+    for thread in threads:
+        try:
+            children += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+        except OSError:
+            continue
+    return children
+
+
+def process_tree(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    tree = [pid]
+    for member in tree:
+        tree += children_of(member)
+    return tree
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident set of a process, 0 when it is gone. An upper bound of its proportional share."""
+    try:
+        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def proportional_bytes(pid: int) -> int:
+    """Proportional set size (PSS) of a process, 0 when it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def virtual_bytes() -> int:
+    """Address space of this process."""
+    return int(_read("/proc/self/statm").split()[0]) * _PAGE_BYTES
+
+
+def thread_count() -> int:
+    """Threads of this process, those of C libraries included."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)

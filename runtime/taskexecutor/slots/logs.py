@@ -1,0 +1,130 @@
+"""Logs of attempts: three files each, written by the slot process itself, bounded and read by the TaskManager.
+
+`<log directory>/<attempt id>/{stdout,stderr,log}`. Offsets are stable while a task writes: a file above its bound gives
+back its head as a hole (and where a file system has no holes, is emptied), so readers go on where they were.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.common.errors import InvalidInputError, NotFoundError
+from runtime.common.ids import ExecutionAttemptId
+from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
+from runtime.taskexecutor.slots import linux
+
+READ_BYTES_MAX = 1024 * 1024
+STREAMS = tuple(stream.value for stream in LogStream)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRetention:
+    """Bounds of all attempt logs together. The oldest go first."""
+
+    bytes_max: int
+    age_max: float
+    attempts_max: int = 10_000
+
+
+def attempt_directory(root: Path, attempt_id: ExecutionAttemptId) -> Path:
+    """Where an attempt's logs are."""
+    return root / str(attempt_id)
+
+
+def bound_logs(directory: Path, *, bytes_max: int) -> int:
+    """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut."""
+    return sum(_bound(directory / stream, bytes_max) for stream in STREAMS)
+
+
+def _bound(path: Path, bytes_max: int) -> bool:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    if status.st_size <= bytes_max or status.st_blocks * 512 <= bytes_max:
+        return False
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        # Down to half of the bound, so that a busy writer is not cut at every look.
+        if not linux.punch_hole(descriptor, status.st_size - bytes_max // 2):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, b"[log emptied: it was above its bound, and this file system cannot drop heads]\n")
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
+    """A piece of a stream. NotFoundError when the attempt has no logs here; a stream never written to is empty."""
+    if request.limit < 1:
+        message = f"limit must be at least 1, not {request.limit}"
+        raise InvalidInputError(message)
+    directory = attempt_directory(root, request.attempt_id)
+    try:
+        descriptor = os.open(directory / request.stream.value, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if directory.is_dir():
+            return AttemptLogResponse(b"", 0, 0, is_truncated=False)
+        message = f"no logs of attempt {request.attempt_id} on this TaskManager"
+        raise NotFoundError(message) from None
+    try:
+        return _read(descriptor, request.offset, min(request.limit, READ_BYTES_MAX))
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:
+    size = os.fstat(descriptor).st_size
+    start = _first_data(descriptor, size)
+    wanted = size + offset if offset < 0 else offset
+    # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
+    begin = min(max(wanted, start), size)
+    data = os.pread(descriptor, limit, begin)
+    if begin == start and start > 0:
+        data = data[data.find(b"\n") + 1 :] if b"\n" in data else data
+        dropped = f"[{start} bytes dropped: the log is above its bound]\n".encode()
+        return AttemptLogResponse(dropped + data, min(begin + limit, size), size, is_truncated=True)
+    return AttemptLogResponse(data, begin + len(data), size, is_truncated=start > 0)
+
+
+def _first_data(descriptor: int, size: int) -> int:
+    if size == 0:
+        return 0
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError:
+        return 0
+
+
+def collect_logs(
+    root: Path, retention: LogRetention, *, now_seconds: float, keep: Iterable[ExecutionAttemptId]
+) -> list[str]:
+    """Delete the logs of old attempts; the names of what was deleted. `keep` are attempts that still run."""
+    kept = {str(attempt_id) for attempt_id in keep}
+    found = sorted(_attempts(root), reverse=True)
+    deleted: list[str] = []
+    total = 0
+    for count, (changed, name, size) in enumerate(found, start=1):
+        total += size
+        is_old = now_seconds - changed > retention.age_max
+        if name not in kept and (is_old or count > retention.attempts_max or total > retention.bytes_max):
+            shutil.rmtree(root / name, ignore_errors=True)
+            deleted.append(name)
+    return deleted
+
+
+def _attempts(root: Path) -> Iterable[tuple[float, str, int]]:
+    """(last change, name, bytes on disk) of each attempt's directory."""
+    if not root.is_dir():
+        return
+    for entry in os.scandir(root):
+        try:
+            files = [file.stat() for file in os.scandir(entry.path)]
+            changed = max([entry.stat().st_mtime, *(file.st_mtime for file in files)])
+        except OSError:
+            continue
+        yield changed, entry.name, sum(file.st_blocks * 512 for file in files)

@@ -1,0 +1,169 @@
+"""One attempt while it runs in a slot, on the TaskManager's side: its messages, its reports, its failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from runtime.common.clock import Clock
+from runtime.common.ids import ExecutionAttemptId
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
+from runtime.taskexecutor.slots import failures
+from runtime.taskexecutor.slots.logs import attempt_directory
+from runtime.taskexecutor.slots.slot_process import ReuseKey, SlotProcess
+from runtime.taskexecutor.slots.template import ProcessExit
+from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder, encode_order
+from runtime.taskexecutor.slots.work import SlotListener, SlotWork
+from runtime.taskexecutor.spark.environment import SparkProgress
+
+NO_METRICS = TaskMetrics()
+
+
+class RunningAttempt:
+    """From `SlotProcessPool.run` to its terminal report."""
+
+    def __init__(self, work: SlotWork, listener: SlotListener, clock: Clock) -> None:
+        self.work = work
+        self.attempt_id: ExecutionAttemptId = work.task.attempt_id
+        self.process: SlotProcess | None = None
+        self.ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
+        self.is_cancelled = False
+        self.kill_failure: FailureInfo | None = None
+        self.memory_bytes_peak = 0
+        self._listener = listener
+        self._clock = clock
+        self._fraction, self._text = 0.0, ""
+        self._spark = SparkProgress()
+
+    @property
+    def reuse_key(self) -> ReuseKey:
+        """What the process that runs this may run next."""
+        return ReuseKey(self.work.job.job_id, self.work.job.reuse_key)
+
+    def encoded_order(self) -> bytes:
+        """The WorkOrder for the slot process."""
+        return encode_order(work_order(self.work))
+
+    def kill(self, failure: FailureInfo) -> None:
+        """End the attempt by force, for this reason. The first reason stays."""
+        self.kill_failure = self.kill_failure or failure
+        if self.process is not None:
+            self.process.kill()
+
+    def tell_running(self) -> None:
+        """The work is handed over."""
+        self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
+
+    def tell_terminal(self, report: TaskExecutionReport) -> None:
+        """The attempt is over."""
+        self._listener.task_state_changed(report)
+
+    def tell_reported_progress(self, fraction: float, text: str) -> None:
+        """User code called report_progress()."""
+        self._fraction, self._text = fraction, text
+        self._tell_progress()
+
+    def tell_spark_progress(self, spark: SparkProgress) -> None:
+        """What Spark does for this attempt now; said only when it changes."""
+        if spark != self._spark:
+            self._spark = spark
+            self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        spark = self._spark
+        self._listener.task_progressed(
+            TaskProgress(
+                attempt_id=self.attempt_id,
+                fraction=self._fraction,
+                text=self._text,
+                spark_jobs_active=spark.jobs_active,
+                spark_stages_active=spark.stages_active,
+                spark_tasks_completed=spark.tasks_completed,
+                spark_tasks_total=spark.tasks_total,
+            )
+        )
+
+    def system_failure(self, message: str) -> FailureInfo:
+        """A failure of ours, now."""
+        return failures.of_system(message, timestamp_millis=self._clock.epoch_millis())
+
+    def report_of(self, ending: TaskOutcome | ProcessExit) -> TaskExecutionReport:
+        """The terminal report that follows from how it ended, from a cancel, and from a kill."""
+        if isinstance(ending, TaskOutcome):
+            return self._report_of_outcome(ending)
+        metrics = TaskMetrics(
+            cpu_millis=ending.cpu_millis, memory_bytes_peak=max(self.memory_bytes_peak, ending.memory_bytes)
+        )
+        if self.is_cancelled and self.kill_failure is None:
+            return self._report(ExecutionState.CANCELED, metrics=metrics)
+        failure = self.kill_failure or failures.of_exit(
+            ending.code, memory_bytes=metrics.memory_bytes_peak, timestamp_millis=self._clock.epoch_millis()
+        )
+        return self._report(ExecutionState.FAILED, failure=failure, metrics=metrics)
+
+    def failed(self, failure: FailureInfo | None) -> TaskExecutionReport:
+        """It never ran: it was cancelled before, or failed for this reason."""
+        if self.is_cancelled or failure is None:
+            return self._report(ExecutionState.CANCELED)
+        return self._report(ExecutionState.FAILED, failure=failure)
+
+    def _report_of_outcome(self, outcome: TaskOutcome) -> TaskExecutionReport:
+        if self.kill_failure is not None:
+            return self._report(ExecutionState.FAILED, failure=self.kill_failure, metrics=outcome.metrics)
+        if self.is_cancelled:
+            return self._report(ExecutionState.CANCELED, metrics=outcome.metrics)
+        return TaskExecutionReport(
+            attempt_id=self.attempt_id,
+            state=outcome.state,
+            timestamp_millis=self._clock.epoch_millis(),
+            failure=outcome.failure,
+            value=outcome.value,
+            partitions=outcome.partitions,
+            outputs=outcome.outputs,
+            metrics=outcome.metrics,
+        )
+
+    def _report(
+        self, state: ExecutionState, *, failure: FailureInfo | None = None, metrics: TaskMetrics = NO_METRICS
+    ) -> TaskExecutionReport:
+        return TaskExecutionReport(
+            attempt_id=self.attempt_id,
+            state=state,
+            timestamp_millis=self._clock.epoch_millis(),
+            failure=failure,
+            value=b"",
+            partitions=(),
+            outputs=(),
+            metrics=metrics,
+        )
+
+
+def work_order(work: SlotWork) -> WorkOrder:
+    """What the slot process needs of a SlotWork."""
+    job, task = work.job, work.task
+    return WorkOrder(
+        attempt_id=task.attempt_id,
+        ordinal=task.ordinal,
+        job_name=job.job_name,
+        vertex_name=task.task.vertex_name,
+        operators=task.task.operators,
+        parallelism=task.task.parallelism,
+        max_parallelism=task.task.max_parallelism,
+        splits=task.splits or b"[]",
+        params=job.params or b"{}",
+        spark_conf=job.spark_conf or b"{}",
+        environment=job.environment or b"{}",
+        inputs=task.inputs,
+        outputs=task.outputs,
+        job_directory=str(work.job_directory),
+        python_path=tuple(map(str, work.python_path)),
+        code_files={sha256: str(path) for sha256, path in work.code_files.items()},
+        log_directory=str(attempt_directory(work.log_directory, task.attempt_id)),
+        partition_directory=f"{work.exchange_directory.rstrip('/')}/{job.job_id}",
+        ships_files=bool(job.py_files or job.files or job.archives or job.wheels or _has_fields(job.environment)),
+    )
+
+
+def _has_fields(document: bytes) -> bool:
+    return bool(json.loads(document or b"{}"))

@@ -1,0 +1,109 @@
+"""Spark sessions of slot processes: opened ahead or on demand, ended with their process.
+
+Without Spark everything here is a no-op. Every session that was opened is closed exactly once, unless its JVM is lost:
+then it is gone already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from runtime.aio.scope import ScopeClosedError, ServiceScope
+from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.taskexecutor.slots.running_attempt import RunningAttempt
+from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
+from runtime.taskexecutor.slots.work import SlotSettings
+from runtime.taskexecutor.spark.environment import SlotSession, SparkEnvironment
+
+logger = logging.getLogger(__name__)
+
+_READY_POLL = 0.05
+
+
+class SlotSessions:
+    """Opens, gives, closes."""
+
+    def __init__(self, settings: SlotSettings, spark: SparkEnvironment | None, scope: ServiceScope) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._scope = scope
+
+    @property
+    def can_attach(self) -> bool:
+        """True while sessions can be opened."""
+        return self._spark is not None and self._spark.is_ready
+
+    def give(self, slot_index: int, process: SlotProcess) -> None:
+        """Begin to open a session for a process that has none, and send it there. Idempotent."""
+        if process.attachment.value is Attachment.NONE:
+            process.attachment.set(Attachment.OPENING)
+            self._scope.spawn("open session", self._give(slot_index, process))
+
+    async def _give(self, slot_index: int, process: SlotProcess) -> None:
+        try:
+            session = await self._open(slot_index)
+        except (FlinklikeError, TimeoutError) as error:
+            process.refuse_spark(str(error) or type(error).__name__)
+            return
+        if process.exit.value is not None:
+            await self._close(session)
+            return
+        process.attach(session)
+
+    async def _open(self, slot_index: int) -> SlotSession:
+        spark = self._spark
+        if spark is None:
+            message = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
+            raise UnavailableError(message)
+        async with asyncio.timeout(self._settings.session_timeout):
+            while not spark.is_ready:  # noqa: ASYNC110 - the environment has no event for it
+                await asyncio.sleep(_READY_POLL)
+            return await spark.open_session(slot_index)
+
+    async def cancel_jobs(self, process: SlotProcess) -> None:
+        """The soft step: the session's active Spark jobs fail in the slot process."""
+        if self._spark is None or process.session is None or not process.uses_spark:
+            return
+        try:
+            await self._spark.cancel_session_jobs(process.session)
+        except FlinklikeError as error:
+            logger.info("soft cancel of session %s is left to the kill: %s", process.session.session_id, error)
+
+    def describe(self, attempt: RunningAttempt, process: SlotProcess) -> None:
+        """Tell Spark whose work the session does."""
+        if self._spark is not None and process.session is not None:
+            self._spawn("describe session", self._describe(self._spark, attempt, process.session))
+
+    async def _describe(self, spark: SparkEnvironment, attempt: RunningAttempt, session: SlotSession) -> None:
+        job, task = attempt.work.job, attempt.work.task
+        description = f"{job.job_name}: {task.task.vertex_name} ({task.attempt_id.subtask_index})"
+        try:
+            await spark.describe_job(session, job.job_id, description)
+        except FlinklikeError as error:
+            logger.info("session %s stays without description: %s", session.session_id, error)
+
+    async def end(self, process: SlotProcess) -> None:
+        """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15)."""
+        session, process.session = process.session, None
+        if session is not None:
+            await self._close(session)
+
+    async def _close(self, session: SlotSession) -> None:
+        if self._spark is None:
+            return
+        try:
+            await self._spark.close_session(session)
+        except FlinklikeError as error:
+            # The environment kills the JVM rather than leave a session half closed, so nothing runs for it now.
+            logger.warning("session %s ended with its JVM: %s", session.session_id, error)
+
+    def forget(self, process: SlotProcess) -> None:
+        """The JVM is lost, and the session with it."""
+        process.session = None
+
+    def _spawn(self, what: str, coroutine: object) -> None:
+        try:
+            self._scope.spawn(what, coroutine)  # type: ignore[arg-type]  # a coroutine object
+        except ScopeClosedError:
+            return

@@ -1,0 +1,30 @@
+"""The slot process: waits for work on its socket and runs it, one task at a time, in its main thread."""
+
+from __future__ import annotations
+
+import socket
+
+from runtime.taskexecutor.slots.channel import Channel
+from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
+from runtime.taskexecutor.slots.task_runner import TaskRunner
+from runtime.taskexecutor.slots.template_main import TemplateConfig
+from runtime.taskexecutor.slots.wire import FrameKind, decode_order, encode_outcome
+
+
+def run_slot_process(sock: socket.socket, config: TemplateConfig) -> None:
+    """Serve until the TaskManager closes its end, which also happens when it dies."""
+    channel = Channel(sock)
+    attachment = SparkAttachment(channel, has_spark=config.has_spark, is_static_conf_fatal=config.is_static_conf_fatal)
+    runner = TaskRunner(
+        channel, attachment, task_manager_id=config.task_manager_id, inline_bytes_max=config.inline_bytes_max
+    )
+    while (frame := channel.receive()) is not None:
+        match frame.kind:
+            case FrameKind.ATTACH:
+                attachment.attach(frame.payload)
+            case FrameKind.RUN:
+                outcome = runner.run(decode_order(frame.payload))
+                channel.send(FrameKind.DONE, encode_outcome(outcome))
+            case _:
+                # NO_SPARK that crossed the end of the task that asked.
+                continue

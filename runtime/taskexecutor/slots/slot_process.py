@@ -1,0 +1,225 @@
+"""One slot process, seen from the TaskManager: its socket, its session, what it does, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from runtime.aio.watch import Watch
+from runtime.common.errors import BugError
+from runtime.common.fsm import StateMachine, TransitionTable
+from runtime.common.ids import JobId
+from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
+from runtime.taskexecutor.slots.wire import (
+    Frame,
+    FrameDecoder,
+    FrameKind,
+    TaskOutcome,
+    decode_fields,
+    decode_outcome,
+    encode_fields,
+)
+from runtime.taskexecutor.spark.environment import SlotSession
+
+logger = logging.getLogger(__name__)
+
+
+class SlotProcessState(Enum):
+    """IDLE: waits for work. RUNNING: user code runs. KILLED: told to end. EXITED: reaped with all below it."""
+
+    IDLE = "IDLE"
+    RUNNING = "RUNNING"
+    KILLED = "KILLED"
+    EXITED = "EXITED"
+
+
+_S = SlotProcessState
+SLOT_PROCESS_TRANSITIONS = TransitionTable(
+    {
+        _S.IDLE: frozenset({_S.RUNNING, _S.KILLED, _S.EXITED}),
+        _S.RUNNING: frozenset({_S.IDLE, _S.KILLED, _S.EXITED}),
+        _S.KILLED: frozenset({_S.EXITED}),
+        _S.EXITED: frozenset(),
+    }
+)
+
+
+class Attachment(Enum):
+    """How far the process is with its Spark session."""
+
+    NONE = "NONE"
+    OPENING = "OPENING"
+    SENT = "SENT"
+    ATTACHED = "ATTACHED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseKey:
+    """What a process has run: the last job, and the key of jobs that may follow."""
+
+    job_id: JobId
+    key: str
+
+
+class SlotProcessListener(Protocol):
+    """Who is told what a process says. Called on the loop; calls never block."""
+
+    def spark_needed(self, process: SlotProcess, /) -> None:
+        """User code has touched Spark and waits for a session."""
+
+    def spark_used(self, process: SlotProcess, /) -> None:
+        """User code has touched Spark for the first time in this attempt."""
+
+    def progress_reported(self, process: SlotProcess, fraction: float, text: str, /) -> None:
+        """User code has called report_progress()."""
+
+    def process_exited(self, process: SlotProcess, /) -> None:
+        """The process is reaped."""
+
+
+class SlotProcess(asyncio.Protocol):
+    """Made by `fork`. Ends once, with `exit` set."""
+
+    def __init__(self, template: TemplateProcess, listener: SlotProcessListener) -> None:
+        self._template = template
+        self._listener = listener
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._machine = StateMachine("slot process", SLOT_PROCESS_TRANSITIONS, SlotProcessState.IDLE)
+        self._number = 0
+        self._ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
+        self.pid = 0
+        self.exit: Watch[ProcessExit | None] = Watch(None)
+        self.attachment: Watch[Attachment] = Watch(Attachment.NONE)
+        self.session: SlotSession | None = None
+        self.has_used_session = False
+        self.uses_spark = False
+        self.tasks_run = 0
+        self.reuse_key: ReuseKey | None = None
+
+    @classmethod
+    async def fork(cls, template: TemplateProcess, listener: SlotProcessListener) -> SlotProcess:
+        """A new, idle process. Raises UnavailableError when the template cannot fork."""
+        process = cls(template, listener)
+        forked = await template.fork(process._note_exit)
+        process._number, process.pid = forked.number, forked.pid
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: process, sock=forked.connection)
+        if process.state is SlotProcessState.EXITED and process._transport is not None:
+            process._transport.abort()
+        return process
+
+    @property
+    def state(self) -> SlotProcessState:
+        """What it does now."""
+        return self._machine.state
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it can take work."""
+        return self.state is SlotProcessState.IDLE
+
+    def hand_over(self, order: bytes, reuse_key: ReuseKey) -> asyncio.Future[TaskOutcome | ProcessExit]:
+        """Run an encoded WorkOrder. The future is done when user code, or the process, has ended."""
+        self._machine.to(SlotProcessState.RUNNING)
+        self.reuse_key = reuse_key
+        self.uses_spark = False
+        self.tasks_run += 1
+        self._ending = asyncio.get_running_loop().create_future()
+        self._write(Frame(FrameKind.RUN, order))
+        return self._ending
+
+    def attach(self, session: SlotSession) -> None:
+        """Give it the session that was made for it."""
+        self.session = session
+        self.attachment.set(Attachment.SENT)
+        fields = {name: getattr(session, name) for name in ("session_id", "port", "secret", "pool", "directory")}
+        self._write(Frame(FrameKind.ATTACH, encode_fields(**fields)))
+
+    def refuse_spark(self, reason: str) -> None:
+        """Answer its wish for Spark with why there is none."""
+        self.attachment.set(Attachment.NONE)
+        self._write(Frame(FrameKind.NO_SPARK, encode_fields(reason=reason)))
+
+    def cancel_softly(self) -> None:
+        """Set the task's `cancelled`."""
+        self._write(Frame(FrameKind.CANCEL))
+
+    def kill(self) -> None:
+        """End it and everything below it at once. Idempotent; `exit` says when that has happened."""
+        if self.state in {SlotProcessState.IDLE, SlotProcessState.RUNNING}:
+            self._machine.to(SlotProcessState.KILLED)
+            self._template.kill(self._number)
+
+    async def wait_exited(self) -> ProcessExit:
+        """Returns when the process and all below it are reaped."""
+        ended = await self.exit.wait_until(lambda value: value is not None)
+        assert ended is not None
+        return ended
+
+    def _write(self, frame: Frame) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame.encode())
+
+    # --- asyncio.Protocol -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is ours."""
+        assert isinstance(transport, asyncio.Transport), transport
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Frames from the process. One that does not speak our language is killed: user code may write anything."""
+        try:
+            for frame in self._decoder.feed(data):
+                self._handle(frame)
+        except (BugError, ValueError, KeyError) as error:
+            logger.warning("slot process %s sent something that is no frame and is killed: %s", self.pid, error)
+            self.kill()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has closed its socket: it is ending, or user code has closed it. Either way it is of no more use."""
+        self.kill()
+
+    def _handle(self, frame: Frame) -> None:
+        match frame.kind:
+            case FrameKind.DONE:
+                self._note_done(decode_outcome(frame.payload))
+            case FrameKind.PROGRESS:
+                fields = decode_fields(frame.payload)
+                self._listener.progress_reported(self, float(fields["fraction"]), str(fields["text"]))
+            case FrameKind.NEED_SPARK:
+                self._listener.spark_needed(self)
+            case FrameKind.SPARK_USED:
+                self.uses_spark = self.has_used_session = True
+                self._listener.spark_used(self)
+            case FrameKind.ATTACHED:
+                self.attachment.set(Attachment.ATTACHED)
+            case FrameKind.ATTACH_FAILED:
+                logger.warning("slot process %s cannot attach: %s", self.pid, decode_fields(frame.payload)["reason"])
+                self.attachment.set(Attachment.FAILED)
+            case _:
+                message = f"frame {frame.kind.name} is not for the TaskManager"
+                raise BugError(message)
+
+    def _note_done(self, outcome: TaskOutcome) -> None:
+        if self.state is SlotProcessState.RUNNING and self._ending is not None:
+            self._machine.to(SlotProcessState.IDLE)
+            self._end(outcome)
+
+    def _note_exit(self, exit_: ProcessExit) -> None:
+        self._machine.to(SlotProcessState.EXITED)
+        if self._transport is not None:
+            self._transport.abort()
+        self.exit.set(exit_)
+        self._end(exit_)
+        self._listener.process_exited(self)
+
+    def _end(self, ending: TaskOutcome | ProcessExit) -> None:
+        ending_future, self._ending = self._ending, None
+        if ending_future is not None and not ending_future.done():
+            ending_future.set_result(ending)

@@ -1,0 +1,172 @@
+"""TaskContext as user code gets it: the implementation of `runtime.jobgraph.task_context.TaskContext`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from runtime.gateways.task import OutputDirectory
+from runtime.taskexecutor.slots.attempt_scope import USER_LOGGER
+from runtime.taskexecutor.slots.channel import Channel
+from runtime.taskexecutor.slots.failures import TaskError
+from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, encode_fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PROGRESS_INTERVAL = 0.1
+_TEXT_LENGTH_MAX = 500
+
+
+class ProgressReporter:
+    """Sends the latest progress, at most every 100 ms; the last one of a burst is sent late rather than never."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._last_sent = 0.0
+        self._waiting: tuple[float, str] | None = None
+        self._timer: threading.Timer | None = None
+
+    def report(self, fraction: float, text: str) -> None:
+        """Called by user code, as often as it likes."""
+        with self._lock:
+            self._waiting = (fraction, text)
+            if self._timer is not None:
+                return
+            delay = self._last_sent + _PROGRESS_INTERVAL - time.monotonic()  # noqa: TID251 - a slot process has no loop
+            if delay <= 0:
+                self._send()
+                return
+            self._timer = threading.Timer(delay, self._flush_late)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        """End the timer; what waits is not worth a message any more."""
+        with self._lock:
+            timer, self._timer, self._waiting = self._timer, None, None
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+
+    def _flush_late(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._send()
+
+    def _send(self) -> None:
+        if self._waiting is None:
+            return
+        fraction, text = self._waiting
+        self._waiting = None
+        self._last_sent = time.monotonic()  # noqa: TID251 - a slot process has no loop
+        self._channel.send(FrameKind.PROGRESS, encode_fields(fraction=fraction, text=text))
+
+
+class AttemptState:
+    """What the contexts of one attempt share."""
+
+    def __init__(self, order: WorkOrder, channel: Channel, session: Callable[[], SparkSession]) -> None:
+        self.order = order
+        self.channel = channel
+        self.session = session
+        self.progress = ProgressReporter(channel)
+        self.params: Mapping[str, Any] = MappingProxyType(json.loads(order.params or b"{}"))
+        self.splits: tuple[Any, ...] = tuple(json.loads(order.splits or b"[]"))
+        self.outputs: dict[str, OutputDirectory] = {}
+
+
+class SlotTaskContext:
+    """One operator's view of its attempt."""
+
+    def __init__(self, state: AttemptState, operator_name: str) -> None:
+        self._state = state
+        self._operator_name = operator_name
+
+    @property
+    def spark(self) -> SparkSession:
+        """The warm session of this slot, attached at the first touch."""
+        return self._state.session()
+
+    @property
+    def job_id(self) -> str:
+        """The job's id, 32 hex digits."""
+        return self._state.order.attempt_id.job_id
+
+    @property
+    def job_name(self) -> str:
+        """The job's name."""
+        return self._state.order.job_name
+
+    @property
+    def vertex_name(self) -> str:
+        """Name of the vertex, that is of the whole chain."""
+        return self._state.order.vertex_name
+
+    @property
+    def operator_name(self) -> str:
+        """Name of this operator."""
+        return self._operator_name
+
+    @property
+    def subtask_index(self) -> int:
+        """Which of the `parallelism` subtasks this is, from 0."""
+        return self._state.order.attempt_id.subtask_index
+
+    @property
+    def parallelism(self) -> int:
+        """How many subtasks the vertex has."""
+        return self._state.order.parallelism
+
+    @property
+    def attempt_number(self) -> int:
+        """0 for the first attempt of this subtask."""
+        return self._state.order.ordinal
+
+    @property
+    def splits(self) -> Sequence[Any]:
+        """This subtask's share of the vertex's splits."""
+        return self._state.splits
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The job's parameters."""
+        return self._state.params
+
+    @property
+    def secrets(self) -> Mapping[str, str]:
+        """Secrets by name; none yet can be asked for, so it is empty."""
+        return MappingProxyType({})
+
+    @property
+    def logger(self) -> logging.Logger:
+        """Logs into the attempt's `log` file."""
+        return logging.getLogger(f"{USER_LOGGER}.{self._operator_name}")
+
+    @property
+    def cancelled(self) -> bool:
+        """True from the soft step of a cancel on."""
+        return self._state.channel.is_cancelled
+
+    def report_progress(self, fraction: float, text: str = "") -> None:
+        """Show progress between 0 and 1, with a few words."""
+        bounded = min(max(float(fraction), 0.0), 1.0)
+        self._state.progress.report(bounded if bounded == bounded else 0.0, str(text)[:_TEXT_LENGTH_MAX])  # noqa: PLR0124 - NaN
+
+    def output_path(self, base: str) -> str:
+        """The attempt's hidden directory below `base`. It does not exist yet: Spark wants to make it itself."""
+        base = str(base).rstrip("/")
+        if not base:
+            message = "ctx.output_path() needs the directory below which the sink writes"
+            raise TaskError(message)
+        known = self._state.outputs.get(base)
+        if known is None:
+            known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}")
+            self._state.outputs[base] = known
+        return known.directory

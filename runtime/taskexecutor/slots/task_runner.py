@@ -1,0 +1,194 @@
+"""Runs one attempt in the slot process: loads the chain, hands each operator its inputs, and says how it ended."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import FailureInfo, PartitionDescriptor, TaskMetrics
+from runtime.jobgraph.graph import Operator, ScriptCode, parse_operators
+from runtime.taskexecutor.slots import failures, linux
+from runtime.taskexecutor.slots.attempt_scope import AttemptLogging, JobScope, StreamRedirection
+from runtime.taskexecutor.slots.channel import Channel
+from runtime.taskexecutor.slots.code import CodeLoader
+from runtime.taskexecutor.slots.exchange import Exchange
+from runtime.taskexecutor.slots.failures import TaskError
+from runtime.taskexecutor.slots.json_values import encode_value
+from runtime.taskexecutor.slots.script import exit_failure, run_script, script_file
+from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
+from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
+from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
+
+
+@dataclass(slots=True)
+class _Result:
+    is_script: bool = False
+    value: bytes = b""
+    partitions: tuple[PartitionDescriptor, ...] = ()
+    failure: FailureInfo | None = None
+    is_spark_lost: bool = False
+
+
+class TaskRunner:
+    """One per slot process; runs one attempt after the other."""
+
+    def __init__(
+        self, channel: Channel, attachment: SparkAttachment, *, task_manager_id: str, inline_bytes_max: int
+    ) -> None:
+        self._channel = channel
+        self._attachment = attachment
+        self._inline_bytes_max = inline_bytes_max
+        self._streams = StreamRedirection()
+        self._job_scope = JobScope()
+        self._loader = CodeLoader(task_manager_id)
+
+    def run(self, order: WorkOrder) -> TaskOutcome:
+        """Run an attempt to its end. Never raises: whatever user code does becomes the outcome, or ends the process."""
+        usage = _Usage()
+        threads = set(threading.enumerate())
+        result = _Result()
+        state: AttemptState | None = None
+        self._channel.start_task()
+        os.makedirs(order.log_directory, exist_ok=True)  # noqa: PTH103 - three times as fast, in every hand-over
+        self._streams.to_files(order.log_directory)
+        try:
+            with AttemptLogging(order.log_directory):
+                try:
+                    self._job_scope.enter(order)
+                    self._attachment.start_attempt(order)
+                    state = AttemptState(order, self._channel, self._attachment.session)
+                    self._run_operators(order, state, result)
+                except BaseException as error:  # noqa: BLE001 - the boundary of user code: its failure is the result
+                    self._note_failure(error, result)
+        finally:
+            is_clean = self._end_attempt(state, threads)
+            self._streams.back()
+        return self._outcome(order, state, result, usage, is_clean=is_clean)
+
+    def _run_operators(self, order: WorkOrder, state: AttemptState, result: _Result) -> None:
+        operators = parse_operators(order.operators)
+        if isinstance(operators[0].code, ScriptCode):
+            result.is_script = True
+            self._run_script(operators[0].code, order)
+            return
+        functions = [self._loader.load(operator, order.code_files) for operator in operators]
+        exchange = Exchange(order, self._attachment.session, self._inline_bytes_max)
+        arguments: Sequence[Any] = exchange.read_inputs()
+        value: Any = None
+        for position, (operator, function) in enumerate(zip(operators, functions, strict=True)):
+            value = function(SlotTaskContext(state, operator.name), *arguments)
+            if position + 1 < len(operators):
+                arguments = [_hand_over(operator, value, self._inline_bytes_max)]
+        if order.outputs:
+            result.partitions = exchange.write_outputs(operators[-1].name, value)
+        else:
+            result.value = self._terminal_value(operators[-1], value)
+
+    def _run_script(self, code: ScriptCode, order: WorkOrder) -> None:
+        path = script_file(code, order.code_files, order.job_directory)
+        self._attachment.offer_to_script()
+        run_script(path, code.args)
+
+    def _terminal_value(self, operator: Operator, value: Any) -> bytes:
+        if value is None:
+            return b""
+        if is_data_frame(value):
+            message = (
+                f"{operator.name!r} has no consumer and returned a DataFrame: write it or return a value "
+                "(a DataFrame has no place to go at the end of a job)"
+            )
+            raise TaskError(message)
+        return encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {operator.name!r}")
+
+    def _note_failure(self, error: BaseException, result: _Result) -> None:
+        if isinstance(error, SystemExit):
+            exited = exit_failure(error)
+            if exited is None:
+                return
+            exited.__traceback__ = error.__traceback__
+            error = exited
+        failure = failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
+        result.failure = failure
+        result.is_spark_lost = self._attachment.is_connection_error(error)
+        sys.stderr.write(failure.stack_trace)
+
+    def _end_attempt(self, state: AttemptState | None, threads: set[threading.Thread]) -> bool:
+        """True if nothing of the attempt is left in this process or in Spark (R15)."""
+        if state is not None:
+            state.progress.close()
+        is_spark_clean = self._attachment.end_attempt()
+        has_threads = any(thread not in threads for thread in threading.enumerate())
+        return is_spark_clean and not has_threads and not _has_living_children()
+
+    def _outcome(
+        self, order: WorkOrder, state: AttemptState | None, result: _Result, usage: _Usage, *, is_clean: bool
+    ) -> TaskOutcome:
+        is_finished = result.failure is None
+        written = [file for partition in result.partitions for file in partition.files]
+        read = [file for gate in order.inputs for partition in gate.partitions for file in partition.files]
+        own = [file for file in read if file.consumer in {-1, order.attempt_id.subtask_index}]
+        metrics = TaskMetrics(
+            read_bytes=sum(file.size_bytes for file in own),
+            write_bytes=sum(file.size_bytes for file in written),
+            read_records=sum(file.rows for file in own),
+            write_records=sum(file.rows for file in written),
+            cpu_millis=usage.cpu_millis(),
+            memory_bytes_peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        )
+        return TaskOutcome(
+            state=ExecutionState.FINISHED if is_finished else ExecutionState.FAILED,
+            failure=result.failure,
+            value=result.value if is_finished else b"",
+            partitions=result.partitions if is_finished else (),
+            outputs=tuple(state.outputs.values()) if state is not None else (),
+            metrics=metrics,
+            is_clean=is_clean,
+            is_reusable=is_finished and is_clean and not result.is_script,
+            is_spark_lost=result.is_spark_lost,
+        )
+
+
+class _Usage:
+    """CPU time of this process and its ended children since the beginning of an attempt."""
+
+    def __init__(self) -> None:
+        self._start = self._seconds()
+
+    def cpu_millis(self) -> int:
+        return int((self._seconds() - self._start) * 1000)
+
+    @staticmethod
+    def _seconds() -> float:
+        both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def _hand_over(operator: Operator, value: Any, inline_bytes_max: int) -> Any:
+    """What the next operator of the chain gets: the lazy DataFrame, or what an exchange would have brought."""
+    if is_data_frame(value):
+        return value
+    if value is None:
+        message = f"{operator.name!r} returned None, but it has a consumer: return a DataFrame or a JSON value"
+        raise TaskError(message)
+    encode_value(value, bytes_max=inline_bytes_max, what=f"the return value of {operator.name!r}")
+    return [value]
+
+
+def _has_living_children() -> bool:
+    return any(not _is_zombie(pid) for pid in linux.children_of(os.getpid()))
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return True
+    return status.rpartition(b")")[2].split()[0] == b"Z"

@@ -1,0 +1,228 @@
+"""The TaskManager's handle on its template process: start it, fork slot processes from it, learn of their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.aio.watch import Watch
+from runtime.common.errors import UnavailableError
+from runtime.taskexecutor.slots.template_main import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
+from runtime.taskexecutor.slots.wire import decode_fields, encode_fields
+
+logger = logging.getLogger(__name__)
+
+# Without a PYTHONPATH, which the processes that user code starts would inherit.
+_BOOTSTRAP = (
+    f"import sys; sys.path.append({str(Path(__file__).resolve().parents[3])!r}); "
+    "from runtime.taskexecutor.slots.template_main import main; main(sys.argv[1:])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """The end of a slot process and of everything below it. `code` is negative for a signal."""
+
+    code: int
+    cpu_millis: int
+    memory_bytes: int
+
+
+ExitListener = Callable[[ProcessExit], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkedProcess:
+    """A slot process, alive at least when it was forked. `connection` is our end of its socket."""
+
+    number: int
+    pid: int
+    connection: socket.socket
+
+
+class TemplateProcess:
+    """One life of a template process. When it is lost, `lost` says why, and all its slot processes are gone too."""
+
+    def __init__(self, config: TemplateConfig) -> None:
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._outbox: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._forks: dict[int, asyncio.Future[int]] = {}
+        self._listeners: dict[int, ExitListener] = {}
+        self._count = 0
+        self.state: Watch[str] = Watch("starting")
+        self.lost_reason = ""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, 0 before the start."""
+        return 0 if self._process is None else self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """True from ready to lost."""
+        return self.state.value == "ready"
+
+    async def start(self, *, timeout: float) -> None:
+        """Start it and wait until it can fork. Must be called on the process's main thread."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-P", "-c", _BOOTSTRAP, str(theirs.fileno()), self._config.to_json()]
+            self._process = subprocess.Popen(  # noqa: ASYNC220 - vfork and exec: about a millisecond
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env={**os.environ, **SINGLE_THREADED},
+                start_new_session=True,
+            )
+        ours.settimeout(0)
+        self._control = ours
+        asyncio.get_running_loop().add_reader(ours, self._on_readable)
+        async with asyncio.timeout(timeout):
+            state = await self.state.wait_until(lambda value: value != "starting")
+        if state != "ready":
+            message = f"template process did not start: {self.lost_reason}"
+            raise UnavailableError(message)
+
+    async def fork(self, listener: ExitListener) -> ForkedProcess:
+        """A new slot process. `listener` is called once, on the loop, after it and all below it are reaped."""
+        if not self.is_alive:
+            message = f"no slot process can be forked: {self.lost_reason or 'the template process is not ready'}"
+            raise UnavailableError(message)
+        self._count += 1
+        number = self._count
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._forks[number] = forked
+        self._listeners[number] = listener
+        self._send(encode_fields(op="fork", number=number), theirs)
+        try:
+            pid = await forked
+        except BaseException:
+            ours.close()  # the child, if there is one, ends at the end of its socket
+            raise
+        finally:
+            self._forks.pop(number, None)
+        ours.settimeout(0)
+        return ForkedProcess(number, pid, ours)
+
+    def kill(self, number: int, signal_number: int = signal.SIGKILL) -> None:
+        """Signal a slot process, unless it is reaped already: only the template can tell, so it sends the signal."""
+        if self.is_alive and number in self._listeners:
+            self._send(encode_fields(op="signal", number=number, signal=int(signal_number)), None)
+
+    async def stop(self, *, timeout: float) -> None:
+        """End it and everything below it. Idempotent."""
+        process, control = self._process, self._control
+        if process is None or control is None:
+            return
+        if control.fileno() >= 0:
+            control.shutdown(socket.SHUT_WR)
+        try:
+            async with asyncio.timeout(timeout):
+                await self.state.wait_until(lambda value: value == "lost")
+        except TimeoutError:
+            logger.warning("template process %s did not end in time and is killed", process.pid)
+            process.kill()
+            await self.state.wait_until(lambda value: value == "lost")
+
+    def _send(self, message: bytes, descriptor: socket.socket | None) -> None:
+        self._outbox.append((message, descriptor))
+        if len(self._outbox) == 1:
+            self._flush()
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        control = self._control
+        if control is None or control.fileno() < 0:
+            return
+        while self._outbox:
+            message, descriptor = self._outbox[0]
+            try:
+                if descriptor is None:
+                    control.send(message)
+                else:
+                    socket.send_fds(control, [message], [descriptor.fileno()])
+            except BlockingIOError:
+                loop.add_writer(control, self._flush)
+                return
+            except OSError:
+                return  # its end is noticed, and named, by the reader
+            if descriptor is not None:
+                descriptor.close()
+            self._outbox.popleft()
+        loop.remove_writer(control)
+
+    def _on_readable(self) -> None:
+        control = self._control
+        assert control is not None
+        while True:
+            try:
+                data = control.recv(MESSAGE_BYTES_MAX)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._note_lost(control)
+                return
+            self._handle(decode_fields(data))
+
+    def _handle(self, event: dict[str, object]) -> None:
+        number = int(str(event.get("number", 0)))
+        match event["event"]:
+            case "ready":
+                if int(str(event["threads"])) > 1:
+                    logger.warning("template process has %s threads, expected one", event["threads"])
+                self.state.set("ready")
+            case "forked" | "failed":
+                self._note_forked(number, event)
+            case "exited":
+                fields = {name: int(str(event[name])) for name in ("code", "cpu_millis", "memory_bytes")}
+                if listener := self._listeners.pop(number, None):
+                    listener(ProcessExit(**fields))
+            case other:
+                logger.error("template process said %r", other)
+
+    def _note_forked(self, number: int, event: dict[str, object]) -> None:
+        if event["event"] == "failed":
+            self._listeners.pop(number, None)
+        future = self._forks.get(number)
+        if future is None or future.done():
+            return
+        if event["event"] == "forked":
+            future.set_result(int(str(event["pid"])))
+        else:
+            message = f"no slot process can be forked: {event['error']}"
+            future.set_exception(UnavailableError(message))
+
+    def _note_lost(self, control: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(control)
+        loop.remove_writer(control)
+        control.close()
+        assert self._process is not None
+        # Its socket closes while it dies, so this waits for microseconds; parent-death signals end the rest.
+        code = self._process.wait()
+        self.lost_reason = f"the template process {self._process.pid} has ended with {code}"
+        for _, descriptor in self._outbox:
+            if descriptor is not None:
+                descriptor.close()
+        self._outbox.clear()
+        self.state.set("lost")
+        for future in self._forks.values():
+            if not future.done():
+                future.set_exception(UnavailableError(self.lost_reason))
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            listener(ProcessExit(-signal.SIGKILL, 0, 0))

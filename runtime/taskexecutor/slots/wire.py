@@ -1,0 +1,177 @@
+"""Frames between the TaskManager and a slot process, and between the TaskManager and the template process.
+
+A frame is a four byte length, one byte for its kind, and JSON. Nothing on the wire is pickled: user code on the other
+side can never make the TaskManager execute anything.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from runtime.common.errors import BugError, MessageTooLargeError
+from runtime.common.ids import ExecutionAttemptId
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import (
+    FailureInfo,
+    InputGate,
+    OutputDirectory,
+    PartitionDescriptor,
+    ResultPartitionSpec,
+    TaskMetrics,
+)
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+_HEAD = struct.Struct("!IB")
+
+
+class FrameKind(IntEnum):
+    """What a frame says. 1 to 9 go to the slot process, 11 and above come from it."""
+
+    ATTACH = 1
+    NO_SPARK = 2
+    RUN = 3
+    CANCEL = 4
+    ATTACHED = 11
+    ATTACH_FAILED = 12
+    NEED_SPARK = 13
+    SPARK_USED = 14
+    PROGRESS = 15
+    DONE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message."""
+
+    kind: FrameKind
+    payload: bytes = b""
+
+    def encode(self) -> bytes:
+        """The bytes on the wire. Raises MessageTooLargeError."""
+        if len(self.payload) > FRAME_BYTES_MAX:
+            message = f"frame {self.kind.name} of {len(self.payload)} bytes is above {FRAME_BYTES_MAX}"
+            raise MessageTooLargeError(message)
+        return _HEAD.pack(len(self.payload), self.kind) + self.payload
+
+
+class FrameDecoder:
+    """Puts frames together from pieces of the stream."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Add what has arrived; all frames that are complete now. Raises BugError for bytes that are no frame."""
+        self._buffer += data
+        frames: list[Frame] = []
+        while len(self._buffer) >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(self._buffer)
+            if length > FRAME_BYTES_MAX:
+                message = f"a frame announces {length} bytes, above {FRAME_BYTES_MAX}"
+                raise BugError(message)
+            end = _HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            frames.append(Frame(_kind(kind), bytes(self._buffer[_HEAD.size : end])))
+            del self._buffer[:end]
+        return frames
+
+
+def _kind(number: int) -> FrameKind:
+    try:
+        return FrameKind(number)
+    except ValueError as error:
+        message = f"{number} is not a kind of frame"
+        raise BugError(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """One attempt, as the slot process gets it. The `bytes` fields are JSON text.
+
+    `partition_directory` is where the job's result partitions go, `log_directory` the attempt's own. `ships_files`:
+    the job brings files or an environment, so that its Python workers must be its own.
+    """
+
+    attempt_id: ExecutionAttemptId
+    ordinal: int
+    job_name: str
+    vertex_name: str
+    operators: bytes
+    parallelism: int
+    max_parallelism: int
+    splits: bytes
+    params: bytes
+    spark_conf: bytes
+    environment: bytes
+    inputs: tuple[InputGate, ...]
+    outputs: tuple[ResultPartitionSpec, ...]
+    job_directory: str
+    python_path: tuple[str, ...]
+    code_files: dict[str, str]
+    log_directory: str
+    partition_directory: str
+    ships_files: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """How user code ended, when it ended by itself.
+
+    `is_clean`: nothing of the attempt is left in the process, neither threads nor children nor active Spark jobs.
+    `is_reusable`: another task may run in the process. `is_spark_lost`: it failed because the JVM did not answer.
+    """
+
+    state: ExecutionState
+    failure: FailureInfo | None
+    value: bytes
+    partitions: tuple[PartitionDescriptor, ...]
+    outputs: tuple[OutputDirectory, ...]
+    metrics: TaskMetrics
+    is_clean: bool
+    is_reusable: bool
+    is_spark_lost: bool
+
+
+_ORDERS = TypeAdapter(WorkOrder)
+_OUTCOMES = TypeAdapter(TaskOutcome)
+
+
+def encode_order(order: WorkOrder) -> bytes:
+    """RUN's payload."""
+    return _ORDERS.dump_json(order)
+
+
+def decode_order(payload: bytes) -> WorkOrder:
+    """The inverse."""
+    return _ORDERS.validate_json(payload)
+
+
+def encode_outcome(outcome: TaskOutcome) -> bytes:
+    """DONE's payload."""
+    return _OUTCOMES.dump_json(outcome)
+
+
+def decode_outcome(payload: bytes) -> TaskOutcome:
+    """The inverse."""
+    return _OUTCOMES.validate_json(payload)
+
+
+def encode_fields(**fields: Any) -> bytes:
+    """A small message without a class of its own."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_fields(payload: bytes) -> dict[str, Any]:
+    """The inverse."""
+    fields = json.loads(payload)
+    assert isinstance(fields, dict), payload[:80]
+    return fields
