@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -51,8 +52,22 @@ class Unary(Generic[RequestT, ResponseT]):
 
     async def __call__(self, request: RequestT, *, timeout: float, metadata: Metadata) -> ResponseT:
         """One try. Raises AioRpcError."""
-        response: ResponseT = await self._call(request, timeout=timeout, metadata=metadata)
+        with _closed_channel_is_unavailable():
+            response: ResponseT = await self._call(request, timeout=timeout, metadata=metadata)
         return response
+
+
+@contextmanager
+def _closed_channel_is_unavailable() -> Iterator[None]:
+    """grpc cancels the calls of a channel that is closed: only a task's own cancellation may look like one."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        message = "the connection to etcd is closed"
+        raise UnavailableError(message) from error
 
 
 class Connection:
@@ -90,8 +105,9 @@ class Connection:
         """One renewal on a stream of its own."""
         call = self._keep_alive(None, timeout=timeout, metadata=metadata)
         try:
-            await call.write(request)
-            response = await call.read()
+            with _closed_channel_is_unavailable():
+                await call.write(request)
+                response = await call.read()
         finally:
             call.cancel()
         if isinstance(response, pb.LeaseKeepAliveResponse):
@@ -103,8 +119,13 @@ class Connection:
         """The responses to one watch, until the server ends the stream."""
         call = self._watch(None, metadata=metadata)
         try:
-            await call.write(request)
-            while isinstance(response := await call.read(), pb.WatchResponse):
+            with _closed_channel_is_unavailable():
+                await call.write(request)
+            while True:
+                with _closed_channel_is_unavailable():
+                    response = await call.read()
+                if not isinstance(response, pb.WatchResponse):
+                    return
                 yield response
         finally:
             call.cancel()
