@@ -1,1 +1,56 @@
-"""What users import."""
+"""What users import. Names are loaded when they are first used, so that importing the package costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from runtime.common.version import VERSION
+
+if TYPE_CHECKING:
+    from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
+    from airflow_flinklike.function import function_job
+    from airflow_flinklike.handle import JobHandle
+    from airflow_flinklike.pipeline import Edge, Pipeline, Stream
+    from airflow_flinklike.script import script_job
+    from runtime.jobgraph.graph import JobGraph, ResourceSpec
+    from runtime.jobgraph.task_context import TaskContext
+
+__version__ = VERSION
+
+_HOMES = {
+    "AsyncFlinklikeClient": "airflow_flinklike.client",
+    "Edge": "airflow_flinklike.pipeline",
+    "FlinklikeClient": "airflow_flinklike.client",
+    "JobGraph": "runtime.jobgraph.graph",
+    "JobHandle": "airflow_flinklike.handle",
+    "Pipeline": "airflow_flinklike.pipeline",
+    "ResourceSpec": "runtime.jobgraph.graph",
+    "Stream": "airflow_flinklike.pipeline",
+    "TaskContext": "runtime.jobgraph.task_context",
+    "function_job": "airflow_flinklike.function",
+    "script_job": "airflow_flinklike.script",
+}
+
+__all__ = [
+    "AsyncFlinklikeClient",
+    "Edge",
+    "FlinklikeClient",
+    "JobGraph",
+    "JobHandle",
+    "Pipeline",
+    "ResourceSpec",
+    "Stream",
+    "TaskContext",
+    "function_job",
+    "script_job",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -27,6 +27,10 @@ class UnpicklableError(PipelineError):
     """A function cannot be sent to the cluster; the message names the object to blame."""
 
 
+class LocalClusterError(FlinklikeClientError):
+    """`run_local()` could not start its little cluster."""
+
+
 class ClusterUnavailableError(FlinklikeClientError):
     """No JobManager answered in time, or none leads. Nothing is known to be wrong with the job."""
 
@@ -59,6 +63,9 @@ class JobFailedError(FlinklikeClientError):
         self.failure = dict(failure)
         super().__init__(f"{self.root_cause}\n(job {job_id} FAILED)")
 
+    def __reduce__(self) -> tuple[type[JobFailedError], tuple[str, dict[str, Any]]]:
+        return type(self), (self.job_id, self.failure)
+
     @property
     def root_cause(self) -> str:
         """`ClassName: message` of what failed first."""
@@ -82,3 +89,6 @@ class JobCanceledError(FlinklikeClientError):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} was canceled")
         self.job_id = job_id
+
+    def __reduce__(self) -> tuple[type[JobCanceledError], tuple[str]]:
+        return type(self), (self.job_id,)

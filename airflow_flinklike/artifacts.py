@@ -1,0 +1,109 @@
+"""Files and code that a job brings along: hashed once, inline when small, otherwise waiting for their upload."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_flinklike.exceptions import PipelineError
+from runtime.jobgraph.graph import INLINE_BYTES_MAX, Artifact
+
+CHUNK_BYTES = 1 << 20
+FilePath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSource:
+    """Content to upload: bytes in memory, or a file that is read again when it is sent."""
+
+    name: str
+    sha256: str
+    size_bytes: int
+    data: bytes = b""
+    path: Path | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """The content in pieces. Raises PipelineError when the file has changed since it was hashed."""
+        if self.path is None:
+            yield self.data
+            return
+        digest = hashlib.sha256()
+        with self.path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                yield chunk
+        if digest.hexdigest() != self.sha256:
+            message = f"file {self.path} was changed while the job was being submitted"
+            raise PipelineError(message)
+
+
+@dataclass(slots=True)
+class ArtifactCollector:
+    """Makes artifacts and remembers the sources of those that must be uploaded."""
+
+    sources: dict[str, BlobSource] = field(default_factory=dict)
+
+    def of_bytes(self, name: str, data: bytes) -> Artifact:
+        """An artifact of content in memory."""
+        artifact = Artifact.of_bytes(name, data)
+        if artifact.is_pending:
+            self.sources[artifact.sha256] = BlobSource(name, artifact.sha256, len(data), data=data)
+        return artifact
+
+    def of_file(self, kind: str, given: FilePath, *, suffixes: tuple[str, ...] = ()) -> Artifact:
+        """An artifact of a local file; `x.zip#alias` keeps its alias. Raises PipelineError."""
+        text = os.fspath(given)
+        location, alias = _split_alias(text) if kind == "archive" else (text, "")
+        path = _local_path(kind, location)
+        if suffixes and path.suffix not in suffixes and not path.name.endswith(suffixes):
+            message = f"{kind} {text!r}: expected a file ending in {', '.join(suffixes)}"
+            raise PipelineError(message)
+        name = f"{path.name}#{alias}" if alias else path.name
+        size = path.stat().st_size
+        if size <= INLINE_BYTES_MAX:
+            return self.of_bytes(name, path.read_bytes())
+        digest, size = _digest(path)
+        self.sources[digest] = BlobSource(name, digest, size, path=path)
+        return Artifact(name=name, sha256=digest, size_bytes=size)
+
+    def of_files(self, kind: str, given: Iterable[FilePath], *, suffixes: tuple[str, ...] = ()) -> tuple[Artifact, ...]:
+        """Artifacts of many files. A single text is split at commas, as spark-submit does."""
+        paths = [one for one in given.split(",") if one] if isinstance(given, str) else given
+        return tuple(self.of_file(kind, path, suffixes=suffixes) for path in paths)
+
+
+PY_FILE_SUFFIXES = (".py", ".zip", ".egg", ".whl")
+ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".jar")
+WHEEL_SUFFIXES = (".whl",)
+
+
+def _split_alias(text: str) -> tuple[str, str]:
+    location, _, alias = text.partition("#")
+    return location, alias
+
+
+def _local_path(kind: str, location: str) -> Path:
+    scheme, separator, rest = location.partition("://")
+    if separator and scheme != "file":
+        message = f"{kind} {location!r}: only local files can be sent along; read {scheme}:// inside the job"
+        raise PipelineError(message)
+    path = Path(rest if separator else location.removeprefix("file:")).expanduser()
+    if path.is_dir():
+        message = f"{kind} {location!r} is a directory: give a file, for instance a zip of it"
+        raise PipelineError(message)
+    if not path.is_file():
+        message = f"{kind} {location!r} does not exist"
+        raise PipelineError(message)
+    return path
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return digest.hexdigest(), size

@@ -1,0 +1,121 @@
+"""What the scheduler would make of a JobGraph: its chains, exchanges, pipelined regions and slots, as data and text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from runtime.common.ids import VertexId
+from runtime.jobgraph.graph import JobGraph, JobVertex
+from runtime.jobgraph.regions import pipelined_regions
+from runtime.jobgraph.slots import slot_needs
+
+
+@dataclass(frozen=True, slots=True)
+class ChainInfo:
+    """One vertex: the operators that run together as one task per subtask."""
+
+    vertex: str
+    operators: tuple[str, ...]
+    parallelism: int
+    max_parallelism: int
+    exclusive: bool
+    splits: int
+    slot_sharing_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeInfo:
+    """One edge between chains."""
+
+    source: str
+    target: str
+    mode: str
+    key_columns: tuple[str, ...]
+    input_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInfo:
+    """Slots of one sharing group and kind: the job runs with `minimum` and never uses more than `maximum`."""
+
+    slot_sharing_group: str
+    resources: dict[str, Any]
+    vertices: tuple[str, ...]
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The plan of a job. `regions` are in the order in which they can start."""
+
+    name: str
+    chains: tuple[ChainInfo, ...]
+    exchanges: tuple[ExchangeInfo, ...]
+    regions: tuple[tuple[str, ...], ...]
+    slots: tuple[SlotInfo, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    def to_text(self) -> str:
+        """For people."""
+        lines = [f"job {self.name}", "chains:"]
+        for chain in self.chains:
+            marks = [f"parallelism {chain.parallelism}"]
+            marks += [f"{chain.splits} splits"] if chain.splits else []
+            marks += ["exclusive"] if chain.exclusive else []
+            lines.append(f"  {chain.vertex}  ({', '.join(marks)})")
+        lines.append("exchanges:" if self.exchanges else "exchanges: none")
+        for exchange in self.exchanges:
+            keys = f" on {', '.join(exchange.key_columns)}" if exchange.key_columns else ""
+            lines.append(f"  {exchange.source}  =={exchange.mode}{keys}==>  {exchange.target}")
+        lines.append("regions:")
+        lines += [f"  {number}. {', '.join(region)}" for number, region in enumerate(self.regions, 1)]
+        lines.append("slots:")
+        for slot in self.slots:
+            lines.append(f"  group {slot.slot_sharing_group}: runs with {slot.minimum}, uses up to {slot.maximum}")
+        return "\n".join(lines) + "\n"
+
+
+def explain_graph(graph: JobGraph) -> Explanation:
+    """Explain a valid graph."""
+
+    def name_of(vertex_id: VertexId) -> str:
+        return graph.vertex(vertex_id).name
+
+    return Explanation(
+        name=graph.name,
+        chains=tuple(_chain(graph, vertex) for vertex in graph.vertices),
+        exchanges=tuple(
+            ExchangeInfo(
+                name_of(edge.source), name_of(edge.target), edge.mode.value, edge.key_columns, edge.input_index
+            )
+            for edge in graph.edges
+        ),
+        regions=tuple(tuple(sorted(name_of(one) for one in region)) for region in pipelined_regions(graph)),
+        slots=tuple(
+            SlotInfo(
+                need.slot_sharing_group,
+                need.resources.model_dump(),
+                tuple(name_of(one) for one in need.vertices),
+                need.slots_min,
+                need.slots_max,
+            )
+            for need in slot_needs(graph)
+        ),
+    )
+
+
+def _chain(graph: JobGraph, vertex: JobVertex) -> ChainInfo:
+    return ChainInfo(
+        vertex=vertex.name,
+        operators=tuple(operator.name for operator in vertex.operators),
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        exclusive=vertex.is_exclusive(graph),
+        splits=len(vertex.splits or ()),
+        slot_sharing_group=vertex.slot_sharing_group,
+    )

@@ -1,0 +1,132 @@
+"""Function jobs: one Python function on a warm slot; its return value is the job's result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_flinklike.artifacts import ArtifactCollector, FilePath
+from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.operator_code import code_of
+from airflow_flinklike.program import JobOptions, JobProgram, Program, assemble
+from runtime.jobgraph.graph import (
+    DEFAULT_RESOURCES,
+    JobVertex,
+    Operator,
+    OperatorKind,
+    ResourceSpec,
+    vertex_id_of,
+)
+
+if TYPE_CHECKING:
+    from runtime.jobgraph.task_context import TaskContext
+
+INJECTED = ("ctx", "spark")
+"""Parameters that are filled in on the slot."""
+
+
+_ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """What is pickled: the function with its arguments. `ctx` and `spark` are added where it runs."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    injected: tuple[str, ...]
+
+    def __call__(self, ctx: TaskContext) -> Any:
+        given = {name: ctx if name == "ctx" else getattr(ctx, name) for name in self.injected}
+        return self.function(*self.args, **self.kwargs, **given)
+
+
+class FunctionJob(Program):
+    """A job of one vertex with one operator."""
+
+    def __init__(self, name: str, call: FunctionCall, options: JobOptions, resources: ResourceSpec) -> None:
+        self.name = name
+        self._call = call
+        self._options = options
+        self._resources = resources
+
+    def build(self, params: Mapping[str, Any] | None = None) -> JobProgram:
+        """The JobGraph and what must be uploaded for it. Raises PipelineError with all problems."""
+        collector = ArtifactCollector()
+        operator = Operator(name=self.name, kind=OperatorKind.FUNCTION, code=code_of(self.name, self._call, collector))
+        vertex = JobVertex(
+            id=vertex_id_of(self.name),
+            name=self.name,
+            operators=(operator,),
+            max_parallelism=1,
+            resources=self._resources,
+        )
+        return assemble(self.name, [vertex], [], self._options, collector, params)
+
+
+def function_job(
+    function: Callable[..., Any],
+    *,
+    args: Iterable[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    py_files: Iterable[FilePath] = (),
+    files: Iterable[FilePath] = (),
+    archives: Iterable[FilePath] = (),
+    wheels: Iterable[FilePath] = (),
+    environment: Mapping[str, str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    resources: ResourceSpec = DEFAULT_RESOURCES,
+    execution_timeout: float | timedelta | None = None,
+) -> FunctionJob:
+    """`function(*args, **kwargs)` as a job. A parameter named `ctx` or `spark` is filled in on the slot."""
+    call = bind_call(function, tuple(args), dict(kwargs or {}))
+    options = JobOptions(
+        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout
+    )
+    chosen = name or str(getattr(function, "__name__", type(function).__name__))
+    return FunctionJob(chosen, call, options, resources)
+
+
+def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
+    """Bind the arguments to the parameters, `ctx` and `spark` left out wherever they stand. Raises PipelineError."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        message = f"{function!r} does not tell its parameters: wrap it in a function"
+        raise PipelineError(message) from error
+    parameters = signature.parameters
+    injected = tuple(name for name in INJECTED if name in parameters and name not in kwargs)
+    label = f"{getattr(function, '__qualname__', function)}{signature}"
+    if any(parameters[name].kind not in _ORDINARY for name in injected):
+        message = f"{label}: ctx and spark are passed by name, so they must be ordinary parameters"
+        raise PipelineError(message)
+    rest = [parameter for name, parameter in parameters.items() if name not in injected]
+    try:
+        bound = signature.replace(parameters=rest).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        message = f"{label}: {error}"
+        raise PipelineError(message) from error
+    if not injected:
+        return FunctionCall(function, bound.args, bound.kwargs, ())
+    return FunctionCall(function, (), _by_name(label, bound), injected)
+
+
+def _by_name(label: str, bound: inspect.BoundArguments) -> dict[str, Any]:
+    """All arguments by name, as `ctx` or `spark` may stand before or between them."""
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif kind in _ORDINARY:
+            named[name] = value
+        else:
+            message = f"{label}: with ctx or spark all other arguments are passed by name, which {name!r} cannot be"
+            raise PipelineError(message)
+    return named

@@ -1,0 +1,65 @@
+"""JobHandle: a submitted job, as `Program.submit` returns it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_flinklike.client import (
+    FlinklikeClient,
+    JobExecutionResult,
+    JobState,
+    find_address,
+    find_token,
+    new_job_id,
+)
+from airflow_flinklike.program import JobProgram
+from runtime.common.ids import JobId, parse_job_id
+
+
+class JobHandle:
+    """One job on one cluster. Losing the handle loses nothing: the job id is all there is to it."""
+
+    def __init__(self, client: FlinklikeClient, job_id: JobId) -> None:
+        self._client = client
+        self.job_id = job_id
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.job_id!r})"
+
+    def status(self) -> JobState:
+        """The state now, and why the job waits when it does."""
+        return self._client.status(self.job_id)
+
+    def wait(self) -> JobExecutionResult:
+        """Wait for the end, however it ends."""
+        return self._client.wait_for_result(self.job_id)
+
+    def result(self) -> Any:
+        """Wait for the end and return the job's value. Raises JobFailedError or JobCanceledError."""
+        return self.wait().value_or_raise()
+
+    def cancel(self) -> None:
+        """Ask for cancellation. Idempotent."""
+        self._client.cancel(self.job_id)
+
+    def details(self) -> Mapping[str, Any]:
+        """Vertices, their subtasks, progress and metrics, as `GET /jobs/:id` answers."""
+        details: Mapping[str, Any] = self._client.get(f"/jobs/{self.job_id}")
+        return details
+
+
+def submit_program(
+    program: JobProgram,
+    address: str | None,
+    *,
+    job_id: str | None = None,
+    token: str | None = None,
+    token_file: str | None = None,
+) -> JobHandle:
+    """Upload what the cluster lacks and submit. Raises JobRefusedError, ClusterUnavailableError, ..."""
+    chosen = new_job_id() if job_id is None else parse_job_id(job_id)
+    found = token if token is not None else find_token(token_file=token_file)
+    client = FlinklikeClient((address or find_address()).split(","), found)
+    client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python")
+    return JobHandle(client, chosen)

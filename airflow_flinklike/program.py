@@ -1,0 +1,162 @@
+"""What can be run on a cluster: the common face of pipelines, script jobs and lone functions.
+
+A program is built into a JobGraph plus the content that must be uploaded before it is submitted. Building opens no
+connection; `submit` and `run_local` are the only things that do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from airflow_flinklike.artifacts import (
+    ARCHIVE_SUFFIXES,
+    PY_FILE_SUFFIXES,
+    WHEEL_SUFFIXES,
+    ArtifactCollector,
+    BlobSource,
+    FilePath,
+)
+from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.explain import Explanation, explain_graph
+from runtime.common.errors import InvalidInputError
+from runtime.common.version import VERSION
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, validation_problems
+from runtime.jobgraph.validate import json_problems
+
+if TYPE_CHECKING:
+    from airflow_flinklike.handle import JobHandle
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgram:
+    """A built job. `uploads` holds, by sha256, the content of the graph's pending artifacts."""
+
+    graph: JobGraph
+    uploads: Mapping[str, BlobSource] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a whole job has besides its code."""
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    spark_conf: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    py_files: Iterable[FilePath] = ()
+    files: Iterable[FilePath] = ()
+    archives: Iterable[FilePath] = ()
+    wheels: Iterable[FilePath] = ()
+    execution_timeout: float | timedelta | None = None
+
+
+class Program(ABC):
+    """A job that can be built, shown, submitted and run here."""
+
+    name: str
+
+    @abstractmethod
+    def build(self, params: Mapping[str, Any] | None = None) -> JobProgram:
+        """The JobGraph and what must be uploaded for it. `params` are added to the program's own.
+
+        Raises PipelineError with all problems.
+        """
+
+    def job_graph(self, params: Mapping[str, Any] | None = None) -> JobGraph:
+        """The JobGraph. Artifacts above 64 KiB have no key in it until `submit` has uploaded them."""
+        return self.build(params).graph
+
+    def explain(self, params: Mapping[str, Any] | None = None) -> Explanation:
+        """Chains, exchanges, regions and slots: what would happen, without a cluster."""
+        return explain_graph(self.job_graph(params))
+
+    def submit(
+        self,
+        address: str | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        job_id: str | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+        detached: bool = False,
+    ) -> JobHandle:
+        """Submit to a cluster. Attached: return when the job is FINISHED, raise when it is not.
+
+        `address` is `host:port` or a URL, several separated by commas; default $FLINKLIKE_ADDRESS, then
+        127.0.0.1:8081. The token is found as `airflow_flinklike.client.token` says.
+        """
+        from airflow_flinklike.handle import submit_program  # noqa: PLC0415 - building loads no HTTP client
+
+        program = self.build(params)
+        handle = submit_program(program, address, job_id=job_id, token=token, token_file=token_file)
+        if not detached:
+            handle.result()
+        return handle
+
+    def run_local(self, params: Mapping[str, Any] | None = None, *, slots: int = 2) -> Any:
+        """Run in a little cluster of this process's own and return the job's result."""
+        from airflow_flinklike.local import run_local  # noqa: PLC0415 - needs the extra `cluster`
+
+        return run_local(self.build(params), slots=slots)
+
+
+def assemble(
+    name: str,
+    vertices: Iterable[JobVertex],
+    edges: Iterable[JobEdge],
+    options: JobOptions,
+    collector: ArtifactCollector,
+    params: Mapping[str, Any] | None,
+) -> JobProgram:
+    """Put the parts of a job together and check all of it. Raises PipelineError with all problems."""
+    merged = {**options.params, **(params or {})}
+    problems = tuple(json_problems("params", merged))
+    if problems:
+        raise PipelineError(f"job {name!r}: {'; '.join(problems)}", problems)
+    try:
+        graph = JobGraph(
+            name=name,
+            vertices=tuple(vertices),
+            edges=tuple(edges),
+            params=merged,
+            spark_conf={key: conf_text(value) for key, value in options.spark_conf.items()},
+            environment=dict(options.environment),
+            py_files=collector.of_files("py-file", options.py_files, suffixes=PY_FILE_SUFFIXES),
+            files=collector.of_files("file", options.files),
+            archives=collector.of_files("archive", options.archives, suffixes=ARCHIVE_SUFFIXES),
+            wheels=collector.of_files("wheel", options.wheels, suffixes=WHEEL_SUFFIXES),
+            execution_timeout_seconds=_seconds(options.execution_timeout),
+            client_version=VERSION,
+        )
+        _check(graph)
+    except ValidationError as error:
+        found = validation_problems(error)
+        raise PipelineError(f"job {name!r} is not valid: {'; '.join(found)}", found) from error
+    except InvalidInputError as error:
+        if isinstance(error, PipelineError):
+            raise
+        raise PipelineError(str(error), error.problems) from error
+    return JobProgram(graph, dict(collector.sources))
+
+
+def conf_text(value: Any) -> str:
+    """A Spark conf value as Spark writes it: booleans in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(graph: JobGraph) -> None:
+    """All checks of the server, as if the pending artifacts were uploaded already."""
+    graph.map_artifacts(
+        lambda one: one.model_copy(update={"key": f"{one.sha256}-pending"}) if one.is_pending else one
+    ).check()
+
+
+def _seconds(timeout: float | timedelta | None) -> float | None:
+    if isinstance(timeout, timedelta):
+        return timeout.total_seconds()
+    return None if timeout is None else float(timeout)
