@@ -55,18 +55,26 @@ class MessageStream(Protocol):
     def last_heard(self) -> float:
         """Monotonic time at which anything last arrived."""
 
+    @property
+    def last_sent(self) -> float:
+        """Monotonic time at which a message was last queued."""
+
     def send(self, message: Any, /) -> None:
         """Queue a message of `runtime.gateways`. Never blocks, never sleeps to gather more.
 
         One write is in flight; what is queued meanwhile goes in the next. Raises BackpressureError when the
-        bounded outbox is full and UnavailableError when the stream has ended.
+        bounded outbox is full, MessageTooLargeError above the message size limit, and UnavailableError when the
+        stream has ended.
         """
 
     async def receive(self) -> Sequence[Any]:
         """All messages that have arrived, at least one. Raises UnavailableError at the end of the stream."""
 
     async def close(self) -> None:
-        """End the stream both ways. What is queued is sent first, for at most one second."""
+        """End the stream both ways. What is queued is sent first, for at most one second. Idempotent."""
+
+    def abort(self, reason: str) -> None:
+        """End the stream at once, without sending what is queued. Both ends see UnavailableError. Idempotent."""
 
 
 StreamHandler = Callable[[MessageStream], Awaitable[None]]

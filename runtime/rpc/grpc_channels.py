@@ -1,0 +1,189 @@
+"""Channels of a process, one per peer and purpose, their options, and the metadata that calls carry.
+
+The options are measured, not guessed: without `max_reconnect_backoff_ms` a peer that was away for a minute stays away
+for up to two; without `http2.ping_timeout_ms` a frozen peer is noticed after a minute instead of seconds; with
+SO_REUSEPORT a new process would bind beside a frozen one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from runtime.common.clock import Clock
+from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import ClusterUuid
+from runtime.rpc import codec
+from runtime.rpc.frames import ErrorDetails
+from runtime.rpc.settings import RpcSettings
+from runtime.rpc.status import ERROR_KEY, error_from, error_without_details
+
+STREAM_PATH = "/flinklike.Transport/OpenStream"
+CHUNK_PATH = "/flinklike.Transport/FetchChunks"
+
+TOKEN_KEY = "flinklike-token"  # noqa: S105 - the name of a header
+TARGET_KEY = "flinklike-target"
+SENDER_KEY = "flinklike-sender"
+HELLO_KEY = "flinklike-hello-bin"
+ACCEPTED_KEY = "flinklike-accepted"
+
+METADATA_SIZE_MAX = 32 * 1024
+IDLE_CHANNELS_MAX = 64
+"""Channels beyond this number are closed when unused: peers come and go with new ports."""
+
+END_OF_CALL: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
+"""What a read answers at the end of a call."""
+
+Options = list[tuple[str, Any]]
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+
+def _common_options(settings: RpcSettings) -> Options:
+    size_max = settings.limits.frame_encoded_size_max
+    return [
+        ("grpc.max_send_message_length", size_max),
+        ("grpc.max_receive_message_length", size_max),
+        ("grpc.max_metadata_size", METADATA_SIZE_MAX),
+        ("grpc.keepalive_time_ms", int(settings.keepalive_interval * 1000)),
+        ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout * 1000)),
+        ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout * 1000)),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def server_options(settings: RpcSettings) -> Options:
+    """Options of the one server of a process."""
+    return [
+        *_common_options(settings),
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+def channel_options(settings: RpcSettings) -> Options:
+    """Options of every channel. Calls to peers of the cluster never go through a proxy."""
+    return [
+        *_common_options(settings),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.min_reconnect_backoff_ms", int(settings.connect_timeout * 1000)),
+        ("grpc.enable_http_proxy", 0),
+    ]
+
+
+# --- metadata -------------------------------------------------------------------------------------------------
+
+
+def call_metadata(settings: RpcSettings, target: FencingToken | None, sender: FencingToken | None) -> Metadata:
+    """What a call carries beside its message (R1)."""
+    entries: list[tuple[str, str | bytes]] = []
+    if settings.cluster_token is not None:
+        entries.append((TOKEN_KEY, settings.cluster_token.reveal()))
+    if target is not None:
+        entries.append((TARGET_KEY, f"{target.revision}@{target.cluster}"))
+    if sender is not None:
+        entries.append((SENDER_KEY, f"{sender.revision}@{sender.cluster}"))
+    return tuple(entries)
+
+
+def token_of(metadata: Mapping[str, str | bytes], key: str) -> FencingToken | None:
+    """A fencing token out of the metadata. Raises InvalidInputError for one that cannot be read."""
+    text = metadata.get(key)
+    if text is None:
+        return None
+    revision, separator, cluster = str(text).partition("@")
+    if not separator or not revision.isdecimal():
+        message = f"metadata {key} holds no fencing token"
+        raise InvalidInputError(message)
+    return FencingToken(ClusterUuid(cluster), int(revision))
+
+
+def error_of_trailers(what: str, status: grpc.StatusCode, text: str, trailers: Any) -> FlinklikeError:
+    """The error that a failed call raises here."""
+    for key, value in trailers or ():
+        if key == ERROR_KEY:
+            return error_from(codec.decode(ErrorDetails, value))
+    return error_without_details(what, status, text)
+
+
+def error_of_call(what: str, error: grpc.aio.AioRpcError) -> FlinklikeError:
+    """The same for grpc.aio's exception."""
+    return error_of_trailers(what, error.code(), error.details() or "", error.trailing_metadata())
+
+
+# --- channels -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Channel:
+    """One connection to a peer, made on first use and again by gRPC when it breaks."""
+
+    raw: Any
+    last_used: float = 0.0
+    users: int = 0
+    calls: dict[str, Any] = field(default_factory=dict)
+
+    def unary(self, path: str) -> Any:
+        """The callable of a unary method."""
+        call = self.calls.get(path)
+        if call is None:
+            call = self.calls[path] = self.raw.unary_unary(path)
+        return call
+
+
+class Channels:
+    """Channels by address. Unused ones are closed once there are many."""
+
+    def __init__(
+        self, options: Options, clock: Clock, credentials: grpc.ChannelCredentials | None, *, idle_timeout: float = 60.0
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._credentials = credentials
+        self._idle_timeout = idle_timeout
+        self._channels: dict[str, Channel] = {}
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+    @contextmanager
+    def use(self, address: str) -> Iterator[Channel]:
+        """The channel to `address`, not closed as long as somebody uses it."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = Channel(self._make(address))
+        channel.users += 1
+        channel.last_used = self._clock.monotonic()
+        try:
+            yield channel
+        finally:
+            channel.users -= 1
+            channel.last_used = self._clock.monotonic()
+
+    def _make(self, address: str) -> Any:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=self._options)
+        return grpc.aio.secure_channel(address, self._credentials, options=self._options)
+
+    async def close_idle(self) -> None:
+        """Close what nobody has used for the idle timeout, if there are many."""
+        if len(self._channels) <= IDLE_CHANNELS_MAX:
+            return
+        before = self._clock.monotonic() - self._idle_timeout
+        idle = [
+            address for address, channel in self._channels.items() if not channel.users and channel.last_used < before
+        ]
+        for address in idle:
+            await self._channels.pop(address).raw.close(None)
+
+    async def close(self) -> None:
+        """Close all."""
+        while self._channels:
+            await self._channels.popitem()[1].raw.close(None)

@@ -1,0 +1,311 @@
+"""The production transport: one grpc.aio server per process, one channel per peer, streams, chunks.
+
+Not for a virtual-time loop: gRPC does its I/O on threads of its own. Everything that is decided (checks, numbering,
+coalescing, error classes) is shared with the local transport; this module only carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from runtime.aio.scope import ServiceScope
+from runtime.common.clock import Clock
+from runtime.common.errors import (
+    FlinklikeError,
+    InvalidInputError,
+    OutcomeUnknownError,
+    PermanentError,
+    UnavailableError,
+)
+from runtime.common.fencing import FencingToken
+from runtime.rpc import codec
+from runtime.rpc.client import make_client
+from runtime.rpc.frames import ChunkRequest
+from runtime.rpc.grpc_channels import (
+    ACCEPTED_KEY,
+    CHUNK_PATH,
+    END_OF_CALL,
+    HELLO_KEY,
+    SENDER_KEY,
+    STREAM_PATH,
+    TARGET_KEY,
+    TOKEN_KEY,
+    Channels,
+    call_metadata,
+    channel_options,
+    error_of_call,
+    error_of_trailers,
+    server_options,
+    token_of,
+)
+from runtime.rpc.grpc_streams import hold_accepted, read_dialed, write_dialed
+from runtime.rpc.messages import GatewayMethod
+from runtime.rpc.service import RpcServer, StreamHello
+from runtime.rpc.settings import RpcSettings
+from runtime.rpc.status import ERROR_KEY, error_details, is_bug, status_of
+from runtime.rpc.stream import FrameStream
+from runtime.rpc.switchboard import Switchboard, known_methods, run_stream_handler
+
+logger = logging.getLogger(__name__)
+
+GatewayT = TypeVar("GatewayT")
+
+if TYPE_CHECKING:
+    _HandlerBase = grpc.GenericRpcHandler[Any, Any]
+else:
+    _HandlerBase = grpc.GenericRpcHandler  # generic in the stubs only
+
+
+class CannotListenError(PermanentError):
+    """The port is taken, or the address is not this host's. Ends a process at start with this sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportCredentials:
+    """TLS of both halves; without it connections are plain."""
+
+    server: grpc.ServerCredentials
+    channel: grpc.ChannelCredentials
+
+
+class GrpcRpcService:
+    """Implements `RpcService` over gRPC."""
+
+    def __init__(self, settings: RpcSettings, clock: Clock, *, credentials: TransportCredentials | None = None) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._credentials = credentials
+        self._switchboard = Switchboard(settings)
+        self._scope = ServiceScope(f"rpc/{settings.incarnation}")
+        self._dialed: set[FrameStream] = set()
+        self._server: grpc.aio.Server | None = None
+        channel_credentials = None if credentials is None else credentials.channel
+        options = channel_options(settings)
+        self._channels = Channels(options, clock, channel_credentials)
+        # A pool of its own keeps large objects off the connection of calls and streams: beside 64 MB messages small
+        # calls were measured at a p99 of 500 ms.
+        chunk_options = [*options, ("grpc.use_local_subchannel_pool", 1)]
+        self._chunk_channels = Channels(chunk_options, clock, channel_credentials)
+
+    @property
+    def server(self) -> RpcServer:
+        """What this process serves."""
+        return self._switchboard
+
+    # --- dialling -----------------------------------------------------------------------------------------------
+
+    def connect(
+        self,
+        gateway_type: type[GatewayT],
+        address: str,
+        *,
+        target: FencingToken | None,
+        sender: FencingToken | None,
+        timeout: float,
+    ) -> GatewayT:
+        """A typed client; see `RpcService.connect`."""
+        metadata = call_metadata(self._settings, target, sender)
+
+        async def invoke(method: GatewayMethod, request: bytes, /) -> bytes:
+            with self._channels.use(address) as channel:
+                try:
+                    answer: bytes = await channel.unary(method.path)(request, timeout=timeout, metadata=metadata)
+                except grpc.aio.AioRpcError as error:
+                    what = f"{method.gateway}.{method.name} at {address}"
+                    raise error_of_call(what, error) from error
+            return answer
+
+        limits = self._settings.limits
+        client: GatewayT = make_client(gateway_type, invoke, message_size_max=limits.message_size_max)
+        return client
+
+    async def open_stream(self, address: str, hello: StreamHello, *, timeout: float) -> FrameStream:
+        """Dial a stream; see `RpcService.open_stream`."""
+        await self._channels.close_idle()
+        used = contextlib.ExitStack()
+        channel = used.enter_context(self._channels.use(address))
+        metadata = (*call_metadata(self._settings, None, None), (HELLO_KEY, codec.encode(hello)))
+        call = channel.raw.stream_stream(STREAM_PATH)(metadata=metadata)
+        try:
+            await self._await_acceptance(call, address, hello, timeout)
+        except BaseException:
+            call.cancel()
+            used.close()
+            raise
+        stream = FrameStream(hello, self._settings.limits, self._clock)
+        self._dialed.add(stream)
+
+        def over() -> None:
+            self._dialed.discard(stream)
+            call.cancel()
+            used.close()
+
+        stream.on_end(over)
+        self._scope.spawn(f"stream/{stream.name}/read", read_dialed(stream, call))
+        self._scope.spawn(f"stream/{stream.name}/write", write_dialed(stream, call))
+        return stream
+
+    async def _await_acceptance(self, call: Any, address: str, hello: StreamHello, timeout: float) -> None:
+        what = f"stream {hello.kind.name} to {address}"
+        try:
+            async with asyncio.timeout(timeout):
+                initial = await call.initial_metadata()
+                if any(key == ACCEPTED_KEY for key, _ in initial or ()):
+                    return
+                status, text, trailers = await call.code(), await call.details(), await call.trailing_metadata()
+        except TimeoutError as error:
+            message = f"{what}: not accepted within {timeout} s"
+            raise UnavailableError(message) from error
+        except grpc.aio.AioRpcError as error:
+            raise error_of_call(what, error) from error
+        failure = error_of_trailers(what, status, text or "", trailers)
+        # A stream that was not accepted has executed nothing.
+        raise UnavailableError(str(failure)) if isinstance(failure, OutcomeUnknownError) else failure
+
+    async def fetch_chunks(self, address: str, name: str, key: str, *, timeout: float) -> AsyncIterator[bytes]:
+        """Read an object over a channel of its own; see `RpcService.fetch_chunks`."""
+        await self._chunk_channels.close_idle()
+        what = f"{name} {key} at {address}"
+        with self._chunk_channels.use(address) as channel:
+            fetch = channel.raw.unary_stream(CHUNK_PATH)
+            call = fetch(codec.encode(ChunkRequest(name, key)), metadata=call_metadata(self._settings, None, None))
+            try:
+                while True:
+                    try:
+                        async with asyncio.timeout(timeout):
+                            chunk = await call.read()
+                    except TimeoutError as error:
+                        message = f"{what}: no chunk within {timeout} s"
+                        raise UnavailableError(message) from error
+                    except grpc.aio.AioRpcError as error:
+                        failure = error_of_call(what, error)
+                        # A read has no outcome to be unsure of.
+                        if isinstance(failure, OutcomeUnknownError):
+                            raise UnavailableError(str(failure)) from error
+                        raise failure from error
+                    if chunk is END_OF_CALL:
+                        return
+                    yield chunk
+            finally:
+                call.cancel()
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Bind and listen. Raises CannotListenError."""
+        server = grpc.aio.server(options=server_options(self._settings))
+        server.add_generic_rpc_handlers((_Handlers(self._switchboard, self._scope, self._settings, self._clock),))
+        wanted = f"{self._settings.bind_host}:{self._settings.port}"
+        try:
+            if self._credentials is None:
+                port = server.add_insecure_port(wanted)
+            else:
+                port = server.add_secure_port(wanted, self._credentials.server)
+        except RuntimeError as error:
+            message = f"cannot listen on {wanted}: the port is in use by another process, or the address is not local"
+            raise CannotListenError(message) from error
+        await self._scope.open()
+        await server.start()
+        self._server = server
+        self._switchboard.bound_to(f"{self._settings.address}:{port}")
+
+    async def stop(self, *, grace: float) -> None:
+        """Refuse new calls, close streams, let running calls end; see `RpcService.stop`. Idempotent."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        async with asyncio.TaskGroup() as stopping:
+            _ = stopping.create_task(server.stop(max(grace, self._settings.limits.close_timeout)), name="rpc/stop")
+            for stream in [*self._switchboard.open_streams(), *self._dialed]:
+                _ = stopping.create_task(stream.close(), name=f"rpc/close/{stream.name}")
+        await self._channels.close()
+        await self._chunk_channels.close()
+        await self._scope.close()
+
+
+class _Handlers(_HandlerBase):
+    """Finds the handler of a path. All behaviours authenticate first, and fail through `_abort` only."""
+
+    def __init__(self, switchboard: Switchboard, scope: ServiceScope, settings: RpcSettings, clock: Clock) -> None:
+        self._switchboard = switchboard
+        self._scope = scope
+        self._settings = settings
+        self._clock = clock
+        self._by_path = {path: grpc.unary_unary_rpc_method_handler(self._unary(path)) for path in known_methods()}
+        self._by_path[STREAM_PATH] = grpc.stream_stream_rpc_method_handler(self._stream)
+        self._by_path[CHUNK_PATH] = grpc.unary_stream_rpc_method_handler(self._chunks)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """The handler, or None for UNIMPLEMENTED."""
+        return self._by_path.get(handler_call_details.method)
+
+    def _unary(self, path: str) -> Any:
+        async def behaviour(request: bytes, context: Any) -> bytes:
+            try:
+                metadata = dict(context.invocation_metadata())
+                self._switchboard.authenticate(metadata.get(TOKEN_KEY))
+                target, sender = token_of(metadata, TARGET_KEY), token_of(metadata, SENDER_KEY)
+                return await self._switchboard.call(path, target, sender, request)
+            except Exception as error:
+                # The boundary of the endpoint: whatever it raised goes to its caller.
+                if is_bug(error):
+                    logger.exception("call %s failed", path)
+                await _abort(context, error)
+                raise
+
+        return behaviour
+
+    async def _stream(self, _requests: Any, context: Any) -> None:
+        try:
+            metadata = dict(context.invocation_metadata())
+            self._switchboard.authenticate(metadata.get(TOKEN_KEY))
+            hello = codec.decode(StreamHello, _bytes(metadata, HELLO_KEY))
+            handler = self._switchboard.accept(hello)
+        except FlinklikeError as error:
+            await _abort(context, error)
+            raise
+        stream = FrameStream(hello, self._settings.limits, self._clock)
+        self._switchboard.opened(stream)
+        stream.on_end(lambda: self._switchboard.over(stream))
+        try:
+            await context.send_initial_metadata(((ACCEPTED_KEY, "1"),))
+            self._scope.spawn(f"stream/{stream.name}", run_stream_handler(handler, stream, stream.name))
+            await hold_accepted(stream, context, self._scope)
+        finally:
+            stream.end("connection lost")
+
+    async def _chunks(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            self._switchboard.authenticate(dict(context.invocation_metadata()).get(TOKEN_KEY))
+            wanted = codec.decode(ChunkRequest, request)
+            async with contextlib.aclosing(self._switchboard.chunks(wanted.source, wanted.key)) as chunks:
+                async for chunk in chunks:
+                    yield bytes(chunk)
+        except Exception as error:
+            # The boundary of the chunk source, as above.
+            if is_bug(error):
+                logger.exception("chunks of %s failed", request[:200])
+            await _abort(context, error)
+            raise
+
+
+def _bytes(metadata: dict[str, Any], key: str) -> bytes:
+    value = metadata.get(key)
+    if not isinstance(value, bytes):
+        message = f"metadata {key} is missing"
+        raise InvalidInputError(message)
+    return value
+
+
+async def _abort(context: Any, error: Exception) -> None:
+    details = error_details(error)
+    trailers = ((ERROR_KEY, codec.encode(details)),)
+    await context.abort(status_of(details), details.message[:200], trailers)

@@ -1,0 +1,96 @@
+"""Both ends of a stream over grpc.aio: carry frames between a FrameStream and a bidirectional call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from runtime.aio.scope import ServiceScope
+from runtime.common.errors import InvalidInputError
+from runtime.rpc.grpc_channels import END_OF_CALL
+from runtime.rpc.stream import FrameStream
+
+_WRITE_ERRORS = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
+"""What a write raises when its call is over; the reader has the reason."""
+
+
+def _is_task_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+# --- the dialling end -----------------------------------------------------------------------------------------
+
+
+async def read_dialed(stream: FrameStream, call: Any) -> None:
+    """Deliver frames until the call ends."""
+    try:
+        while (frame := await call.read()) is not END_OF_CALL:
+            await stream.deliver(frame)
+        stream.end("closed by the peer")
+    except grpc.aio.AioRpcError as error:
+        stream.end(f"connection lost: {error.code().name} ({error.details()})")
+    except InvalidInputError as error:
+        stream.abort(str(error))
+    except asyncio.CancelledError:
+        # `call.cancel()` shows as a cancellation of whoever reads, which is none of this task.
+        if _is_task_cancelled():
+            raise
+    finally:
+        stream.end("the call was cancelled")
+
+
+async def write_dialed(stream: FrameStream, call: Any) -> None:
+    """Write frames one at a time; half-close when the stream is closed, so that the listener ends the call."""
+    try:
+        while (frame := await stream.next_frame()) is not None:
+            await call.write(frame)
+        if not stream.is_ended:
+            await call.done_writing()
+    except _WRITE_ERRORS as error:
+        stream.end(f"connection lost: {type(error).__name__}")
+    except asyncio.CancelledError:
+        if _is_task_cancelled():
+            raise
+
+
+# --- the listening end ------------------------------------------------------------------------------------------
+
+
+async def hold_accepted(stream: FrameStream, context: Any, scope: ServiceScope) -> None:
+    """Run an accepted call until its stream has ended. Called in the call's own task, which dies with the peer."""
+    reader = scope.start(f"stream/{stream.name}/read", _read_accepted(stream, context))
+    writer = scope.start(f"stream/{stream.name}/write", _write_accepted(stream, context))
+    try:
+        reason = await stream.wait_ended()
+    except asyncio.CancelledError:
+        stream.end("connection lost")
+        raise
+    finally:
+        reader.cancel()
+        writer.cancel()
+    if not stream.is_closed_cleanly:
+        await context.abort(grpc.StatusCode.ABORTED, reason[:200])
+
+
+async def _read_accepted(stream: FrameStream, context: Any) -> None:
+    try:
+        while (frame := await context.read()) is not END_OF_CALL:
+            await stream.deliver(frame)
+        stream.end("closed by the peer", is_clean=True)
+    except InvalidInputError as error:
+        stream.abort(str(error))
+    except _WRITE_ERRORS as error:
+        stream.end(f"connection lost: {type(error).__name__}")
+
+
+async def _write_accepted(stream: FrameStream, context: Any) -> None:
+    try:
+        while (frame := await stream.next_frame()) is not None:
+            await context.write(frame)
+        stream.end("closed", is_clean=True)
+    except _WRITE_ERRORS as error:
+        stream.end(f"connection lost: {type(error).__name__}")

@@ -1,0 +1,51 @@
+"""Limits and timings of the transports. Defaults are those of the configuration's catalogue where it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runtime.common.ids import Incarnation
+from runtime.security.tokens import ClusterToken
+
+KIB = 1024
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RpcLimits:
+    """Bounds of one stream and of one message, the same on both ends.
+
+    A frame of 1 MiB is what loopback and 10 Gbit/s carry in about a millisecond; 1000 messages per frame is where
+    coalescing has brought all it can. The inbox bound is where a slow receiver starts to slow down its peer.
+    """
+
+    message_size_max: int = 4 * MIB
+    frame_messages_max: int = 1000
+    frame_size_max: int = 1 * MIB
+    outbox_messages_max: int = 100_000
+    outbox_size_max: int = 64 * MIB
+    inbox_messages_max: int = 10_000
+    close_timeout: float = 1.0
+
+    @property
+    def frame_encoded_size_max(self) -> int:
+        """The largest frame on the wire: one message above the frame size still travels, alone."""
+        return max(self.message_size_max, self.frame_size_max) + 16 * self.frame_messages_max + 64 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class RpcSettings:
+    """What a process is on the network. `port` 0 picks a free one; `cluster_token` None: no authentication.
+
+    `address` is the host that others dial, `bind_host` where this process listens.
+    """
+
+    incarnation: Incarnation
+    cluster_token: ClusterToken | None
+    address: str = "127.0.0.1"
+    bind_host: str = "127.0.0.1"
+    port: int = 0
+    limits: RpcLimits = field(default_factory=RpcLimits)
+    connect_timeout: float = 5.0
+    keepalive_interval: float = 10.0
+    keepalive_timeout: float = 10.0
