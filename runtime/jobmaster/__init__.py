@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""JobMasters: the shells around the scheduler's cores, their runners, and the streams to TaskManagers they share."""

@@ -1,0 +1,226 @@
+"""The streams between this process and TaskManagers, shared by all its JobMasters.
+
+Invariants: one stream per TaskManager is current, the newest (R11); a message reaches a job only under the epoch of its
+owner here (R1); a lost stream is told to every job that has used it, once; one wheel per process sends heartbeats,
+finds silent peers and turns the jobs' own wheels, so that no job has a timer of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from runtime.common.clock import Clock
+from runtime.common.errors import BackpressureError, UnavailableError
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import (
+    AnswerSlotOffers,
+    Heartbeat,
+    JobMasterToTaskManager,
+    OfferSlots,
+    OutputsCommitted,
+    SlotsLost,
+    TaskManagerToJobMaster,
+    TaskProgresses,
+    TaskReports,
+)
+from runtime.rpc.service import MessageStream
+
+logger = logging.getLogger(__name__)
+
+JobMessage = OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Silence of `heartbeat_timeout` seconds ends a stream; after `heartbeat_interval` of our own we say something."""
+
+    heartbeat_interval: float
+    heartbeat_timeout: float
+
+
+class ConnectedJob(Protocol):
+    """A JobMaster, as the streams see it. Calls never block."""
+
+    @property
+    def job_id(self) -> JobId:
+        """The job."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch it acts under."""
+
+    def receive(self, location: TaskManagerLocation, message: JobMessage) -> None:
+        """A message for this job, under its epoch."""
+
+    def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
+        """The stream to a TaskManager that this job has used has ended."""
+
+    def tick(self) -> None:
+        """The wheel has turned."""
+
+
+class _Connection:
+    """The current stream to one TaskManager."""
+
+    __slots__ = ("heartbeats", "jobs", "names", "rearmed_at", "stream")
+
+    def __init__(self, stream: MessageStream) -> None:
+        self.stream = stream
+        self.jobs: dict[JobId, None] = {}
+        self.heartbeats = 0
+        self.rearmed_at = 0.0
+        self.names: dict[str, TaskManagerLocation] = {}
+
+    def location(self, task_manager_id: str) -> TaskManagerLocation:
+        """Who this is; one object for all slots and attempts of all jobs."""
+        hello = self.stream.hello
+        name = task_manager_id or hello.dialer
+        if name not in self.names:
+            self.names = {name: TaskManagerLocation(hello.dialer, name, hello.dialer_address)}
+        return self.names[name]
+
+
+class TaskManagerConnections:
+    """All of them. `serve` is the handler of StreamKind.TASK_MANAGER_TO_JOB_MASTER, `run` the wheel."""
+
+    def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._connections: dict[Incarnation, _Connection] = {}
+        self._jobs: dict[JobId, ConnectedJob] = {}
+
+    @property
+    def connected(self) -> Sequence[Incarnation]:
+        """The TaskManagers with a stream to this process."""
+        return tuple(self._connections)
+
+    def register(self, job: ConnectedJob) -> None:
+        """Messages for this job's epoch go to it from now on. A newer epoch takes the place of an older one."""
+        before = self._jobs.get(job.job_id)
+        assert before is None or before.epoch <= job.epoch, (job.job_id, job.epoch)
+        self._jobs[job.job_id] = job
+
+    def unregister(self, job: ConnectedJob) -> None:
+        """The job has ended here. Idempotent; a newer epoch of it is not touched."""
+        if self._jobs.get(job.job_id) is not job:
+            return
+        del self._jobs[job.job_id]
+        for connection in self._connections.values():
+            connection.jobs.pop(job.job_id, None)
+
+    # --- streams ------------------------------------------------------------------------------------------------
+
+    async def serve(self, stream: MessageStream) -> None:
+        """Take messages from one TaskManager until its stream ends."""
+        hello = stream.hello
+        current = self._connections.get(hello.dialer)
+        if current is not None and current.stream.hello.number > hello.number:
+            stream.abort("a newer stream of this TaskManager is open")
+            return
+        if current is not None:
+            self._lost(current, "it has opened a new stream")
+            current.stream.abort("a newer stream of this TaskManager has opened")
+        connection = self._connections[hello.dialer] = _Connection(stream)
+        logger.info("task manager %s at %s connected (stream %d)", hello.dialer, hello.dialer_address, hello.number)
+        reason = "the stream was closed"
+        try:
+            while True:
+                for message in await stream.receive():
+                    self._route(connection, message)
+        except UnavailableError as error:
+            reason = str(error)
+        finally:
+            self._lost(connection, reason)
+
+    def _lost(self, connection: _Connection, reason: str) -> None:
+        hello = connection.stream.hello
+        if self._connections.get(hello.dialer) is not connection:
+            return
+        del self._connections[hello.dialer]
+        logger.info("task manager %s at %s disconnected: %s", hello.dialer, hello.dialer_address, reason)
+        text = f"lost the connection to the TaskManager at {hello.dialer_address}: {reason}"
+        for job_id in list(connection.jobs):
+            if job_id in self._jobs:
+                self._jobs[job_id].task_manager_lost(hello.dialer, text)
+
+    def _route(self, connection: _Connection, message: TaskManagerToJobMaster) -> None:
+        match message:
+            case Heartbeat():
+                return
+            case OfferSlots():
+                self._route_to_job(connection, message, message.task_manager_id)
+            case TaskReports() | TaskProgresses() | SlotsLost() | OutputsCommitted():
+                self._route_to_job(connection, message, "")
+            case _:
+                assert_never(message)
+
+    def _route_to_job(self, connection: _Connection, message: JobMessage, task_manager_id: str) -> None:
+        job = self._jobs.get(message.job_id)
+        if job is not None and job.epoch == message.epoch:
+            connection.jobs[message.job_id] = None
+            job.receive(connection.location(task_manager_id), message)
+            return
+        logger.debug("%s for job %s at epoch %d: not here", type(message).__name__, message.job_id, message.epoch)
+        if isinstance(message, OfferSlots) and (job is None or job.epoch > message.epoch):
+            # The job has ended, or moved on, while its slot was being allocated: the slot is nobody's.
+            rejected: tuple[AllocationId, ...] = tuple(offer.allocation_id for offer in message.offers)
+            answer = AnswerSlotOffers(message.job_id, message.epoch, (), rejected)
+            self.send(connection.stream.hello.dialer, answer)
+
+    def send(self, incarnation: Incarnation, message: JobMasterToTaskManager) -> None:
+        """Queue a message. A TaskManager without a stream gets nothing: its jobs are told that it is lost.
+
+        Raises MessageTooLargeError.
+        """
+        connection = self._connections.get(incarnation)
+        if connection is None:
+            return
+        try:
+            connection.stream.send(message)
+        except UnavailableError:
+            logger.debug("stream to task manager %s ends with a %s unsent", incarnation, type(message).__name__)
+        except BackpressureError as error:
+            logger.warning("task manager %s does not take its messages, disconnecting it: %s", incarnation, error)
+            connection.stream.abort(str(error))
+
+    async def close(self) -> None:
+        """End all streams, with what is queued sent first."""
+        for connection in list(self._connections.values()):
+            await connection.stream.close()
+
+    # --- the wheel ----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Turn the wheel every heartbeat interval, until cancelled. Eternal: spawn it with `spawn_eternal`."""
+        interval = self._settings.heartbeat_interval
+        turned_at = self._clock.monotonic()
+        while True:
+            await asyncio.sleep(interval)
+            now = self._clock.monotonic()
+            self.turn(was_late=now - turned_at > 2 * interval)
+            turned_at = now
+
+    def turn(self, *, was_late: bool) -> None:
+        """One turn. `was_late`: this loop stood still for more than an interval, so silence proves nothing (R4)."""
+        now = self._clock.monotonic()
+        for connection in list(self._connections.values()):
+            self._judge(connection, now, was_late=was_late)
+        for job in list(self._jobs.values()):
+            job.tick()
+
+    def _judge(self, connection: _Connection, now: float, *, was_late: bool) -> None:
+        if was_late:
+            connection.rearmed_at = now
+        stream = connection.stream
+        silence = now - max(stream.last_heard, connection.rearmed_at)
+        if silence > self._settings.heartbeat_timeout:
+            stream.abort(f"no sign of life for {silence:.1f} s")
+            return
+        if now - stream.last_sent >= self._settings.heartbeat_interval:
+            connection.heartbeats += 1
+            self.send(stream.hello.dialer, Heartbeat(connection.heartbeats))

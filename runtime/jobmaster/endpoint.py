@@ -1,0 +1,325 @@
+"""One JobMaster: executes what the core decides, over the job store and the streams to TaskManagers.
+
+Invariants: the core is only ever called from `post`, one event at a time; one write is in flight, repeated identically
+until its outcome is known (R2); a refused write ends this JobMaster and nothing else: another owner has a higher epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from runtime.aio.retry import RetryPolicy, retry
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.errors import MessageTooLargeError, StaleTokenError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.executiongraph.core.failures import system_failure
+from runtime.gateways.dispatcher import AssignJob, JobSummary
+from runtime.gateways.job_manager_runner import JobMasterListener
+from runtime.gateways.job_master import (
+    CommitOutputs,
+    DeployTasks,
+    JobMasterToTaskManager,
+    OfferSlots,
+    OutputsCommitted,
+    RegisterJob,
+    SlotsLost,
+    TaskProgresses,
+    TaskReports,
+)
+from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
+from runtime.highavailability.job_store import OwnerJobStore
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import Payload, ResultRecord
+from runtime.jobmaster.connections import JobMessage, TaskManagerConnections
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.effects import (
+    DeclareRequirements,
+    Effect,
+    EndRunner,
+    PublishSummary,
+    ScheduleDeadline,
+    SendMessages,
+    WriteEvents,
+    WriteResult,
+)
+from runtime.scheduler.core.job_events import encode_events
+from runtime.scheduler.core.job_master_core import JobMasterCore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterSettings:
+    """`write_retry` is for a store that is away; `validate` makes cores check all invariants after every event."""
+
+    write_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
+    graph_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
+    graph_second_look: float = 10.0
+    validate: bool = False
+
+
+class JobMaster:
+    """Runs one job under one epoch. Implements `ConnectedJob`."""
+
+    __slots__ = (
+        "_clock",
+        "_connections",
+        "_core",
+        "_deadline",
+        "_entropy",
+        "_events",
+        "_final",
+        "_listener",
+        "_pending_write",
+        "_settings",
+        "_store",
+        "_waiter",
+        "epoch",
+        "job_id",
+    )
+
+    def __init__(
+        self,
+        assignment: AssignJob,
+        *,
+        store: OwnerJobStore,
+        connections: TaskManagerConnections,
+        listener: JobMasterListener,
+        clock: Clock,
+        entropy: Entropy,
+        settings: JobMasterSettings,
+    ) -> None:
+        self.job_id: JobId = assignment.job_id
+        self.epoch: int = assignment.epoch
+        self._core = JobMasterCore(
+            assignment.job_id,
+            assignment.epoch,
+            digest=assignment.digest,
+            submit_millis=assignment.submit_millis,
+            validate=settings.validate,
+        )
+        self._store = store
+        self._connections = connections
+        self._listener = listener
+        self._clock = clock
+        self._entropy = entropy
+        self._settings = settings
+        self._events: deque[ev.Event] | None = None
+        self._pending_write: WriteEvents | WriteResult | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._final: JobSummary | None = None
+
+    @property
+    def status(self) -> JobStatus:
+        """Where the job is in its life."""
+        return self._core.status
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing is left to do."""
+        return self._core.is_over
+
+    def summary(self) -> JobSummary:
+        """What is known of the job now."""
+        return self._core.summary()
+
+    def archived(self) -> ArchivedExecutionGraph:
+        """The execution graph as it is now."""
+        return self._core.archived()
+
+    def moment(self) -> ev.Moment:
+        """Both clocks, read now."""
+        return ev.Moment(self._clock.monotonic(), self._clock.epoch_millis())
+
+    async def run(self) -> JobSummary | None:
+        """Execute writes until the job's result is durable (its summary) or the job is somebody else's (None)."""
+        try:
+            while not self._core.is_over:
+                if self._pending_write is None:
+                    await self._wait()
+                    continue
+                write, self._pending_write = self._pending_write, None
+                await self._write(write)
+            return self._final
+        finally:
+            if self._deadline is not None:
+                self._deadline.cancel()
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def post(self, event: ev.Event) -> None:
+        """Give an event to the core and execute the effects. Events that effects bring about wait their turn."""
+        if self._events is not None:
+            self._events.append(event)
+            return
+        self._events = deque([event])
+        before = self._core.status
+        try:
+            while self._events:
+                for effect in self._core.handle(self._events.popleft()):
+                    self._execute(effect)
+        finally:
+            self._events = None
+        if self._core.status is not before:
+            logger.info("job %s: %s -> %s", self.job_id, before.name, self._core.status.name)
+
+    def receive(self, location: TaskManagerLocation, message: JobMessage) -> None:
+        """A message of a TaskManager."""
+        at = self.moment()
+        match message:
+            case OfferSlots():
+                self.post(ev.SlotsOffered(location, message.offers, at))
+            case TaskReports():
+                self.post(ev.AttemptsReported(message.reports, at))
+            case TaskProgresses():
+                self.post(ev.AttemptsProgressed(message.progresses, at))
+            case SlotsLost():
+                self.post(ev.SlotsGone(location.incarnation, message.allocations, message.reason, at))
+            case OutputsCommitted():
+                self.post(ev.OutputsMoved(message.vertex_id, message.failure, at))
+            case _:
+                assert_never(message)
+
+    def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
+        """A stream has ended."""
+        self.post(ev.TaskManagerGone(incarnation, reason, self.moment()))
+
+    def tick(self) -> None:
+        """The process's wheel has turned."""
+        if self._core.wants_tick:
+            self.post(ev.Ticked(self.moment()))
+
+    # --- effects --------------------------------------------------------------------------------------------------
+
+    def _execute(self, effect: Effect) -> None:
+        match effect:
+            case SendMessages(incarnation, messages):
+                self._send(incarnation, messages)
+            case WriteEvents() | WriteResult():
+                assert self._pending_write is None, self.job_id
+                self._pending_write = effect
+                self._wake()
+            case DeclareRequirements(requirements):
+                self._listener.requirements_changed(requirements)
+            case PublishSummary(summary):
+                self._listener.job_summary_changed(summary)
+            case ScheduleDeadline(at):
+                loop = asyncio.get_running_loop()
+                self._deadline = loop.call_at(at, lambda: self.post(ev.DeadlineReached(self.moment())))
+            case EndRunner(summary):
+                self._final = summary
+                self._wake()
+            case _:
+                assert_never(effect)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _send(self, incarnation: Incarnation, messages: tuple[JobMasterToTaskManager, ...]) -> None:
+        refusal = ""
+        for message in messages:
+            if refusal and isinstance(message, DeployTasks):
+                self._fail_attempts(message.tasks, refusal)
+                continue
+            try:
+                self._connections.send(incarnation, message)
+            except MessageTooLargeError as error:
+                refusal = self._too_large(incarnation, message, error)
+
+    def _too_large(self, incarnation: Incarnation, message: JobMasterToTaskManager, error: MessageTooLargeError) -> str:
+        """Send less at once where that helps, else fail what cannot be sent. Returns why nothing can be deployed."""
+        match message:
+            case RegisterJob():
+                return f"what the tasks of the job share cannot be sent: {error}"
+            case DeployTasks(job_id, epoch, tasks) if len(tasks) > 1:
+                self._send(incarnation, tuple(DeployTasks(job_id, epoch, (task,)) for task in tasks))
+            case DeployTasks(_, _, tasks):
+                self._fail_attempts(tasks, f"the task cannot be sent: {error}")
+            case CommitOutputs(_, _, vertex_id):
+                at = self.moment()
+                failure = system_failure(type(error).__name__, f"outputs cannot be moved: {error}", at.millis)
+                self.post(ev.OutputsMoved(vertex_id, failure, at))
+            case _:
+                raise error
+        return ""
+
+    def _fail_attempts(self, tasks: tuple[TaskDeploymentDescriptor, ...], reason: str) -> None:
+        at = self.moment()
+        failure = system_failure("MessageTooLargeError", reason, at.millis, kind="RESOURCE")
+        reports = tuple(
+            TaskExecutionReport(
+                attempt_id=task.attempt_id,
+                state=ExecutionState.FAILED,
+                timestamp_millis=at.millis,
+                failure=failure,
+                value=b"",
+                partitions=(),
+                outputs=(),
+                metrics=TaskMetrics(),
+            )
+            for task in tasks
+        )
+        self.post(ev.AttemptsReported(reports, at))
+
+    # --- writes ---------------------------------------------------------------------------------------------------
+
+    async def _write(self, write: WriteEvents | WriteResult) -> None:
+        """Repeat one transaction until its outcome is known (R2), then tell the core."""
+        what = f"events {write.number}" if isinstance(write, WriteEvents) else f"result {write.status.name}"
+
+        def on_retry(error: Exception, delay: float) -> None:
+            logger.warning("job %s: writing %s failed, next try in %.1f s: %s", self.job_id, what, delay, error)
+
+        if isinstance(write, WriteEvents):
+            data, number = encode_events(write.events), write.number
+            done: ev.Event
+
+            async def attempt() -> None:
+                await self._store.append_events(self.job_id, self.epoch, number, data)
+        else:
+            record = result_record(write)
+
+            async def attempt() -> None:
+                await self._store.write_result(self.job_id, self.epoch, record)
+
+        try:
+            await retry(
+                attempt,
+                policy=self._settings.write_retry,
+                clock=self._clock,
+                entropy=self._entropy,
+                deadline=None,
+                on_retry=on_retry,
+            )
+        except StaleTokenError as error:
+            logger.info("job %s: writing %s was refused, this owner is over: %s", self.job_id, what, error)
+            done = ev.OwnershipLost(str(error), self.moment())
+        else:
+            at = self.moment()
+            done = ev.EventsWritten(write.number, at) if isinstance(write, WriteEvents) else ev.ResultWritten(at)
+        self.post(done)
+
+
+def result_record(write: WriteResult) -> ResultRecord:
+    """The durable form of a result; the store moves a large archive out of line."""
+    archive = write.archived.to_json()
+    payload = Payload(sha256=hashlib.sha256(archive).hexdigest(), inline=archive, object_key="")
+    return ResultRecord(status=write.status, summary=encode_record(write.summary), archive=payload)
