@@ -169,7 +169,7 @@ class SlotBench:
         """Begin to run; returns when the work is handed over."""
         listener = RecordingListener()
         task = asyncio.get_running_loop().create_task(self.pool.run(slot, work, listener))
-        await listener.states.wait_until(lambda states: bool(states))
+        await listener.states.wait_until(bool)
         return listener, task
 
     def log(self, report: TaskExecutionReport, stream: str = "stdout") -> str:

@@ -70,6 +70,8 @@ def _hint(value: Any) -> str:
         return " (use .item() for a number, .tolist() for an array)"
     if hasattr(value, "isoformat"):
         return " (use .isoformat())"
+    if type(value).__name__ in {"DataFrame", "Series"}:
+        return " (to hand on rows, return a Spark DataFrame: ctx.spark.createDataFrame(...), or .to_spark())"
     if isinstance(value, set | frozenset):
         return " (use sorted(...))"
     return ""

@@ -20,7 +20,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId
-from runtime.gateways.task import FailureInfo, TaskExecutionReport
+from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.sessions import SlotSessions
@@ -284,6 +284,23 @@ class SlotProcessPool:
         """User code has called report_progress()."""
         if (found := self._attempt_of(process)) is not None:
             found[1].tell_reported_progress(fraction, text)
+
+    def output_announced(self, process: SlotProcess, output: OutputDirectory) -> None:
+        """The attempt's report will name it, however the attempt ends."""
+        if (found := self._attempt_of(process)) is not None and output not in found[1].outputs:
+            found[1].outputs.append(output)
+
+    def attach_failed(self, process: SlotProcess) -> None:
+        """An idle process is replaced, after a pause: its JVM may be about to be found lost."""
+        for slot in self._slots:
+            if slot.fresh is process:
+                slot.fresh = None
+                self._retire(process)
+                self._spawn("refill slot later", self._refill_later(slot))
+
+    async def _refill_later(self, slot: Slot) -> None:
+        await asyncio.sleep(_RESTART_PAUSE)
+        self._refill(slot)
 
     def process_exited(self, process: SlotProcess) -> None:
         """An idle process that ends by itself is replaced; a running one's attempt sees it itself."""

@@ -8,7 +8,7 @@ import json
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
+from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
 from runtime.taskexecutor.slots import failures
 from runtime.taskexecutor.slots.logs import attempt_directory
 from runtime.taskexecutor.slots.slot_process import ReuseKey, SlotProcess
@@ -31,6 +31,7 @@ class RunningAttempt:
         self.is_cancelled = False
         self.kill_failure: FailureInfo | None = None
         self.memory_bytes_peak = 0
+        self.outputs: list[OutputDirectory] = []
         self._listener = listener
         self._clock = clock
         self._fraction, self._text = 0.0, ""
@@ -134,7 +135,7 @@ class RunningAttempt:
             failure=failure,
             value=b"",
             partitions=(),
-            outputs=(),
+            outputs=tuple(self.outputs),
             metrics=metrics,
         )
 

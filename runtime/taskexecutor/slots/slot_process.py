@@ -12,6 +12,7 @@ from runtime.aio.watch import Watch
 from runtime.common.errors import BugError
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import JobId
+from runtime.gateways.task import OutputDirectory
 from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.wire import (
     Frame,
@@ -76,6 +77,12 @@ class SlotProcessListener(Protocol):
 
     def progress_reported(self, process: SlotProcess, fraction: float, text: str, /) -> None:
         """User code has called report_progress()."""
+
+    def output_announced(self, process: SlotProcess, output: OutputDirectory, /) -> None:
+        """User code has called output_path()."""
+
+    def attach_failed(self, process: SlotProcess, /) -> None:
+        """It could not connect to its session and never will."""
 
     def process_exited(self, process: SlotProcess, /) -> None:
         """The process is reaped."""
@@ -192,6 +199,9 @@ class SlotProcess(asyncio.Protocol):
             case FrameKind.PROGRESS:
                 fields = decode_fields(frame.payload)
                 self._listener.progress_reported(self, float(fields["fraction"]), str(fields["text"]))
+            case FrameKind.OUTPUT:
+                fields = decode_fields(frame.payload)
+                self._listener.output_announced(self, OutputDirectory(str(fields["base"]), str(fields["directory"])))
             case FrameKind.NEED_SPARK:
                 self._listener.spark_needed(self)
             case FrameKind.SPARK_USED:
@@ -202,6 +212,7 @@ class SlotProcess(asyncio.Protocol):
             case FrameKind.ATTACH_FAILED:
                 logger.warning("slot process %s cannot attach: %s", self.pid, decode_fields(frame.payload)["reason"])
                 self.attachment.set(Attachment.FAILED)
+                self._listener.attach_failed(self)
             case _:
                 message = f"frame {frame.kind.name} is not for the TaskManager"
                 raise BugError(message)

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.machinery
+import json
 import sys
+import time
+from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from runtime.taskexecutor.slots.channel import Channel
 from runtime.taskexecutor.slots.failures import SparkUnavailableError
-from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, decode_fields
+from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, decode_fields, encode_fields
+from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.static_conf import StaticConfPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from runtime.taskexecutor.spark.attach import AttachedSpark
+
+NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
+_QUIET_ATTEMPTS = 20
+_QUIET_PAUSE = 0.02
+_CONNECTION_ERRORS = frozenset({"Py4JNetworkError", "AttachError"})
+_CHAIN_LENGTH_MAX = 20
 
 
 class SparkAttachment:
@@ -19,39 +35,193 @@ class SparkAttachment:
     def __init__(self, channel: Channel, *, has_spark: bool, is_static_conf_fatal: bool) -> None:
         self._channel = channel
         self._has_spark = has_spark
-        self._is_static_conf_fatal = is_static_conf_fatal
+        self._policy = StaticConfPolicy.FAIL if is_static_conf_fatal else StaticConfPolicy.WARN
+        self._attached: AttachedSpark | None = None
+        self._problem = ""
+        self._order: WorkOrder | None = None
+        self._doors = _SparkDoors(self) if has_spark else None
+        if not has_spark:
+            sys.meta_path.insert(0, _SparkRefusal())
 
     def attach(self, payload: bytes) -> None:
-        """Connect to the session that the TaskManager has made for this process."""
-        raise NotImplementedError
+        """Connect to the session that the TaskManager has made for this process, and say how that went."""
+        from runtime.taskexecutor.spark.attach import AttachError, attach
+
+        if self._doors is not None:
+            self._doors.restore()
+        try:
+            self._attached = attach(SlotSession(**decode_fields(payload)))
+        except AttachError as error:
+            self._problem = f"{error}: {error.__cause__}"
+            self._channel.send(FrameKind.ATTACH_FAILED, encode_fields(reason=self._problem))
+            return
+        self._channel.send(FrameKind.ATTACHED)
 
     def start_attempt(self, order: WorkOrder) -> None:
-        """Whose work comes next."""
+        """Whose work comes next. No call to the JVM."""
+        self._order = order
+        if self._attached is not None:
+            self._bind(self._attached, order)
+
+    def _bind(self, attached: AttachedSpark, order: WorkOrder) -> None:
+        from runtime.taskexecutor.spark.attach import JobBinding, job_database
+
+        job_id = order.attempt_id.job_id
+        attached.bind(
+            JobBinding(
+                job_id=job_id,
+                description=job_id,
+                job_directory=order.job_directory,
+                python_path=order.python_path,
+                own_workers=order.ships_files,
+                spark_conf=json.loads(order.spark_conf),
+                static_conf=self._policy,
+                database=job_database(job_id),
+                on_first_use=lambda: self._channel.send(FrameKind.SPARK_USED),
+            )
+        )
+        if order.ships_files:
+            attached.context.environment.update(json.loads(order.environment))
 
     def session(self) -> SparkSession:
         """The warm session; waits for one if this process is not attached yet. Raises SparkUnavailableError."""
-        if not self._has_spark:
-            message = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
-            raise SparkUnavailableError(message)
+        return self.ensure().spark
+
+    def ensure(self) -> AttachedSpark:
+        """Be attached and bound."""
+        if self._attached is None and self._has_spark and not self._problem:
+            self._ask_for_session()
+        attached, order = self._attached, self._order
+        if attached is None or order is None:
+            problem = f"Spark is not available on this TaskManager: {self._problem}" if self._has_spark else NO_SPARK
+            raise SparkUnavailableError(problem)
+        return attached
+
+    def _ask_for_session(self) -> None:
         self._channel.send(FrameKind.NEED_SPARK)
         frame = self._channel.take(FrameKind.ATTACH, FrameKind.NO_SPARK)
-        reason = "" if frame is None else decode_fields(frame.payload)["reason"]
-        message = f"Spark is not available on this TaskManager: {reason}"
-        raise SparkUnavailableError(message)
-
-    def offer_to_script(self) -> None:
-        """Let `getOrCreate()` and `SparkContext()` of a script find the session."""
+        if frame is None or frame.kind is FrameKind.NO_SPARK:
+            self._problem = decode_fields(frame.payload)["reason"] if frame else "the TaskManager is gone"
+            return
+        self.attach(frame.payload)
+        if self._attached is not None and self._order is not None:
+            self._bind(self._attached, self._order)
 
     def end_attempt(self) -> bool:
-        """Stop what the attempt has left in Spark; False if something still runs."""
-        return True
+        """Stop what the attempt has left in Spark (R15); False if something may still run."""
+        attached = self._attached
+        if attached is None or not attached.is_used:
+            return True
+        try:
+            attached.detach()
+            for _ in range(_QUIET_ATTEMPTS):
+                if not attached.has_active_jobs():
+                    return True
+                time.sleep(_QUIET_PAUSE)
+        except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
+            sys.stderr.write(f"the Spark session of this attempt cannot be asked for what still runs: {error}\n")
+        return False
 
     def is_connection_error(self, error: BaseException) -> bool:
         """True if `error` says that the JVM did not answer."""
-        return False
+        if self._attached is None and not self._problem:
+            return False
+        return any(
+            isinstance(link, ConnectionError) or type(link).__name__ in _CONNECTION_ERRORS for link in _chain(error)
+        )
+
+
+def _chain(error: BaseException) -> Sequence[BaseException]:
+    links: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and len(links) < _CHAIN_LENGTH_MAX:
+        links.append(link)
+        link = link.__cause__ or link.__context__
+    return links
 
 
 def is_data_frame(value: Any) -> bool:
     """True for a Spark DataFrame. Does not import pyspark: without it there is none."""
     sql = sys.modules.get("pyspark.sql")
     return sql is not None and isinstance(value, sql.DataFrame)
+
+
+class _SparkDoors:
+    """Every way in which user code gets at Spark by itself, led through `ensure` while the process is not attached."""
+
+    def __init__(self, attachment: SparkAttachment) -> None:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+
+        self._originals = [
+            (SparkSession.Builder, "getOrCreate", SparkSession.Builder.__dict__["getOrCreate"]),
+            (SparkContext, "getOrCreate", SparkContext.__dict__["getOrCreate"]),
+            (SparkSession, "active", SparkSession.__dict__["active"]),
+            (SparkSession, "getActiveSession", SparkSession.__dict__["getActiveSession"]),
+        ]
+        self._has_own_new = "__new__" in SparkContext.__dict__
+        self._context = SparkContext
+
+        def get_session(builder: Any) -> Any:
+            attachment.ensure()
+            return SparkSession.Builder.getOrCreate(builder)
+
+        def new_context(cls: type[SparkContext], *arguments: Any, **options: Any) -> Any:
+            attachment.ensure()
+            return SparkContext.__new__(cls, *arguments, **options)
+
+        def through(name: str, owner: type) -> classmethod[Any, Any, Any]:
+            def call(cls: Any, *arguments: Any, **options: Any) -> Any:
+                attachment.ensure()
+                return getattr(cls, name)(*arguments, **options)
+
+            call.__name__ = f"{owner.__name__}.{name}"
+            return classmethod(call)
+
+        _set(SparkSession.Builder, "getOrCreate", get_session)
+        _set(SparkContext, "getOrCreate", through("getOrCreate", SparkContext))
+        _set(SparkSession, "active", through("active", SparkSession))
+        _set(SparkSession, "getActiveSession", through("getActiveSession", SparkSession))
+        self._original_new = SparkContext.__dict__.get("__new__")
+        _set(SparkContext, "__new__", new_context)
+
+    def restore(self) -> None:
+        """Make pyspark what it was: the attachment changes it in its own way."""
+        for owner, name, original in self._originals:
+            _set(owner, name, original)
+        if self._original_new is not None:
+            _set(self._context, "__new__", self._original_new)
+        elif "__new__" in self._context.__dict__:
+            del self._context.__new__
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    setattr(owner, name, value)
+
+
+class _SparkRefusal(importlib.abc.MetaPathFinder):
+    """Without Spark: whoever imports pyspark and asks it for a context gets a sentence, not a JVM of his own."""
+
+    _TARGET = "pyspark.core.context"
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Find that one module as usual, and change it after it is loaded."""
+        if fullname != self._TARGET:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def load(module: ModuleType) -> None:
+            execute(module)
+
+            def refuse(*_: object, **__: object) -> None:
+                raise SparkUnavailableError(NO_SPARK)
+
+            vars(module)["launch_gateway"] = refuse
+
+        _set(spec.loader, "exec_module", load)
+        return spec

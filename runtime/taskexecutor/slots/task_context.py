@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -165,8 +166,12 @@ class SlotTaskContext:
         if not base:
             message = "ctx.output_path() needs the directory below which the sink writes"
             raise TaskError(message)
+        if "://" not in base and not base.startswith("file:"):
+            base = os.path.abspath(base)  # noqa: PTH100 - a string stays a string
         known = self._state.outputs.get(base)
         if known is None:
             known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}")
             self._state.outputs[base] = known
+            # At once: should this process be killed, the TaskManager knows what to delete.
+            self._state.channel.send(FrameKind.OUTPUT, encode_fields(base=base, directory=known.directory))
         return known.directory

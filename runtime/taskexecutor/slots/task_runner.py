@@ -94,7 +94,6 @@ class TaskRunner:
 
     def _run_script(self, code: ScriptCode, order: WorkOrder) -> None:
         path = script_file(code, order.code_files, order.job_directory)
-        self._attachment.offer_to_script()
         run_script(path, code.args)
 
     def _terminal_value(self, operator: Operator, value: Any) -> bytes:

@@ -43,6 +43,7 @@ class FrameKind(IntEnum):
     SPARK_USED = 14
     PROGRESS = 15
     DONE = 16
+    OUTPUT = 17
 
 
 @dataclass(frozen=True, slots=True)
