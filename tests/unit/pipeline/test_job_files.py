@@ -1,0 +1,159 @@
+"""Files of a job, script jobs and function jobs."""
+
+import hashlib
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_flinklike import function_job, script_job
+from airflow_flinklike.artifacts import ArtifactCollector
+from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, LocalClusterError, PipelineError
+from airflow_flinklike.function import FunctionCall, bind_call
+from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph, OperatorKind, PickledCode, ScriptCode
+
+LARGE = b"x" * (INLINE_BYTES_MAX + 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, data in {"etl.py": b"pass", "lib.zip": b"PK", "a.csv": b"1", "env.tar.gz": LARGE}.items():
+        (tmp_path / name).write_bytes(data)
+    return tmp_path
+
+
+def test_a_script_job_holds_what_spark_submit_would_take(folder: Path) -> None:
+    job = script_job(
+        folder / "etl.py",
+        args=["--day", 5],
+        conf={"spark.sql.shuffle.partitions": 2},
+        py_files=f"{folder}/lib.zip",
+        files=[folder / "a.csv"],
+        archives=[f"{folder}/env.tar.gz#env"],
+        name="nightly",
+    )
+    program = job.build()
+    graph = program.graph
+    vertex = graph.vertices[0]
+    assert graph.name == "nightly"
+    assert (vertex.name, vertex.parallelism, vertex.operators[0].kind) == ("etl.py", 1, OperatorKind.SCRIPT)
+    assert vertex.is_exclusive(graph)
+    code = vertex.operators[0].code
+    assert isinstance(code, ScriptCode)
+    assert (code.args, code.script.inline_bytes()) == (("--day", "5"), b"pass")
+    assert [a.name for a in graph.py_files + graph.files + graph.archives] == ["lib.zip", "a.csv", "env.tar.gz#env"]
+    assert list(program.uploads) == [hashlib.sha256(LARGE).hexdigest()]
+    assert graph.archives[0].is_pending
+
+
+def test_the_name_of_a_script_job_is_that_of_its_file(folder: Path) -> None:
+    assert script_job(folder / "etl.py").job_graph().name == "etl.py"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"py_files": ["s3://bucket/lib.py"]}, "only local files can be sent along"),
+        ({"files": ["missing.csv"]}, "file 'missing.csv' does not exist"),
+        ({"files": ["."]}, "is a directory"),
+        ({"py_files": ["{folder}/a.csv"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
+        ({"archives": ["{folder}/a.csv"]}, "expected a file ending in"),
+        ({"archives": ["{folder}/lib.zip#../x"]}, "the name must be a plain file name"),
+        ({"files": ["{folder}/a.csv", "{folder}/a.csv"]}, "two files or archives would be 'a.csv'"),
+    ],
+)
+def test_files_that_cannot_travel(folder: Path, given: dict[str, list[str]], expected: str) -> None:
+    options: Any = {key: [one.format(folder=folder) for one in value] for key, value in given.items()}
+    with pytest.raises(PipelineError, match=expected):
+        script_job(folder / "etl.py", **options).build()
+
+
+def test_a_script_that_does_not_exist() -> None:
+    with pytest.raises(PipelineError, match=r"script .nope\.py. does not exist"):
+        script_job("nope.py").job_graph()
+
+
+def test_file_urls_are_local(folder: Path) -> None:
+    assert script_job(f"file://{folder}/etl.py").job_graph().vertices[0].name == "etl.py"
+
+
+def test_a_large_file_is_read_again_when_it_is_sent(folder: Path) -> None:
+    collector = ArtifactCollector()
+    artifact = collector.of_file("file", folder / "env.tar.gz")
+    source = collector.sources[artifact.sha256]
+    assert b"".join(source.chunks()) == LARGE
+    (folder / "env.tar.gz").write_bytes(b"y" * len(LARGE))
+    with pytest.raises(PipelineError, match="was changed while the job was being submitted"):
+        list(source.chunks())
+
+
+CTX: Any = SimpleNamespace(spark="the session")
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return bind_call(function, args, kwargs)(CTX)
+
+
+def test_ctx_and_spark_are_filled_in_wherever_they_stand() -> None:
+    assert call(lambda spark, a: (spark, a), 1) == ("the session", 1)
+    assert call(lambda a, spark, b=2: (a, spark, b), 1) == (1, "the session", 2)
+    assert call(lambda a, *, ctx, **more: (a, ctx, more), 1, x=2) == (1, CTX, {"x": 2})
+    assert call(lambda *args: args, 1, 2) == (1, 2)
+    assert call(lambda: 5) == 5
+    assert call(lambda spark: spark, spark="mine") == "mine"
+
+
+def test_spark_is_not_touched_unless_it_is_asked_for() -> None:
+    class Cold:
+        @property
+        def spark(self) -> None:
+            raise AssertionError
+
+    cold: Any = Cold()
+    assert bind_call(lambda ctx: 1, (), {})(cold) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "expected"),
+    [
+        (lambda spark, a: a, (), "missing a required argument: 'a'"),
+        (lambda spark: 1, (1,), "too many positional arguments"),
+        (lambda spark, /: 1, (), "must be ordinary parameters"),
+        (lambda spark, *rest: 1, (1,), "which 'rest' cannot be"),
+        (min, (), r"does not tell its parameters|missing"),
+    ],
+)
+def test_arguments_that_do_not_fit(function: Any, args: tuple[Any, ...], expected: str) -> None:
+    with pytest.raises(PipelineError, match=expected):
+        bind_call(function, args, {})
+
+
+def test_a_function_job_is_one_exclusive_operator() -> None:
+    def total(spark: Any, numbers: list[int]) -> int:
+        return sum(numbers)
+
+    graph = function_job(total, args=([1, 2],), params={"p": 1}).job_graph()
+    assert (graph.name, len(graph.vertices), graph.params) == ("total", 1, {"p": 1})
+    operator = graph.vertices[0].operators[0]
+    assert operator.kind is OperatorKind.FUNCTION
+    assert graph.vertices[0].is_exclusive(graph)
+    assert isinstance(operator.code, PickledCode)
+    loaded = pickle.loads(operator.code.payload())
+    assert isinstance(loaded, FunctionCall)
+    assert loaded(CTX) == 3
+    assert JobGraph.parse(graph.canonical_json()) == graph
+
+
+def test_run_local_says_what_to_do_instead() -> None:
+    with pytest.raises(LocalClusterError, match=r"bin/start-cluster\.sh"):
+        function_job(lambda: 1).run_local()
+
+
+def test_errors_cross_processes() -> None:
+    failed = pickle.loads(pickle.dumps(JobFailedError("ab", {"class": "ValueError", "message": "no", "kind": "USER"})))
+    assert (failed.job_id, failed.kind, str(failed)) == ("ab", "USER", "ValueError: no\n(job ab FAILED)")
+    assert pickle.loads(pickle.dumps(JobCanceledError("ab"))).job_id == "ab"
+    refused = pickle.loads(pickle.dumps(PipelineError("both", ("a", "b"))))
+    assert refused.problems == ("a", "b")

@@ -1,0 +1,298 @@
+"""The Pipeline API: what graph it builds, and how it refuses mistakes at the line where they are made."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_flinklike import Edge, Pipeline, ResourceSpec, Stream
+from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.loading import build_job
+from airflow_flinklike.pipeline import default_max_parallelism
+from runtime.common.exchange import ExchangeMode as Mode
+from runtime.jobgraph.graph import BlobCode, FunctionReference, JobGraph, OperatorKind, PickledCode
+from tests.kit.job_graphs import lone
+
+
+def read(ctx: Any) -> Any: ...
+
+
+def one(ctx: Any, frame: Any) -> Any: ...
+
+
+def two(ctx: Any, left: Any, right: Any) -> Any: ...
+
+
+async def later(ctx: Any) -> Any: ...
+
+
+def daily() -> Pipeline:
+    """The example of the architecture document."""
+    pipeline = Pipeline("daily-sales", params={"year": 2024})
+    orders = pipeline.source("orders", read, splits=["mon", "tue"], parallelism=4)
+    clean = orders.map("clean", one)
+    totals = clean.hash("o_custkey").apply("totals", one, parallelism=4)
+    totals.gather().sink("report", one)
+    return pipeline
+
+
+def edges_of(graph: JobGraph) -> list[tuple[str, str, Mode, tuple[str, ...], int]]:
+    return [
+        (graph.vertex(e.source).name, graph.vertex(e.target).name, e.mode, e.key_columns, e.input_index)
+        for e in graph.edges
+    ]
+
+
+def test_the_example_of_the_architecture_builds_three_chains() -> None:
+    graph = daily().job_graph()
+    assert [(v.name, v.parallelism) for v in graph.vertices] == [("orders -> clean", 4), ("totals", 4), ("report", 1)]
+    assert [o.kind for o in graph.vertices[0].operators] == [OperatorKind.SOURCE, OperatorKind.MAP]
+    assert edges_of(graph) == [
+        ("orders -> clean", "totals", Mode.HASH, ("o_custkey",), 0),
+        ("totals", "report", Mode.GATHER, (), 0),
+    ]
+    assert graph.vertices[0].splits == ("mon", "tue")
+    assert graph.params == {"year": 2024}
+    assert JobGraph.parse(graph.canonical_json()) == graph
+
+
+def test_references_give_the_same_digest_every_time() -> None:
+    def build() -> str:
+        pipeline = Pipeline("p")
+        pipeline.source("a", "jobs.code:read").hash("k").sink("b", "jobs.code:write", parallelism=2)
+        return pipeline.job_graph().digest()
+
+    assert build() == build()
+
+
+def test_inputs_come_in_the_order_of_the_edges() -> None:
+    pipeline = Pipeline("join")
+    left = pipeline.source("left", read, parallelism=2)
+    right = pipeline.source("right", read, parallelism=3)
+    small = pipeline.source("small", read)
+
+    def join(ctx: Any, a: Any, b: Any, c: Any) -> Any: ...
+
+    left.hash("x", "y").apply("join", join, right.hash("u", "v"), small.broadcast(), parallelism=5)
+    assert edges_of(pipeline.job_graph()) == [
+        ("left", "join", Mode.HASH, ("x", "y"), 0),
+        ("right", "join", Mode.HASH, ("u", "v"), 1),
+        ("small", "join", Mode.BROADCAST, (), 2),
+    ]
+
+
+def test_a_stream_among_further_inputs_is_a_forward_edge() -> None:
+    pipeline = Pipeline("p", parallelism=2)
+    left, right = pipeline.source("left", read), pipeline.source("right", read)
+    left.apply("both", two, right)
+    assert [edge[2] for edge in edges_of(pipeline.job_graph())] == [Mode.FORWARD, Mode.FORWARD]
+
+
+def test_a_stream_with_two_consumers_is_not_chained() -> None:
+    pipeline = Pipeline("fork")
+    source = pipeline.source("read", read)
+    source.map("left", one)
+    source.map("right", one)
+    assert [v.name for v in pipeline.job_graph().vertices] == ["read", "left", "right"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"chainable": False},
+        {"slot_sharing_group": "other"},
+        {"resources": ResourceSpec(memory_bytes=1 << 30)},
+        {"max_parallelism": 64},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_settings_that_keep_operators_apart(settings: dict[str, Any]) -> None:
+    pipeline = Pipeline("p")
+    pipeline.source("a", read).map("b", one, **settings)
+    assert [v.name for v in pipeline.job_graph().vertices] == ["a", "b"]
+
+
+def test_a_slot_sharing_group_is_inherited_when_the_inputs_agree() -> None:
+    pipeline = Pipeline("p")
+    a = pipeline.source("a", read, slot_sharing_group="g")
+    b = pipeline.source("b", read, slot_sharing_group="g")
+    c = pipeline.source("c", read)
+    a.rebalance().apply("ab", two, b.rebalance())
+    a.rebalance().apply("ac", two, c.rebalance())
+    groups = {v.name: v.slot_sharing_group for v in pipeline.job_graph().vertices}
+    assert groups == {"a": "g", "b": "g", "c": "default", "ab": "g", "ac": "default"}
+
+
+def test_parallelism_comes_from_the_edge_the_user_or_the_pipeline() -> None:
+    pipeline = Pipeline("p", parallelism=3)
+    source = pipeline.source("default", read)
+    source.rebalance().apply("default too", one)
+    source.rebalance().apply("chosen", one, parallelism=7)
+    source.apply("forward", one)
+    source.gather().apply("gathered", one)
+    found = {v.name: v.parallelism for v in pipeline.job_graph().vertices}
+    assert found == {"default": 3, "default too": 3, "chosen": 7, "forward": 3, "gathered": 1}
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "expected"),
+    [(1, 128), (85, 128), (86, 256), (200, 512), (32_768, 32_768)],
+)
+def test_maximum_parallelism_defaults_as_in_flink(parallelism: int, expected: int) -> None:
+    assert default_max_parallelism(parallelism) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "expected"),
+    [(None, None, None), (True, None, True), (True, False, True), (None, False, False), (False, None, None)],
+)
+def test_a_chain_is_exclusive_when_one_of_it_is(
+    source: bool | None,
+    sink: bool | None,
+    expected: bool | None,
+) -> None:
+    pipeline = Pipeline("p")
+    pipeline.source("a", read, exclusive=source).sink("b", one, exclusive=sink)
+    assert pipeline.job_graph().vertices[0].exclusive is expected
+
+
+def test_all_job_options_reach_the_graph(tmp_path: Any) -> None:
+    (tmp_path / "lib.py").write_text("x = 1")
+    (tmp_path / "data.csv").write_text("a,b")
+    pipeline = Pipeline(
+        "p",
+        spark_conf={"spark.sql.shuffle.partitions": 4, "spark.sql.ansi.enabled": True},
+        environment={"TZ": "UTC"},
+        py_files=[tmp_path / "lib.py"],
+        files=str(tmp_path / "data.csv"),
+        execution_timeout=timedelta(minutes=2),
+    )
+    pipeline.source("a", read)
+    graph = pipeline.job_graph({"added": 1})
+    assert graph.spark_conf == {"spark.sql.shuffle.partitions": "4", "spark.sql.ansi.enabled": "true"}
+    assert graph.environment == {"TZ": "UTC"}
+    assert [f.name for f in graph.py_files + graph.files] == ["lib.py", "data.csv"]
+    assert graph.execution_timeout_seconds == 120
+    assert graph.params == {"added": 1}
+    assert graph.client_version
+
+
+def test_code_is_a_reference_a_pickle_or_a_blob() -> None:
+    pipeline = Pipeline("p")
+    large = b"x" * 100_000
+    pipeline.source("reference", "jobs.code:read").map("pickle", one).map("blob", lambda ctx, _frame: large)
+    program = pipeline.build()
+    codes = [o.code for o in program.graph.vertices[0].operators]
+    assert [type(code) for code in codes] == [FunctionReference, PickledCode, BlobCode]
+    assert isinstance(codes[2], BlobCode)
+    assert codes[2].blob.is_pending
+    assert b"".join(program.uploads[codes[2].blob.sha256].chunks()).count(b"x") >= 100_000
+    assert codes[2].python == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def fresh() -> tuple[Pipeline, Stream]:
+    pipeline = Pipeline("p", parallelism=2)
+    return pipeline, pipeline.source("source", read)
+
+
+MISTAKES: dict[str, tuple[Callable[[Pipeline, Stream], object], str]] = {
+    "same name": (lambda p, _: p.source("source", read), "operator 'source' exists already"),
+    "no name": (lambda p, _: p.source("", read), "an operator needs a name"),
+    "too few inputs": (lambda _, s: s.map("m", two), "two(ctx: Any, left: Any, right: Any)"),
+    "too many inputs": (lambda _, s: s.apply("m", one, s), "is called with ctx and 2 DataFrames"),
+    "no ctx": (lambda p, _: p.source("m", lambda: None), "is called with ctx"),
+    "no function": (lambda p, _: p.source("m", 5), "not a int"),  # type: ignore[arg-type]  # the mistake
+    "bad reference": (lambda p, _: p.source("m", "jobs.code.read"), "is not a reference"),
+    "coroutine": (lambda p, _: p.source("m", later), "later is asynchronous"),
+    "other pipeline": (
+        lambda _, s: s.apply("m", two, Pipeline("q").source("a", read)),
+        "its input 'a' belongs to another pipeline",
+    ),
+    "behind a sink": (lambda _, s: s.sink("k", one).map("m", one), "'k' is a sink and has no consumers"),
+    "not a stream": (lambda _, s: s.apply("m", two, "orders"), "not a str"),  # type: ignore[arg-type]  # the mistake
+    "forward parallelism": (lambda _, s: s.apply("m", one, parallelism=3), "dictate parallelism 2, not 3"),
+    "gather parallelism": (lambda _, s: s.gather().apply("m", one, parallelism=3), "dictate parallelism 1, not 3"),
+    "forward and gather": (lambda _, s: s.apply("m", two, s.gather()), "parallelism [1, 2] at once"),
+    "hash without columns": (lambda _, s: s.hash(), "names of one or more columns"),
+    "splits": (lambda p, _: p.source("m", read, splits=[{1, 2}]), "a value of type set is not JSON"),
+}
+
+
+@pytest.mark.parametrize(("mistake", "expected"), MISTAKES.values(), ids=MISTAKES.keys())
+def test_a_mistake_is_refused_where_it_is_made(mistake: Callable[[Pipeline, Stream], object], expected: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        mistake(*fresh())
+    assert expected in str(caught.value)
+
+
+def test_all_problems_of_a_job_are_listed_when_it_is_built() -> None:
+    pipeline = Pipeline("", environment={"A=B": "x"}, execution_timeout=-1)
+    pipeline.source("a", read, parallelism=0)
+    with pytest.raises(PipelineError) as caught:
+        pipeline.job_graph()
+    assert len(caught.value.problems) == 4
+
+
+def test_params_must_be_json() -> None:
+    pipeline, _ = fresh()
+    with pytest.raises(PipelineError, match="params: a value of type object is not JSON"):
+        pipeline.job_graph({"x": object()})
+
+
+def test_edges_are_values_until_something_is_attached() -> None:
+    pipeline, stream = fresh()
+    edge = stream.hash("k")
+    assert isinstance(edge, Edge)
+    edge.apply("first", one)
+    edge.apply("second", one)
+    assert len(pipeline.job_graph().edges) == 2
+
+
+def test_the_plan_can_be_shown() -> None:
+    explanation = daily().explain()
+    text = explanation.to_text()
+    assert "orders -> clean  (parallelism 4, 2 splits)" in text
+    assert "orders -> clean  ==HASH on o_custkey==>  totals" in text
+    assert "report  (parallelism 1, exclusive)" in text
+    assert "group default: runs with 1, uses up to 4" in text
+    assert explanation.regions == (("orders -> clean",), ("totals",), ("report",))
+    assert explanation.to_dict()["exchanges"][0]["mode"] == "HASH"
+
+
+HERE = "pipeline_fixture_jobs"
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    monkeypatch.syspath_prepend(str(request.path.parent))
+
+
+def test_jobs_are_found_by_reference() -> None:
+    assert build_job(f"{HERE}:simple", {"days": 4, "x": 1}).graph.vertices[0].splits == (0, 1, 2, 3)
+    assert build_job(f"{HERE}:simple", {"days": 4, "x": 1}).graph.params == {"days": 4, "x": 1}
+    assert build_job(f"{HERE}:built").graph.vertices[0].splits == (0, 1, 2)
+    assert build_job(f"{HERE}:script", {"a": 1}).graph.params == {"a": 1}
+    assert build_job(f"{HERE}:needs_table", {"table": "t", "mode": "full"}).graph.name == "load-t-full"
+
+
+def test_jobs_may_be_given_as_functions_programs_and_graphs() -> None:
+    assert build_job(daily).graph.name == "daily-sales"
+    assert build_job(daily(), {"year": 2025}).graph.params == {"year": 2025}
+    assert build_job(lone(params={"a": 1}), {"b": 2}).graph.params == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        (f"{HERE}.simple", "is not a reference"),
+        ("no_such_module_x:job", "no module named 'no_such_module_x'"),
+        (f"{HERE}:nothing", "has no 'nothing'"),
+        (f"{HERE}:number", "gave a int"),
+        (f"{HERE}:needs_table", "missing a required argument: 'table'; give it in params"),
+    ],
+)
+def test_a_wrong_reference_says_which_part_is_wrong(reference: str, expected: str) -> None:
+    with pytest.raises(PipelineError, match=expected):
+        build_job(reference)
