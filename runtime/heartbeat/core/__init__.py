@@ -1,0 +1,1 @@
+"""The judgement of who is silent for too long: pure."""
