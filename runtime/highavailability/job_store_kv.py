@@ -7,7 +7,7 @@ again (a term never returns, a result is written once, an owner's revision only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -63,13 +63,21 @@ class KvLeaderJobStore(JobReader):
         term: LeaderTerm,
         settings: JobStoreSettings,
         entropy: Entropy,
+        *,
+        check_capacity: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(kv, keys, payloads, timeout=settings.timeout)
+        self._check_capacity = check_capacity
         self._term = term
         self._entropy = entropy
 
     async def submit(self, job_id: JobId, graph: GraphRecord, owner: OwnerRecord | None) -> Submitted | AlreadyStored:
-        """Graph and owner in one transaction; a graph above 32 KiB is an object first (R20)."""
+        """Graph and owner in one transaction; a graph above 32 KiB is an object first (R20).
+
+        Raises StorageExhaustedError when the store is nearly full (R21).
+        """
+        if self._check_capacity is not None:
+            self._check_capacity()
         record = encode_record(replace(graph, graph=await self._payloads.spill(graph.graph)))
         writes: list[Op] = [Put(self._keys.graph(job_id), record)]
         if owner is not None:

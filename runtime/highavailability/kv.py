@@ -202,15 +202,19 @@ class KeyValueStore(Protocol):
     async def status(self, *, timeout: float) -> StoreStatus:
         """Version and size."""
 
+    async def defragment(self, *, timeout: float) -> None:
+        """Give the space of forgotten history back, and lift an alarm of a full store. Blocks the store meanwhile."""
+
     async def close(self) -> None:
         """End all watches and connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """`revision` is the current one; sizes in bytes, quota 0 when unknown."""
+    """`revision` is the current one. The quota counts `size_bytes`; of it `used_bytes` would remain defragmented."""
 
     version: str
     revision: int
     size_bytes: int
     quota_bytes: int
+    used_bytes: int

@@ -118,7 +118,12 @@ class MemoryKeyValueStore:
     async def status(self, *, timeout: float) -> StoreStatus:
         """Size and revision."""
         self._begin(timeout)
-        return StoreStatus("memory", self._store.revision, self._store.size_bytes, self._quota_bytes)
+        size = self._store.size_bytes
+        return StoreStatus("memory", self._store.revision, size, self._quota_bytes, size)
+
+    async def defragment(self, *, timeout: float) -> None:
+        """Nothing to do: forgotten history takes no space."""
+        self._begin(timeout)
 
     async def close(self) -> None:
         """End all watches. Idempotent."""

@@ -175,7 +175,20 @@ class EtcdKeyValueStore:
             "status", lambda connection: connection.status, pb.StatusRequest(), timeout=timeout, is_write=False
         )
         quota = status.db_size_quota or self._settings.quota_bytes
-        return StoreStatus(status.version, status.header.revision, status.db_size, quota)
+        return StoreStatus(status.version, status.header.revision, status.db_size, quota, status.db_size_in_use)
+
+    async def defragment(self, *, timeout: float) -> None:
+        """One member after the other, so that only one is away at a time; then the alarm is lifted."""
+        for connection in self._session.connections:
+            try:
+                metadata = await self._session.metadata(connection, timeout=timeout)
+                await connection.defragment(pb.DefragmentRequest(), timeout=timeout, metadata=metadata)
+            except grpc.aio.AioRpcError as error:
+                raise translate(error, f"defragmentation of {connection.endpoint}", is_write=False) from error
+        request = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, alarm=pb.ALARM_NOSPACE)
+        await self._call(
+            "lift of the alarm", lambda connection: connection.alarm, request, timeout=timeout, is_write=False
+        )
 
     async def close(self) -> None:
         """End all watches and connections. Idempotent."""

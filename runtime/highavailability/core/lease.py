@@ -1,0 +1,47 @@
+"""The arithmetic of leases (R4): until when may we act, when do we renew.
+
+Owns the distance between "the lease is valid" (etcd's view) and "I may still act" (ours). etcd counts from the moment
+it received a renewal, which is after we have sent it: counted from the *send* time, our deadline is never the later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CLOCK_MARGIN = 0.01
+"""Fraction of the ttl by which two clocks may run apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseValidity:
+    """What follows from the last acknowledged renewal, which was sent at `sent_at`."""
+
+    sent_at: float
+    ttl: float
+
+    @property
+    def valid_until(self) -> float:
+        """From this moment on the lease may have ended: act no more."""
+        return self.sent_at + self.ttl * (1 - CLOCK_MARGIN)
+
+    @property
+    def renew_at(self) -> float:
+        """A third of the ttl: two renewals may be lost before the lease lapses."""
+        return self.sent_at + self.ttl / 3
+
+    @property
+    def retry_delay(self) -> float:
+        """Pause after a renewal that failed."""
+        return self.ttl / 20
+
+    def is_valid(self, now: float) -> bool:
+        """May we act?"""
+        return now < self.valid_until
+
+    def remaining(self, now: float) -> float:
+        """Seconds in which we may act; negative once it has lapsed."""
+        return self.valid_until - now
+
+    def acknowledged(self, sent_at: float, ttl: float) -> LeaseValidity:
+        """A renewal was acknowledged. Answers may overtake each other: the latest send time counts."""
+        return LeaseValidity(sent_at, ttl) if sent_at > self.sent_at else self

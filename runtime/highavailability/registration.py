@@ -1,0 +1,186 @@
+"""Who is there: JobMaster processes under a lease, TaskManagers without one (R13).
+
+A JobMaster process that has lost its lease (an etcd outage, a freeze) registers again by itself under the same
+incarnation; meanwhile `is_valid` is False and it decides nothing (R4). A TaskManager's key is deleted only by itself
+after its user processes are reaped, or by whoever established its death.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import TypeVar
+
+from runtime.aio.retry import RetryPolicy
+from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.errors import RetryableError
+from runtime.common.ids import Incarnation
+from runtime.highavailability.follower import follow, patiently
+from runtime.highavailability.guards import LeaderTerm, Settled, check_leads, gets, leads, settle
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
+from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
+from runtime.highavailability.records import JobMasterRecord, TaskManagerRecord
+
+logger = logging.getLogger(__name__)
+
+RecordT = TypeVar("RecordT")
+
+_RETRY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
+
+
+class JobMasterRegistration:
+    """`jobmasters/<incarnation>` of this process, kept alive and up to date by `run`."""
+
+    def __init__(
+        self,
+        kv: KeyValueStore,
+        keys: Keys,
+        record: JobMasterRecord,
+        settings: LeaseSettings,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._kv = kv
+        self._key = keys.job_master(record.incarnation)
+        self._record = Watch(record)
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+        self._lease: Lease | None = None
+        self.registered = Watch(False)  # noqa: FBT003 - the first value
+        """True while the key is written under a lease that is being renewed."""
+
+    @property
+    def is_valid(self) -> bool:
+        """May this process decide anything? By the local deadline (R4)."""
+        return self._lease is not None and self._lease.is_valid and self.registered.value
+
+    def update(self, record: JobMasterRecord) -> None:
+        """Change what is registered. Never blocks; only the latest record counts."""
+        if record != self._record.value:
+            self._record.set(record)
+
+    async def run(self) -> None:
+        """Register, renew, register again after a loss, until cancelled: then unregister."""
+        failures = 0
+        while True:
+            try:
+                await self._one_lease()
+            except RetryableError as error:
+                logger.info("registration failed, trying again: %s", error)
+                await asyncio.sleep(_RETRY.delay(failures, self._entropy))
+                failures += 1
+            else:
+                failures = 0
+
+    async def _one_lease(self) -> None:
+        lease = await Lease.grant(self._kv, self._clock, self._settings)
+        self._lease = lease
+        try:
+            async with Scope("registration") as scope:
+                scope.spawn_eternal("lease", lease.keep_alive())
+                await self._keep_record(lease)
+        except* LeaseLostError as errors:
+            logger.info("registration lapsed: %s", errors.exceptions[0])
+        finally:
+            self.registered.set(False)
+            await lease.revoke()
+
+    async def _keep_record(self, lease: Lease) -> None:
+        while True:
+            generation = self._record.generation
+            txn = Txn((), (Put(self._key, encode_record(self._record.value), lease.id),))
+            try:
+                await patiently(partial(self._settle, txn), self._entropy)
+            except LeaseNotFoundError as error:
+                message = f"lease {lease.id:x} has ended"
+                raise LeaseLostError(message) from error
+            if not self.registered.value:
+                self.registered.set(True)
+            await self._record.wait_changed(generation)
+
+    async def _settle(self, txn: Txn) -> Settled:
+        return await settle(self._kv, txn, timeout=self._settings.timeout, entropy=self._entropy)
+
+
+class TaskManagerRegistry:
+    """`taskmanagers/<incarnation>`: written and deleted explicitly."""
+
+    def __init__(self, kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._entropy = entropy
+        self._timeout = timeout
+
+    async def register(self, record: TaskManagerRecord) -> int:
+        """Before the first slot report. Idempotent. The revision at which the key was written."""
+        put = Put(self._keys.task_manager(record.incarnation), encode_record(record))
+        settled = await settle(self._kv, Txn((), (put,)), timeout=self._timeout, entropy=self._entropy)
+        return settled.result.revision
+
+    async def unregister(self, incarnation: Incarnation) -> None:
+        """By the TaskManager itself, after its user processes are reaped. Idempotent."""
+        txn = Txn((), self._deletes(incarnation))
+        await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+
+    async def remove_dead(self, term: LeaderTerm, incarnation: Incarnation) -> None:
+        """By the leader, after the death is established (R13). Raises StaleTokenError."""
+        txn = Txn(guards=(leads(term),), success=self._deletes(incarnation), failure=gets(term.key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if not settled.result.succeeded:
+            check_leads(term, settled.answers()[0], f"removal of task manager {incarnation}")
+
+    async def task_managers(self) -> Mapping[Incarnation, TaskManagerRecord]:
+        """All that are registered: the ones to be asked in a census."""
+        answer = await self._kv.range(self._keys.task_managers, is_prefix=True, timeout=self._timeout)
+        return _decoded(TaskManagerRecord, self._keys.task_managers, {kv.key: kv for kv in answer.kvs})
+
+    def _deletes(self, incarnation: Incarnation) -> tuple[Delete, Delete]:
+        key = self._keys.task_manager(incarnation)
+        return Delete(key), Delete(f"{key}/", is_prefix=True)
+
+
+async def follow_job_masters(
+    kv: KeyValueStore, keys: Keys, *, timeout: float, entropy: Entropy
+) -> AsyncIterator[Mapping[Incarnation, JobMasterRecord]]:
+    """All registered JobMaster processes, now and after each change."""
+    async for current in follow(kv, keys.job_masters, timeout=timeout, entropy=entropy):
+        yield _decoded(JobMasterRecord, keys.job_masters, current)
+
+
+async def follow_task_managers(
+    kv: KeyValueStore, keys: Keys, *, timeout: float, entropy: Entropy
+) -> AsyncIterator[Mapping[Incarnation, TaskManagerRecord]]:
+    """All registered TaskManagers, now and after each change."""
+    async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
+        yield _decoded(TaskManagerRecord, keys.task_managers, current)
+
+
+async def revoke_lease_of(kv: KeyValueStore, key: str, *, timeout: float) -> bool:
+    """R8: end the lease of the process that wrote `key` (a JobMaster's or a candidate's); False if it is gone."""
+    answer = await kv.range(key, is_prefix=False, timeout=timeout)
+    if not answer.kvs or not answer.kvs[0].lease:
+        return False
+    await kv.revoke_lease(answer.kvs[0].lease, timeout=timeout)
+    return True
+
+
+def _decoded(record_type: type[RecordT], prefix: str, current: Mapping[str, KeyValue]) -> dict[Incarnation, RecordT]:
+    records = {}
+    for key, kv in current.items():
+        name = key.removeprefix(prefix)
+        # What lies below a name (fences) is no registration.
+        if "/" in name:
+            continue
+        try:
+            records[Incarnation(name)] = decode_record(record_type, kv.value, key=key)
+        except UnreadableRecordError:
+            logger.exception("registration cannot be read")
+    return records

@@ -1,0 +1,176 @@
+"""HighAvailabilityServices: everything durable that a process needs, behind one object.
+
+`create` makes it from settings: etcd, or a memory store in this process (`high-availability.type: none`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.ids import ClusterUuid, Incarnation
+from runtime.highavailability.cluster import cluster_uuid
+from runtime.highavailability.compaction import Compactor
+from runtime.highavailability.election import LeaderElection
+from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.group_commit import GroupCommitStore
+from runtime.highavailability.guards import LeaderTerm
+from runtime.highavailability.job_reader import JobReader
+from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import KeyValueStore
+from runtime.highavailability.lease import LeaseSettings
+from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.payloads import ObjectStore, Payloads
+from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
+from runtime.highavailability.registration import (
+    JobMasterRegistration,
+    TaskManagerRegistry,
+    follow_job_masters,
+    follow_task_managers,
+    revoke_lease_of,
+)
+from runtime.highavailability.retrieval import LeaderRetrieval
+
+
+@dataclass(frozen=True, slots=True)
+class HighAvailabilitySettings:
+    """`etcd` None: jobs live in this process's memory. `lease_ttl` in whole seconds, `timeout` of one request."""
+
+    cluster_id: str
+    lease_ttl: int
+    timeout: float
+    etcd: EtcdSettings | None = None
+
+
+class HighAvailabilityServices:
+    """Made by `create`; usable between `start` and `close`."""
+
+    def __init__(
+        self,
+        kv: KeyValueStore,
+        settings: HighAvailabilitySettings,
+        objects: ObjectStore,
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        owns_store: bool,
+    ) -> None:
+        self._below = kv
+        self._owns_store = owns_store
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+        self._lease_settings = LeaseSettings(settings.lease_ttl, settings.timeout)
+        self._cluster: ClusterUuid | None = None
+        self._group_commit = GroupCommitStore(kv)
+        self.keys = Keys.of_cluster(settings.cluster_id)
+        self.payloads = Payloads(objects)
+
+    async def start(self) -> None:
+        """Connect and learn (or make) the cluster's uuid.
+
+        Raises UnavailableError when the store cannot be reached, UnauthenticatedError, UnsafeEtcdVersionError.
+        """
+        if isinstance(self._below, EtcdKeyValueStore):
+            await self._below.open(timeout=self._settings.timeout)
+        await self._group_commit.open()
+        self._cluster = await cluster_uuid(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
+    async def close(self) -> None:
+        """End all watches and connections. Idempotent. A memory store that was given to `create` stays open."""
+        await self._group_commit.stop()
+        if self._owns_store:
+            await self._below.close()
+
+    @property
+    def is_durable(self) -> bool:
+        """False when a restart of this process forgets every job."""
+        return self._settings.etcd is not None
+
+    @property
+    def kv(self) -> KeyValueStore:
+        """The store, with group commit in front."""
+        return self._group_commit
+
+    @property
+    def cluster(self) -> ClusterUuid:
+        """The cluster's uuid (R1)."""
+        assert self._cluster is not None, "high availability services are not started"
+        return self._cluster
+
+    def leader_election(self, record: LeaderRecord) -> LeaderElection:
+        """A candidacy for JobManager leadership."""
+        return LeaderElection(
+            self.kv, self.keys, self.cluster, record, self._lease_settings, self._clock, self._entropy
+        )
+
+    def leader_retrieval(self) -> LeaderRetrieval:
+        """Follows the leading JobManager."""
+        return LeaderRetrieval(self.kv, self.keys, self.cluster, self._entropy, timeout=self._settings.timeout)
+
+    def leader_job_store(self, term: LeaderTerm, compactor: Compactor | None = None) -> KvLeaderJobStore:
+        """The leading Dispatcher's store for one term; with its compactor, submit heeds the quota (R21)."""
+        return KvLeaderJobStore(
+            self.kv,
+            self.keys,
+            self.payloads,
+            term,
+            JobStoreSettings(self._settings.timeout),
+            self._entropy,
+            check_capacity=compactor.check_capacity if compactor else None,
+        )
+
+    def owner_job_store(self) -> KvOwnerJobStore:
+        """The store of a process that owns jobs."""
+        return KvOwnerJobStore(
+            self.kv, self.keys, self.payloads, JobStoreSettings(self._settings.timeout), self._entropy
+        )
+
+    def job_reader(self) -> JobReader:
+        """Reads of jobs, for whoever holds no term."""
+        return JobReader(self.kv, self.keys, self.payloads, timeout=self._settings.timeout)
+
+    def compactor(self) -> Compactor:
+        """R21, for the leader."""
+        return Compactor(self.kv, self._clock, timeout=self._settings.timeout)
+
+    def job_master_registration(self, record: JobMasterRecord) -> JobMasterRegistration:
+        """This JobMaster process's key."""
+        return JobMasterRegistration(self.kv, self.keys, record, self._lease_settings, self._clock, self._entropy)
+
+    def task_manager_registry(self) -> TaskManagerRegistry:
+        """The TaskManagers' keys."""
+        return TaskManagerRegistry(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
+    def follow_job_masters(self) -> AsyncIterator[Mapping[Incarnation, JobMasterRecord]]:
+        """All registered JobMaster processes, now and after each change."""
+        return follow_job_masters(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
+
+    def follow_task_managers(self) -> AsyncIterator[Mapping[Incarnation, TaskManagerRecord]]:
+        """All registered TaskManagers, now and after each change."""
+        return follow_task_managers(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
+
+    async def revoke_job_master(self, incarnation: Incarnation) -> bool:
+        """R8: end the lease of a JobMaster process that cannot be reached."""
+        return await revoke_lease_of(self.kv, self.keys.job_master(incarnation), timeout=self._settings.timeout)
+
+
+def create(
+    settings: HighAvailabilitySettings,
+    *,
+    objects: ObjectStore,
+    clock: Clock,
+    entropy: Entropy,
+    memory: MemoryKeyValueStore | None = None,
+) -> HighAvailabilityServices:
+    """Services over etcd, or over a memory store (`memory`: one that several services of this process share)."""
+    kv: KeyValueStore
+    if settings.etcd is not None:
+        kv = EtcdKeyValueStore(settings.etcd, clock, entropy)
+    else:
+        kv = memory or MemoryKeyValueStore(clock)
+    return HighAvailabilityServices(kv, settings, objects, clock, entropy, owns_store=kv is not memory)
