@@ -56,11 +56,14 @@ class SubmitRequested:
 
 @dataclass(frozen=True, slots=True)
 class SubmitStored:
-    """The submit transaction succeeded; `epoch` is 0 when it wrote no owner."""
+    """The submit transaction succeeded; `epoch` is 0 when it wrote no owner.
+
+    `graph_key` names the object that holds a graph too large for the record, "" when it is inline.
+    """
 
     job_id: JobId
-    revision: int
     epoch: int
+    graph_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,7 @@ class SummariesReceived:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRefused:
-    """A process does not take a job; `is_permanent`: it never will."""
+    """A process does not run a job. `is_permanent`: it never will, and may have begun it; else it has no room now."""
 
     incarnation: Incarnation
     job_id: JobId
@@ -266,7 +269,7 @@ class StoreWanted:
 class StoreCanceled:
     """Run the transaction `cancel without owner`; `summary` is the job as shown until now."""
 
-    job_id: JobId
+    source: JobSource
     summary: JobSummary
 
 
@@ -310,7 +313,7 @@ class PublishSummary:
 
 @dataclass(frozen=True, slots=True)
 class EndJobEverywhere:
-    """The job has a stored result: tell the ResourceManager (R16), and clean it."""
+    """The job has a stored result: tell the ResourceManager (R16), and have it cleaned."""
 
     job_id: JobId
 

@@ -40,6 +40,7 @@ class JobRegistry:
         self._jobs: dict[JobId, JobEntry] = {}
         self._waiting: dict[JobId, None] = {}
         self._submits_in_flight = 0
+        self._dirty = 0
         self.processes = ProcessTable()
         self.finished = FinishedJobs(retention)
         self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
@@ -119,6 +120,10 @@ class JobRegistry:
             return None
         return ev.JobOwner(entry.owner, entry.owner_address, entry.epoch)
 
+    def dirty_count(self) -> int:
+        """How many jobs have a stored result and are not cleaned."""
+        return self._dirty
+
     def dirty(self, limit: int) -> list[JobId]:
         """Jobs with a stored result that are not cleaned, at most `limit`."""
         found = []
@@ -165,6 +170,8 @@ class JobRegistry:
     def _on_submit_stored(self, event: ev.SubmitStored) -> Effects:
         entry = self._jobs[event.job_id]
         self._submits_in_flight -= 1
+        if event.graph_key:
+            entry.source = replace(entry.source, graph=b"", graph_key=event.graph_key)
         outcome = SubmitOutcome.ACCEPTED
         effects: Effects = []
         for request in entry.submit_requests:
@@ -219,7 +226,7 @@ class JobRegistry:
             case JobPhase.WAITING if entry.epoch == 0:
                 self._waiting.pop(entry.job_id, None)
                 entry.phase.to(JobPhase.ABORTING)
-                return [ev.StoreCanceled(entry.job_id, entry.summary)]
+                return [ev.StoreCanceled(entry.source, entry.summary)]
             case JobPhase.WAITING | JobPhase.ASSIGNING | JobPhase.ASSIGNED:
                 return [ev.StoreWanted(entry.job_id)]
             case _:
@@ -335,7 +342,8 @@ class JobRegistry:
         entry.refused_by[event.incarnation] = event.is_permanent
         was_fresh = entry.is_fresh
         effects = self._take_back(entry, f"JobMaster process {entry.owner_address} refused: {event.reason}")
-        entry.is_fresh = was_fresh
+        # One that broke has begun the job; one that has no room has not.
+        entry.is_fresh = was_fresh and not event.is_permanent
         return effects
 
     def _take_back(self, entry: JobEntry, reason: str) -> Effects:
@@ -432,6 +440,7 @@ class JobRegistry:
     def _end(self, entry: JobEntry) -> Effects:
         """The job's result is durable and `entry.summary` tells it."""
         entry.phase.to(JobPhase.TERMINAL, entry.summary.status.name)
+        self._dirty += 1
         effects: Effects = [_answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
         effects += [ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
@@ -445,6 +454,7 @@ class JobRegistry:
         for job_id in event.jobs:
             entry = self._jobs.pop(job_id)
             entry.phase.to(JobPhase.DONE)
+            self._dirty -= 1
             self.finished.add(FinishedJob(entry.summary, entry.source.digest))
         return []
 

@@ -50,7 +50,7 @@ def kinds(effects: list[Any]) -> list[str]:
 def assigned(made: JobRegistry, number: int, epoch: int = 7) -> list[Any]:
     """Submit a job and let its transaction succeed with an owner."""
     made.handle(ev.SubmitRequested(number, source(number)))
-    return made.handle(ev.SubmitStored(job(number), epoch, epoch))
+    return made.handle(ev.SubmitStored(job(number), epoch, ""))
 
 
 def pushed(number: int, status: JobStatus, epoch: int = 7, sequence: int = 1, millis: int = 5000) -> JobSummary:
@@ -81,7 +81,7 @@ def test_submit_writes_graph_and_owner_together_and_answers_after_it() -> None:
     effects = made.handle(ev.SubmitRequested(1, source(1)))
     assert effects == [ev.StoreJob(source(1), P1, "1:1")]
     assert made.summary(job(1)) is None, "nothing is shown before it is durable"
-    effects = made.handle(ev.SubmitStored(job(1), 7, 7))
+    effects = made.handle(ev.SubmitStored(job(1), 7, ""))
     assert only(effects, ev.ReplySubmitted).outcome is SubmitOutcome.ACCEPTED
     order = only(effects, ev.SendAssign)
     assert (order.incarnation, order.message.epoch, order.message.is_fresh, order.message.graph) == (P1, 7, True, b"{}")
@@ -93,7 +93,7 @@ def test_jobs_go_to_the_least_loaded_process_in_turns() -> None:
     chosen = [only(made.handle(ev.SubmitRequested(n, source(n))), ev.StoreJob).incarnation for n in (1, 2)]
     assert chosen == [P1, P2]
     for number in (1, 2):
-        made.handle(ev.SubmitStored(job(number), 7, 7))
+        made.handle(ev.SubmitStored(job(number), 7, ""))
         ended(made, number)
     made.handle(ev.ProcessRegistered(Incarnation("3" * 32), "3:1", 10, "v"))
     assert only(made.handle(ev.SubmitRequested(3, source(3))), ev.StoreJob).incarnation == "3" * 32
@@ -103,7 +103,7 @@ def test_the_same_submit_again_joins_the_first() -> None:
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, source(1)))
     assert made.handle(ev.SubmitRequested(2, source(1))) == []
-    effects = made.handle(ev.SubmitStored(job(1), 7, 7))
+    effects = made.handle(ev.SubmitStored(job(1), 7, ""))
     outcomes = [effect.outcome for effect in effects if isinstance(effect, ev.ReplySubmitted)]
     assert outcomes == [SubmitOutcome.ACCEPTED, SubmitOutcome.ALREADY_SUBMITTED]
 
@@ -139,7 +139,7 @@ def test_too_many_jobs_are_refused_for_now() -> None:
     assert isinstance(refused.error, BackpressureError)
     assert refused.error.retry_after > 0
     for number in range(3):
-        made.handle(ev.SubmitStored(job(number), 7, 7))
+        made.handle(ev.SubmitStored(job(number), 7, ""))
     for number in (3, 4):
         assigned(made, number)
     assert isinstance(only(made.handle(ev.SubmitRequested(9, source(9))), ev.Refuse).error, BackpressureError)
@@ -159,7 +159,7 @@ def test_a_failed_submit_leaves_nothing() -> None:
 def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_registers() -> None:
     made = registry()
     assert only(made.handle(ev.SubmitRequested(1, source(1))), ev.StoreJob).incarnation == ""
-    effects = made.handle(ev.SubmitStored(job(1), 7, 0))
+    effects = made.handle(ev.SubmitStored(job(1), 0, ""))
     assert kinds(effects) == ["ReplySubmitted", "PublishSummary"]
     summary = made.summary(job(1))
     assert summary is not None
@@ -179,7 +179,7 @@ def test_jobs_wait_in_order_for_room() -> None:
     assigned(made, 1)
     for number in (2, 3):
         made.handle(ev.SubmitRequested(number, source(number)))
-        made.handle(ev.SubmitStored(job(number), 7, 0))
+        made.handle(ev.SubmitStored(job(number), 0, ""))
     effects = ended(made, 1)
     assert [effect.job_id for effect in effects if isinstance(effect, ev.StoreOwner)] == [job(2)]
 
@@ -220,7 +220,7 @@ def test_a_process_lost_during_the_transaction_loses_the_job() -> None:
     made = registry(P1, P2)
     made.handle(ev.SubmitRequested(1, source(1)))
     made.handle(ev.ProcessLost(P1))
-    effects = made.handle(ev.SubmitStored(job(1), 7, 7))
+    effects = made.handle(ev.SubmitStored(job(1), 7, ""))
     assert only(effects, ev.StoreOwner).incarnation == P2
 
 
@@ -292,7 +292,7 @@ class TestCancel:
     def test_of_a_job_without_owner(self) -> None:
         made = registry()
         made.handle(ev.SubmitRequested(1, source(1)))
-        made.handle(ev.SubmitStored(job(1), 7, 0))
+        made.handle(ev.SubmitStored(job(1), 0, ""))
         effects = made.handle(ev.CancelRequested(5, job(1)))
         assert kinds(effects) == ["StoreCanceled"]
         assert made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v")) == [], "not assigned meanwhile"
@@ -303,12 +303,12 @@ class TestCancel:
         made = registry(P1)
         made.handle(ev.SubmitRequested(1, source(1)))
         assert made.handle(ev.CancelRequested(5, job(1))) == []
-        assert ev.StoreWanted(job(1)) in made.handle(ev.SubmitStored(job(1), 7, 7))
+        assert ev.StoreWanted(job(1)) in made.handle(ev.SubmitStored(job(1), 7, ""))
 
     def test_while_the_owner_is_being_written(self) -> None:
         made = registry()
         made.handle(ev.SubmitRequested(1, source(1)))
-        made.handle(ev.SubmitStored(job(1), 7, 0))
+        made.handle(ev.SubmitStored(job(1), 0, ""))
         made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
         assert made.handle(ev.CancelRequested(5, job(1))) == [ev.StoreWanted(job(1))]
         made.handle(ev.WantedStored(job(1), is_stored=True))
@@ -317,7 +317,7 @@ class TestCancel:
     def test_that_cannot_be_stored(self) -> None:
         made = registry()
         made.handle(ev.SubmitRequested(1, source(1)))
-        made.handle(ev.SubmitStored(job(1), 7, 0))
+        made.handle(ev.SubmitStored(job(1), 0, ""))
         made.handle(ev.CancelRequested(5, job(1)))
         error = UnavailableError("etcd is away")
         assert ev.Refuse(5, error) in made.handle(ev.CancelFailed(job(1), error))

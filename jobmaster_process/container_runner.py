@@ -1,0 +1,217 @@
+"""JobMasterContainerRunner: one JobMaster process's container of JobMasters, and its stream to the leader.
+
+Follows the leader: whenever another one leads, or the stream ends, it registers again, after a delay with jitter so
+that hundreds of processes do not dial a new leader at once. The JobMasters do not notice. Invariant: the termination
+future is resolved exactly once, when nothing of the container runs any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
+from runtime.aio.retry import RetryPolicy
+from runtime.aio.scope import Scope, ServiceScope
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.errors import PermanentError, RetryableError, StaleTokenError, UnavailableError
+from runtime.common.fencing import FencingToken
+from runtime.common.fsm import StateMachine, TransitionTable
+from runtime.common.ids import Incarnation
+from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.gateways.dispatcher import DispatcherGateway, JobMasterRegistered, RegisterJobMaster
+from runtime.gateways.resource_manager import RegistrationRefused
+from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
+
+logger = logging.getLogger(__name__)
+
+CONNECT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
+
+
+class ContainerState(Enum):
+    """The life of a container. READY: registered with a leader."""
+
+    CREATED = "CREATED"
+    CONNECTING = "CONNECTING"
+    READY = "READY"
+    TERMINATED = "TERMINATED"
+
+
+_S = ContainerState
+CONTAINER_STATES = TransitionTable(
+    {
+        _S.CREATED: frozenset({_S.CONNECTING, _S.TERMINATED}),
+        _S.CONNECTING: frozenset({_S.READY, _S.TERMINATED}),
+        _S.READY: frozenset({_S.CONNECTING, _S.TERMINATED}),
+        _S.TERMINATED: frozenset(),
+    }
+)
+
+
+class JobMasterRefusedError(PermanentError):
+    """The leader does not accept this process; it ends with the leader's sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAddress:
+    """Who leads: the term and where its Dispatcher listens."""
+
+    token: FencingToken
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSettings:
+    """`timeout` bounds dialling and registering, in seconds."""
+
+    incarnation: Incarnation
+    capacity: int
+    timeout: float
+
+
+class JobMasterContainerRunner:
+    """Runs one container until it is cancelled, or refused by a leader."""
+
+    def __init__(
+        self,
+        settings: ContainerSettings,
+        *,
+        rpc: RpcService,
+        leader: Watch[LeaderAddress | None],
+        make_dispatcher: Callable[[ServiceScope], JobMasterSecondaryDispatcher],
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._settings = settings
+        self._rpc = rpc
+        self._leader = leader
+        self._jobs = ServiceScope("job-masters")
+        self._clock = clock
+        self._entropy = entropy
+        self._machine = StateMachine(f"container {settings.incarnation}", CONTAINER_STATES, ContainerState.CREATED)
+        self._streams = 0
+        self.dispatcher = make_dispatcher(self._jobs)
+        self.state: Watch[ContainerState] = Watch(ContainerState.CREATED)
+        self.terminated: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def _enter(self, state: ContainerState, reason: str) -> None:
+        if self._machine.state is not state:
+            self._machine.to(state, reason)
+            self.state.set(state)
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises JobMasterRefusedError."""
+        reason = "stopped"
+        await self._jobs.open()
+        self._rpc.server.add_gateway(DispatcherGateway, self.dispatcher, check=self.dispatcher.check)
+        try:
+            async with Scope("container") as scope:
+                scope.spawn_eternal("jobs", self._jobs.wait_failed())
+                reason = await self._follow()
+                scope.cancel_all()
+            raise JobMasterRefusedError(reason)
+        finally:
+            self._rpc.server.remove_gateway(DispatcherGateway)
+            self._enter(ContainerState.TERMINATED, reason)
+            try:
+                await self._jobs.close()
+            finally:
+                self.terminated.set_result(reason)
+
+    async def _follow(self) -> str:
+        """Register with whoever leads, until one refuses us: why."""
+        attempt = 0
+        while True:
+            self._enter(ContainerState.CONNECTING, "no leader yet")
+            leader = await self._leader.wait_until(lambda known: known is not None)
+            assert leader is not None
+            try:
+                await self._serve(leader)
+            except JobMasterRefusedError as error:
+                return str(error)
+            except (RetryableError, StaleTokenError, TimeoutError) as error:
+                logger.info("not registered with the JobManager at %s (any more): %s", leader.address, error)
+            attempt = 0 if self._machine.state is ContainerState.READY else attempt + 1
+            self._enter(ContainerState.CONNECTING, "the stream has ended")
+            await asyncio.sleep(CONNECT_POLICY.delay(attempt, self._entropy))
+
+    async def _serve(self, leader: LeaderAddress) -> None:
+        """One stream, from registration to its end. Raises UnavailableError, StaleTokenError, TimeoutError."""
+        settings = self._settings
+        self._streams += 1
+        hello = StreamHello(
+            kind=StreamKind.JOB_MASTER_TO_DISPATCHER,
+            dialer=settings.incarnation,
+            dialer_address=self._rpc.server.address,
+            number=self._streams,
+            target=leader.token,
+            target_incarnation="",
+        )
+        generation = self._leader.generation
+        stream = await self._rpc.open_stream(leader.address, hello, timeout=settings.timeout)
+        try:
+            registered, early = await self._register(stream)
+            self.dispatcher.attach(stream, FencingToken(registered.cluster, registered.epoch))
+            for message in early:
+                self.dispatcher.handle(message)
+            self._enter(ContainerState.READY, f"leader term {registered.epoch}")
+            logger.info("registered with the JobManager at %s, term %d", leader.address, registered.epoch)
+            async with Scope("leader-stream") as scope:
+                scope.spawn_eternal("heartbeats", self._beat(stream, registered))
+                scope.spawn_eternal("leader", self._watch_leader(stream, leader, generation))
+                try:
+                    await self._read(stream)
+                except UnavailableError as error:
+                    logger.info("stream to the JobManager at %s ended: %s", leader.address, error)
+                finally:
+                    scope.cancel_all()
+        finally:
+            self.dispatcher.detach(stream)
+            await stream.close()
+
+    async def _register(self, stream: MessageStream) -> tuple[JobMasterRegistered, list[Any]]:
+        """The leader's answer, and what arrived right behind it."""
+        settings = self._settings
+        stream.send(
+            RegisterJobMaster(
+                settings.incarnation, self._rpc.server.address, VERSION, PROTOCOL_VERSION, settings.capacity
+            )
+        )
+        async with asyncio.timeout(settings.timeout):
+            answer, *early = await stream.receive()
+        if isinstance(answer, RegistrationRefused):
+            raise JobMasterRefusedError(answer.reason)
+        if not isinstance(answer, JobMasterRegistered):
+            message = f"the leader answered a registration with {type(answer).__name__}"
+            raise UnavailableError(message)
+        return answer, early
+
+    async def _read(self, stream: MessageStream) -> None:
+        while True:
+            for message in await stream.receive():
+                self.dispatcher.handle(message)
+
+    async def _beat(self, stream: MessageStream, registered: JobMasterRegistered) -> None:
+        """The inventory every interval; a leader that is silent for the timeout is left."""
+        while True:
+            before = self._clock.monotonic()
+            await asyncio.sleep(registered.heartbeat_interval)
+            now = self._clock.monotonic()
+            is_late = now - before > 2 * registered.heartbeat_interval  # R4: this loop was held up, not the leader
+            if not is_late and now - stream.last_heard > registered.heartbeat_timeout:
+                stream.abort(f"the leader was silent for {registered.heartbeat_timeout} s")
+            self.dispatcher.send_heartbeat()
+
+    async def _watch_leader(self, stream: MessageStream, leader: LeaderAddress, generation: int) -> None:
+        """Leave a stream whose leader is not the leader any more."""
+        while True:
+            latest = await self._leader.wait_changed(generation)
+            generation = self._leader.generation
+            if latest is not None and latest != leader:
+                stream.abort(f"another JobManager leads: {latest.address}")

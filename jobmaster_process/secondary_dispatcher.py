@@ -1,0 +1,256 @@
+"""JobMasterSecondaryDispatcher: the jobs of one JobMaster process.
+
+To its jobs it is the Dispatcher, to the leader a process with an inventory. Invariants: what it tells a leader at
+(re-)registration is complete (R5), so nothing that an older stream lost matters; an ended job stays in the inventory
+until the leader has it dropped; orders come from the highest leader term only (R1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from runtime.aio.scope import ServiceScope
+from runtime.common.errors import BackpressureError, NotFoundError, PermanentError, UnavailableError
+from runtime.common.fencing import FencingToken, HighestToken
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry, RunnerFailed
+from runtime.gateways.dispatcher import (
+    AssignJob,
+    CancelJobs,
+    DeclareRequirements,
+    DropJobs,
+    Empty,
+    JobAssignmentRefused,
+    JobDetailsResponse,
+    JobInventoryEntry,
+    JobMasterHeartbeat,
+    JobRequest,
+    JobSummaries,
+    JobSummary,
+    NotifyResources,
+    SubmitJobRequest,
+    SubmitJobResponse,
+)
+from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
+from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.resource_manager import JobRequirements
+from runtime.rpc.service import MessageStream
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLoad:
+    """What the process uses now."""
+
+    cpu_fraction: float
+    memory_bytes: int
+
+
+class LoadProbe(Protocol):
+    """Measures the process."""
+
+    def sample(self) -> ProcessLoad:
+        """The load since the last sample."""
+
+
+class JobMasterSecondaryDispatcher:
+    """Implements DispatcherGateway for the jobs of this process, and JobMasterListener for their runners."""
+
+    def __init__(
+        self, *, capacity: int, scope: ServiceScope, runner_factory: JobManagerRunnerFactory, load: LoadProbe
+    ) -> None:
+        self._capacity = capacity
+        self._load = load
+        self._runners = JobManagerRunnerRegistry(scope, runner_factory, self, self._runner_ended)
+        self._summaries: dict[JobId, JobSummary] = {}
+        self._requirements: dict[JobId, JobRequirements] = {}
+        self._ended: dict[JobId, JobInventoryEntry] = {}
+        self._unsent_summaries: dict[JobId, JobSummary] = {}
+        self._unsent_requirements: dict[JobId, JobRequirements] = {}
+        self._is_flush_due = False
+        self._stream: MessageStream | None = None
+        self._highest: HighestToken | None = None
+        self._assignment = 0
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            AssignJob: self._on_assign,
+            CancelJobs: self._on_cancel,
+            DropJobs: self._on_drop,
+            NotifyResources: lambda message: self._runners.notify_resources(message.job_id, message.reason),
+            Heartbeat: lambda _message: None,
+        }
+
+    # --- the leader ---------------------------------------------------------------------------------------
+
+    def attach(self, stream: MessageStream, token: FencingToken) -> None:
+        """A leader has accepted our registration on `stream`: tell it everything. StaleTokenError for an old one."""
+        self.check(None, token)
+        self._stream = stream
+        self._unsent_summaries = dict(self._summaries)
+        self._unsent_requirements = dict(self._requirements)
+        self._flush()
+        self.send_heartbeat()
+
+    def detach(self, stream: MessageStream) -> None:
+        """The stream has ended; jobs go on without a leader."""
+        if self._stream is stream:
+            self._stream = None
+
+    def check(self, _target: FencingToken | None, sender: FencingToken | None) -> None:
+        """R1 for calls and streams: the sender is the leader with the highest term seen. Raises StaleTokenError."""
+        if sender is None:
+            return
+        if self._highest is None:
+            self._highest = HighestToken("the JobManager", sender.cluster)
+        self._highest.check(sender)
+
+    def handle(self, message: object) -> None:
+        """An order of the leader that we are attached to."""
+        self._handlers[type(message)](message)
+
+    def send_heartbeat(self) -> None:
+        """The complete inventory (R5)."""
+        load = self._load.sample()
+        self._send(JobMasterHeartbeat(self.inventory(), self._assignment, load.cpu_fraction, load.memory_bytes))
+
+    def inventory(self) -> tuple[JobInventoryEntry, ...]:
+        """Every job that runs here, and those that ended and have not been dropped."""
+        running = (
+            JobInventoryEntry(runner.job_id, runner.epoch, runner.summary().status)
+            for runner in self._runners
+            if runner.job_id not in self._ended
+        )
+        return (*running, *self._ended.values())
+
+    @property
+    def jobs_running(self) -> int:
+        """How many jobs run here."""
+        return len(self._runners)
+
+    def _send(self, message: object) -> None:
+        stream = self._stream
+        if stream is None:
+            return
+        try:
+            stream.send(message)
+        except UnavailableError:
+            logger.debug("the stream to the JobManager has ended")
+        except BackpressureError as error:
+            stream.abort(f"too much waits to be sent: {error}")
+
+    # --- orders -------------------------------------------------------------------------------------------
+
+    def _on_assign(self, order: AssignJob) -> None:
+        self._assignment = max(self._assignment, order.epoch)
+        ended = self._ended.get(order.job_id)
+        runner = self._runners.get(order.job_id)
+        if ended is not None and ended.epoch == order.epoch:
+            self._publish(self._summaries[order.job_id])
+        elif runner is None and self._runners.has_begun(order.job_id, order.epoch):
+            self._refuse(order, "its JobMaster ended here under this epoch", is_permanent=True)
+        elif runner is None and len(self._runners) >= self._capacity:
+            self._refuse(order, f"all {self._capacity} places are taken", is_permanent=False)
+        else:
+            self._runners.start(order)
+
+    def _refuse(self, order: AssignJob, reason: str, *, is_permanent: bool) -> None:
+        self._send(JobAssignmentRefused(order.job_id, order.epoch, reason, is_permanent))
+
+    def _on_cancel(self, message: CancelJobs) -> None:
+        for job_id in message.jobs:
+            self._runners.cancel(job_id)
+
+    def _on_drop(self, message: DropJobs) -> None:
+        for entry in message.jobs:
+            ended = self._ended.get(entry.job_id)
+            if ended is not None and ended.epoch == entry.epoch:
+                del self._ended[entry.job_id]
+                self._summaries.pop(entry.job_id, None)
+            runner = self._runners.get(entry.job_id)
+            if runner is not None and runner.epoch == entry.epoch and not entry.status.is_globally_terminal:
+                self._forget(entry.job_id)
+            self._runners.drop(entry)
+
+    def _forget(self, job_id: JobId) -> None:
+        self._summaries.pop(job_id, None)
+        self._requirements.pop(job_id, None)
+
+    # --- JobMasterListener --------------------------------------------------------------------------------
+
+    def job_summary_changed(self, summary: JobSummary) -> None:
+        """Something visible changed. That this owner lets go of the job (SUSPENDED) is no news of the job."""
+        if summary.status is JobStatus.SUSPENDED:
+            return
+        self._summaries[summary.job_id] = summary
+        if summary.status.is_globally_terminal:
+            self._ended[summary.job_id] = JobInventoryEntry(summary.job_id, summary.epoch, summary.status)
+            # What an ended job needs is known: nothing. The leader hears it with the end.
+            self._requirements.pop(summary.job_id, None)
+        self._publish(summary)
+
+    def requirements_changed(self, requirements: JobRequirements) -> None:
+        """The complete requirement set of a job changed."""
+        if requirements.job_id not in self._ended:
+            self._requirements[requirements.job_id] = requirements
+        self._unsent_requirements[requirements.job_id] = requirements
+        self._flush_soon()
+
+    def _publish(self, summary: JobSummary) -> None:
+        self._unsent_summaries[summary.job_id] = summary
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """What all jobs say in one loop turn travels in one message; nothing waits longer than that."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        summaries, self._unsent_summaries = self._unsent_summaries, {}
+        requirements, self._unsent_requirements = self._unsent_requirements, {}
+        if summaries:
+            self._send(JobSummaries(tuple(summaries.values())))
+        if requirements:
+            self._send(DeclareRequirements(tuple(requirements.values())))
+
+    def _runner_ended(self, outcome: JobManagerRunnerResult | RunnerFailed) -> None:
+        """Local clean-up of one job; what the leader has yet to hear stays."""
+        self._requirements.pop(outcome.job_id, None)
+        if isinstance(outcome, RunnerFailed):
+            self._forget(outcome.job_id)
+            self._send(JobAssignmentRefused(outcome.job_id, outcome.epoch, outcome.reason, is_permanent=True))
+        elif outcome.summary is None:
+            self._forget(outcome.job_id)
+        elif outcome.job_id not in self._ended:
+            self.job_summary_changed(outcome.summary)
+
+    # --- DispatcherGateway --------------------------------------------------------------------------------
+
+    async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
+        """Jobs become durable in the JobManager only."""
+        message = f"job {request.job_id} was submitted to a JobMaster process: submit it to the JobManager"
+        raise PermanentError(message)
+
+    async def cancel_job(self, request: JobRequest, /) -> Empty:
+        """Cancel a job of this process; the caller (a leader) has made the wish durable."""
+        if self._runners.get(request.job_id) is None:
+            raise _unknown(request.job_id)
+        self._runners.cancel(request.job_id)
+        return Empty()
+
+    async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
+        """The execution graph of a job that runs here."""
+        runner = self._runners.get(request.job_id)
+        if runner is None:
+            raise _unknown(request.job_id)
+        return JobDetailsResponse(runner.archived_graph())
+
+
+def _unknown(job_id: JobId) -> NotFoundError:
+    return NotFoundError(f"job {job_id} does not run in this JobMaster process")

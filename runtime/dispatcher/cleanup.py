@@ -1,0 +1,90 @@
+"""Reconcilers of finished jobs: dirty results become clean ones, and what is too old is forgotten.
+
+Neither is on the path of a submit or of an end. Many jobs share one archive object and one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from runtime.common.errors import ConflictError, PermanentError
+from runtime.common.ids import JobId
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.jobs import JobRegistry
+from runtime.dispatcher.services import ArchivePointer, DispatcherServices
+from runtime.dispatcher.settings import DispatcherSettings
+from runtime.dispatcher.stored_jobs import encode_summary, recovered_job
+from runtime.highavailability.records import DoneRecord, StoredJob
+
+logger = logging.getLogger(__name__)
+
+NO_ARCHIVE = ArchivePointer("", 0, 0, "")
+
+
+class JobCleaner:
+    """Clean-up of one term. Holds nothing between two runs."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        services: DispatcherServices,
+        registry: JobRegistry,
+        post: Callable[[ev.DispatcherEvent], None],
+    ) -> None:
+        self._settings = settings
+        self._services = services
+        self._registry = registry
+        self._post = post
+
+    async def clean(self) -> int:
+        """Clean what is dirty now. Returns how many jobs that were."""
+        cleaned = 0
+        while jobs := self._registry.dirty(self._settings.clean_jobs_max):
+            cleaned += await self._clean_some(jobs)
+        return cleaned
+
+    async def _clean_some(self, jobs: Sequence[JobId]) -> int:
+        stored = [found for job_id in jobs if (found := await self._services.store.job(job_id)) is not None]
+        archives = [await self._archive(job) for job in stored]
+        packed = await self._services.archives.pack([data for data in archives if data])
+        pointers = iter(packed)
+        records = [
+            (job.job_id, self._done(job, next(pointers) if data else NO_ARCHIVE))
+            for job, data in zip(stored, archives, strict=True)
+        ]
+        try:
+            await self._services.store.clean(records)
+        except ConflictError as error:
+            # The leader saw a result of each of these, so somebody has edited the store by hand.
+            logger.warning("jobs are cleaned although their results are gone: %s", error)
+        self._post(ev.JobsCleaned(tuple(jobs)))
+        return len(jobs)
+
+    async def _archive(self, job: StoredJob) -> bytes:
+        if job.result is None:
+            return b""
+        try:
+            return await self._services.payloads.load(job.result.archive)
+        except PermanentError as error:
+            logger.warning("archive of job %s cannot be read: %s", job.job_id, error)
+            return b""
+
+    def _done(self, job: StoredJob, pointer: ArchivePointer) -> DoneRecord:
+        recovered = recovered_job(job)
+        summary = self._registry.summary(job.job_id) or recovered.ended
+        assert summary is not None, job
+        return DoneRecord(
+            graph_digest=job.graph.graph.sha256,
+            status=summary.status,
+            summary=encode_summary(summary),
+            archive_key=pointer.key,
+            archive_offset=pointer.offset,
+            archive_size_bytes=pointer.size_bytes,
+            archive_sha256=pointer.sha256,
+        )
+
+    async def forget(self) -> int:
+        """Retention of what is shown, and of the ids that are remembered. Returns how many ids were forgotten."""
+        self._registry.finished.expire(self._services.clock.epoch_millis())
+        return 0

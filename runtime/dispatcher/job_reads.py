@@ -1,0 +1,71 @@
+"""Execution graphs of jobs that no owner can be asked about: not begun, ended, cleaned. All are read when asked for."""
+
+from __future__ import annotations
+
+import logging
+
+from runtime.common.errors import ConflictError, NotFoundError, PermanentError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core.events import JobSource
+from runtime.dispatcher.services import ArchivePointer, DispatcherServices, PayloadStore
+from runtime.dispatcher.stored_jobs import unowned_archive
+from runtime.gateways.dispatcher import JobSummary
+from runtime.highavailability.records import Payload
+
+logger = logging.getLogger(__name__)
+
+
+class JobReads:
+    """Reads of one term."""
+
+    def __init__(self, services: DispatcherServices) -> None:
+        self._services = services
+
+    async def not_begun(self, source: JobSource, summary: JobSummary) -> bytes:
+        """A job that waits for its owner."""
+        graph = await load_graph(self._services.payloads, source)
+        return unowned_archive(source, graph, summary).to_json()
+
+    async def ended(self, job_id: JobId, summary: JobSummary) -> bytes:
+        """A job whose result is stored and not cleaned, or was cleaned just now."""
+        stored = await self._services.store.job(job_id)
+        if stored is None:
+            return await self.cleaned(job_id)
+        if stored.result is None:
+            source = JobSource(job_id, stored.graph.graph.sha256, summary.name, b"", "", summary.start_millis, "")
+            return unowned_archive(source, stored.graph.graph.inline, summary).to_json()
+        return await self._services.payloads.load(stored.result.archive)
+
+    async def cleaned(self, job_id: JobId) -> bytes:
+        """A job of which only its archive is left. NotFoundError."""
+        done = await self._services.store.done(job_id)
+        if done is None:
+            message = f"job {job_id} is not known"
+            raise NotFoundError(message)
+        if not done.archive_key:
+            message = f"job {job_id} is {done.status.name} and has no archive"
+            raise NotFoundError(message)
+        pointer = ArchivePointer(done.archive_key, done.archive_offset, done.archive_size_bytes, done.archive_sha256)
+        return await self._services.archives.unpack(pointer)
+
+    async def check_cancel_of_cleaned(self, job_id: JobId) -> None:
+        """A cancel of a job that is not in memory. Raises NotFoundError, and ConflictError if it ended otherwise."""
+        done = await self._services.store.done(job_id)
+        if done is None:
+            message = f"job {job_id} is not known"
+            raise NotFoundError(message)
+        if done.status is not JobStatus.CANCELED:
+            message = f"job {job_id} cannot be cancelled: it is {done.status.name}"
+            raise ConflictError(message)
+
+
+async def load_graph(payloads: PayloadStore, source: JobSource) -> bytes:
+    """A job graph's bytes, b"" when they cannot be had."""
+    if source.graph or not source.graph_key:
+        return source.graph
+    try:
+        return await payloads.load(Payload(source.digest, b"", source.graph_key))
+    except PermanentError as error:
+        logger.warning("graph of job %s cannot be read: %s", source.job_id, error)
+        return b""

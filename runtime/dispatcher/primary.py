@@ -1,0 +1,264 @@
+"""JobMasterPrimaryDispatcher: JobMasters run in processes of their own (`jobmanager.jobmaster.single.enable: true`).
+
+Serves JOB_MASTER_TO_DISPATCHER. A process whose stream ends keeps its jobs; it is lost when its registration in the
+store is gone (its lease ended), and only then do its jobs get other owners. R8: a process that is silent here
+although its lease lives has its lease revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from runtime.common.errors import BackpressureError, RetryableError, StaleTokenError, UnavailableError
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.endpoint import Dispatcher
+from runtime.dispatcher.services import DispatcherServices, ResourceRequests
+from runtime.dispatcher.settings import DispatcherSettings
+from runtime.gateways.dispatcher import (
+    AssignJob,
+    CancelJobs,
+    DeclareRequirements,
+    DispatcherGateway,
+    DropJobs,
+    JobAssignmentRefused,
+    JobInventoryEntry,
+    JobMasterHeartbeat,
+    JobMasterRegistered,
+    JobRequest,
+    JobSummaries,
+    NotifyResources,
+    RegisterJobMaster,
+)
+from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.resource_manager import RegistrationRefused
+from runtime.rpc.service import MessageStream, RpcService, StreamKind
+
+logger = logging.getLogger(__name__)
+
+LOST_REMEMBERED_MAX = 10_000
+
+
+class JobMasterRegistrations(Protocol):
+    """The registered JobMaster processes, as the store tells of them."""
+
+    async def follow(self, on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /) -> None:
+        """Tell every change since the term began; eternal."""
+
+    async def revoke(self, incarnation: Incarnation, /) -> None:
+        """End the lease of a process (R8)."""
+
+
+class JobMasterPrimaryDispatcher(Dispatcher):
+    """Assigns jobs to JobMaster processes and forwards what concerns one job to its owner."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        services: DispatcherServices,
+        resources: ResourceRequests,
+        *,
+        rpc: RpcService,
+        registrations: JobMasterRegistrations,
+        blob_address: str,
+    ) -> None:
+        super().__init__(settings, services, resources)
+        self._rpc = rpc
+        self._registrations = registrations
+        self._blob_address = blob_address
+        self._streams: dict[Incarnation, MessageStream] = {}
+        self._last_heard: dict[Incarnation, float] = {}
+        self._lost: dict[Incarnation, None] = {}
+        self._clients: dict[str, DispatcherGateway] = {}
+        self._heartbeats = 0
+        self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
+            JobMasterHeartbeat: self._on_heartbeat,
+            JobSummaries: lambda _peer, message: self._post(ev.SummariesReceived(message.summaries)),
+            DeclareRequirements: self._on_requirements,
+            JobAssignmentRefused: self._on_refused,
+        }
+
+    async def _begin(self) -> None:
+        self._rpc.server.add_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER, self.serve, check=self._check)
+        now = self._services.clock.monotonic()
+        self._last_heard = {process.incarnation: now for process in self._registry.processes}
+        self._scope.spawn_eternal("registrations", self._registrations.follow(self._on_registration))
+        self._scope.spawn_eternal("heartbeats", self._beat())
+
+    def _end(self) -> None:
+        self._rpc.server.remove_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER)
+
+    def _check(self, target: FencingToken | None, _sender: FencingToken | None) -> None:
+        token = self._services.token
+        if target is not None and target != token:  # R1: None is a registration
+            message = f"meant for leader term {target.revision} of {target.cluster}, this is {token.revision}"
+            raise StaleTokenError(message)
+
+    # --- registrations in the store -----------------------------------------------------------------------
+
+    def _on_registration(self, event: ev.ProcessKnown | ev.ProcessLost) -> None:
+        if isinstance(event, ev.ProcessLost):
+            logger.warning("JobMaster process %s is lost: its registration is gone", event.incarnation)
+            self._lost[event.incarnation] = None
+            if len(self._lost) > LOST_REMEMBERED_MAX:
+                del self._lost[next(iter(self._lost))]
+            self._last_heard.pop(event.incarnation, None)
+            stream = self._streams.pop(event.incarnation, None)
+            if stream is not None:
+                stream.abort("its lease has ended")
+        else:
+            self._last_heard.setdefault(event.incarnation, self._services.clock.monotonic())
+        self._post(event)
+
+    # --- streams ------------------------------------------------------------------------------------------
+
+    async def serve(self, stream: MessageStream) -> None:
+        """One process's stream, from its registration to its end."""
+        messages = list(await stream.receive())
+        registration = messages.pop(0)
+        if not isinstance(registration, RegisterJobMaster):
+            stream.abort("the first message was not RegisterJobMaster")
+            return
+        refusal = self._refusal(registration, stream.hello.dialer)
+        if refusal:
+            logger.warning("JobMaster process at %s refused: %s", registration.address, refusal)
+            stream.send(RegistrationRefused(refusal))
+            return
+        peer = registration.incarnation
+        self._streams[peer] = stream
+        self._last_heard[peer] = self._services.clock.monotonic()
+        token, settings = self._services.token, self._settings
+        stream.send(
+            JobMasterRegistered(
+                token.cluster,
+                token.revision,
+                self._blob_address,
+                settings.heartbeat_interval,
+                settings.heartbeat_timeout,
+            )
+        )
+        logger.info("JobMaster process %s registered from %s", peer, registration.address)
+        self._post(ev.ProcessRegistered(peer, registration.address, registration.capacity, registration.version))
+        try:
+            while True:
+                for message in messages:
+                    self._readers[type(message)](peer, message)
+                messages = list(await stream.receive())
+                self._last_heard[peer] = self._services.clock.monotonic()
+        finally:
+            if self._streams.get(peer) is stream:
+                del self._streams[peer]
+                if self._is_open:
+                    self._post(ev.ProcessDisconnected(peer))
+
+    def _refusal(self, registration: RegisterJobMaster, dialer: Incarnation) -> str:
+        if registration.incarnation != dialer:
+            return f"the stream belongs to process {dialer}, the registration names {registration.incarnation}"
+        if registration.protocol_version != PROTOCOL_VERSION:
+            return (
+                f"the JobManager is version {VERSION} (protocol {PROTOCOL_VERSION}), this JobMaster process is"
+                f" {registration.version} (protocol {registration.protocol_version}): install the same version"
+            )
+        if registration.incarnation in self._lost:
+            return f"the lease of incarnation {registration.incarnation} has ended: its jobs have other owners"
+        if registration.capacity < 1:
+            return f"a capacity of {registration.capacity} jobs is too small"
+        return ""
+
+    def _on_heartbeat(self, peer: Incarnation, message: JobMasterHeartbeat) -> None:
+        self._post(
+            ev.InventoryReceived(
+                peer, message.inventory, message.assignment, message.cpu_fraction, message.memory_bytes
+            )
+        )
+
+    def _on_requirements(self, peer: Incarnation, message: DeclareRequirements) -> None:
+        for requirements in message.jobs:
+            owner = self.owner_of(requirements.job_id)
+            if owner is not None and owner.incarnation == peer:  # R7
+                self._resources.declare_requirements(requirements)
+
+    def _on_refused(self, peer: Incarnation, message: JobAssignmentRefused) -> None:
+        logger.info("JobMaster process %s does not run job %s: %s", peer, message.job_id, message.reason)
+        self._post(ev.AssignmentRefused(peer, message.job_id, message.epoch, message.reason, message.is_permanent))
+
+    # --- to owners ----------------------------------------------------------------------------------------
+
+    def _send(self, peer: Incarnation, message: object) -> None:
+        stream = self._streams.get(peer)
+        if stream is None:
+            return
+        try:
+            stream.send(message)
+        except UnavailableError:
+            logger.debug("the stream to JobMaster process %s has ended", peer)
+        except BackpressureError as error:
+            # A peer that reads nothing; a new stream starts from its inventory (R5).
+            stream.abort(f"too much waits to be sent: {error}")
+
+    def _send_assign(self, incarnation: Incarnation, message: AssignJob) -> None:
+        self._send(incarnation, message)
+
+    def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
+        self._send(incarnation, CancelJobs((job_id,)))
+
+    def _send_drop(self, incarnation: Incarnation, entry: JobInventoryEntry) -> None:
+        self._send(incarnation, DropJobs((entry,)))
+
+    def notify_resources(self, job_id: JobId, reason: str) -> None:
+        """Why a job's requirements are not fulfilled."""
+        owner = self.owner_of(job_id)
+        if owner is not None:
+            self._send(owner.incarnation, NotifyResources(job_id, reason))
+
+    async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
+        client = self._clients.get(owner.address)
+        if client is None:
+            client = self._clients[owner.address] = self._rpc.connect(
+                DispatcherGateway,
+                owner.address,
+                target=None,
+                sender=self._services.token,
+                timeout=self._settings.rpc_timeout,
+            )
+        return (await client.request_job(request)).archived_graph
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Heartbeats out, silence noticed. R4: after a late turn nobody is judged before a full timeout."""
+        settings, clock = self._settings, self._services.clock
+        due = clock.monotonic()
+        while True:
+            due += settings.heartbeat_interval
+            await asyncio.sleep(max(0.0, due - clock.monotonic()))
+            now = clock.monotonic()
+            if now - due > settings.heartbeat_interval:
+                self._last_heard = dict.fromkeys(self._last_heard, now)
+                due = now
+            self._heartbeats += 1
+            for peer in list(self._streams):
+                self._send(peer, Heartbeat(self._heartbeats))
+            silent = [peer for peer, heard in self._last_heard.items() if now - heard > settings.heartbeat_timeout]
+            await self._revoke(silent)
+
+    async def _revoke(self, silent: Sequence[Incarnation]) -> None:
+        for peer in silent:
+            logger.warning("JobMaster process %s is silent for %.1f s", peer, self._settings.heartbeat_timeout)
+            del self._last_heard[peer]
+            try:
+                await self._registrations.revoke(peer)
+            except RetryableError as error:
+                # The store is not to be reached either: nobody is judged (R8), and asked again after a timeout.
+                logger.warning("the lease of JobMaster process %s could not be revoked: %s", peer, error)
+                self._last_heard[peer] = self._services.clock.monotonic()
+
+    def _last_heard_millis(self, incarnation: Incarnation) -> int:
+        clock = self._services.clock
+        heard = self._last_heard.get(incarnation)
+        return 0 if heard is None else clock.epoch_millis() - int((clock.monotonic() - heard) * 1000)

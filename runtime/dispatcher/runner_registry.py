@@ -1,0 +1,138 @@
+"""JobManagerRunnerRegistry: the JobMasters that run in this process, in both kinds of Dispatcher.
+
+Invariants: at most one runner of a job runs at a time; a pair (job, epoch) is run at most once in the life of the
+registry, because attempt ids of a second JobMaster under one epoch would collide with those of the first (R9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from runtime.aio.scope import Scope, ScopeClosedError, ServiceScope
+from runtime.common.ids import JobId
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry
+from runtime.gateways.job_manager_runner import (
+    JobManagerRunner,
+    JobManagerRunnerFactory,
+    JobManagerRunnerResult,
+    JobMasterListener,
+)
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED_MAX = 100_000
+"""(job, epoch) pairs that are remembered after their runner ended; an order that is repeated is never that old."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerFailed:
+    """A runner ended by an error of ours: the job needs another owner."""
+
+    job_id: JobId
+    epoch: int
+    reason: str
+
+
+@dataclass(slots=True)
+class _Running:
+    runner: JobManagerRunner
+    task: asyncio.Task[None]
+    successor: AssignJob | None = None
+
+
+class JobManagerRunnerRegistry:
+    """Runs runners in `scope`. `ended` hears of each end but those by drop."""
+
+    def __init__(
+        self,
+        scope: Scope | ServiceScope,
+        factory: JobManagerRunnerFactory,
+        listener: JobMasterListener,
+        ended: Callable[[JobManagerRunnerResult | RunnerFailed], None],
+    ) -> None:
+        self._scope = scope
+        self._factory = factory
+        self._listener = listener
+        self._ended = ended
+        self._running: dict[JobId, _Running] = {}
+        self._begun: dict[tuple[JobId, int], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __iter__(self) -> Iterator[JobManagerRunner]:
+        return (running.runner for running in self._running.values())
+
+    def get(self, job_id: JobId) -> JobManagerRunner | None:
+        """The job's runner, while it runs."""
+        running = self._running.get(job_id)
+        return None if running is None else running.runner
+
+    def has_begun(self, job_id: JobId, epoch: int) -> bool:
+        """True if this pair has had its runner."""
+        return (job_id, epoch) in self._begun
+
+    def start(self, assignment: AssignJob) -> None:
+        """Run a job. Idempotent by (job, epoch). An older epoch is ignored, a newer one waits for the older's end."""
+        if self.has_begun(assignment.job_id, assignment.epoch):
+            return
+        running = self._running.get(assignment.job_id)
+        if running is not None:
+            self._succeed(running, assignment)
+            return
+        self._begun[assignment.job_id, assignment.epoch] = None
+        while len(self._begun) > REMEMBERED_MAX:
+            del self._begun[next(iter(self._begun))]
+        runner = self._factory.create(assignment, self._listener)
+        task = self._scope.start(f"job {assignment.job_id}", self._run(runner))
+        self._running[assignment.job_id] = _Running(runner, task)
+
+    def _succeed(self, running: _Running, assignment: AssignJob) -> None:
+        waiting = running.runner.epoch if running.successor is None else running.successor.epoch
+        if assignment.epoch > waiting:
+            running.successor = assignment
+            running.task.cancel()
+
+    async def _run(self, runner: JobManagerRunner) -> None:
+        outcome: JobManagerRunnerResult | RunnerFailed | None = None
+        try:
+            outcome = await runner.run()
+        except Exception as error:  # the boundary of one job: its JobMaster's bug must not end the others
+            logger.exception("the JobMaster of job %s (epoch %d) broke", runner.job_id, runner.epoch)
+            outcome = RunnerFailed(runner.job_id, runner.epoch, f"its JobMaster broke: {type(error).__name__}: {error}")
+        finally:
+            running = self._running.pop(runner.job_id)
+            # Cancelled by drop or by a successor, the task ends here without an outcome.
+            if outcome is not None:
+                self._ended(outcome)
+            if running.successor is not None:
+                self._start_successor(running.successor)
+
+    def _start_successor(self, assignment: AssignJob) -> None:
+        try:
+            self.start(assignment)
+        except ScopeClosedError:
+            logger.debug("job %s is not started again: this process lets go of its jobs", assignment.job_id)
+
+    def cancel(self, job_id: JobId) -> None:
+        """The job is wanted cancelled."""
+        running = self._running.get(job_id)
+        if running is not None:
+            running.runner.cancel_job()
+
+    def notify_resources(self, job_id: JobId, reason: str) -> None:
+        """Why the job's requirements are not fulfilled."""
+        running = self._running.get(job_id)
+        if running is not None:
+            running.runner.notify_resources(reason)
+
+    def drop(self, entry: JobInventoryEntry) -> None:
+        """Let go of a job. One that ended is about to return by itself and still has last words to send."""
+        running = self._running.get(entry.job_id)
+        if running is None or running.runner.epoch != entry.epoch:
+            return
+        if not entry.status.is_globally_terminal:
+            running.task.cancel()

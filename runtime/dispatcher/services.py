@@ -1,0 +1,69 @@
+"""What a Dispatcher needs from outside for one term. Built by the entry point; nothing here outlives the term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import Incarnation, JobId
+from runtime.gateways.resource_manager import JobRequirements
+from runtime.highavailability.job_store import LeaderJobStore
+from runtime.highavailability.records import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePointer:
+    """Where the archive of a cleaned job lies: a part of an immutable object."""
+
+    key: str
+    offset: int
+    size_bytes: int
+    sha256: str
+
+
+class ArchivePacks(Protocol):
+    """Archives of finished jobs, many in one object."""
+
+    async def pack(self, archives: Sequence[bytes], /) -> Sequence[ArchivePointer]:
+        """Write one object with all of them, synced (R20). Pointers in the same order."""
+
+    async def unpack(self, pointer: ArchivePointer, /) -> bytes:
+        """One archive. NotFoundError when retention has removed it."""
+
+
+class PayloadStore(Protocol):
+    """Bytes of records: `runtime.highavailability.payloads.Payloads`."""
+
+    async def store(self, data: bytes, /) -> Payload:
+        """A payload that may be written into a key now."""
+
+    async def load(self, payload: Payload, /) -> bytes:
+        """The bytes."""
+
+
+class ResourceRequests(Protocol):
+    """The ResourceManager of the same term, as the Dispatcher uses it."""
+
+    def declare_requirements(self, requirements: JobRequirements, /) -> None:
+        """The complete requirement set of a job changed."""
+
+    def end_jobs(self, jobs: tuple[JobId, ...], /) -> None:
+        """These jobs have a stored result (R16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherServices:
+    """`token` is the term; `incarnation` and `address` those of this process."""
+
+    store: LeaderJobStore
+    payloads: PayloadStore
+    archives: ArchivePacks
+    clock: Clock
+    entropy: Entropy
+    token: FencingToken
+    incarnation: Incarnation
+    address: str

@@ -1,0 +1,28 @@
+"""Settings of a Dispatcher, as plain values. Times in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.dispatcher.core.retention import Retention
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherSettings:
+    """`shown` bounds the finished jobs that are listed, `remembered` the ids that are known to be taken.
+
+    Dirty jobs are cleaned when `clean_jobs_min` of them have come together, at the latest every `clean_period`.
+    """
+
+    limits: JobRegistryLimits
+    shown: Retention
+    remembered: Retention
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    rpc_timeout: float
+    tick_period: float = 1.0
+    clean_period: float = 5.0
+    clean_jobs_min: int = 100
+    clean_jobs_max: int = 500
+    forget_period: float = 60.0

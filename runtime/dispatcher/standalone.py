@@ -1,0 +1,89 @@
+"""StandaloneDispatcher: JobMasters run inside the JobManager (`jobmanager.jobmaster.single.enable: false`).
+
+To the registry of jobs this process is one JobMaster process. It registers after the recovery of each term, so that
+jobs which an earlier term of this very process has begun get a new epoch: their runners ended with that term.
+"""
+
+from __future__ import annotations
+
+from runtime.common.errors import NotFoundError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.version import VERSION
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.endpoint import Dispatcher
+from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry, RunnerFailed
+from runtime.dispatcher.services import DispatcherServices, ResourceRequests
+from runtime.dispatcher.settings import DispatcherSettings
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobRequest, JobSummary
+from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
+from runtime.gateways.resource_manager import JobRequirements
+
+
+class StandaloneDispatcher(Dispatcher):
+    """Runs JobManagerRunners itself; is their JobMasterListener."""
+
+    def __init__(
+        self,
+        settings: DispatcherSettings,
+        services: DispatcherServices,
+        resources: ResourceRequests,
+        runner_factory: JobManagerRunnerFactory,
+    ) -> None:
+        super().__init__(settings, services, resources)
+        self._runners = JobManagerRunnerRegistry(self._scope, runner_factory, self, self._runner_ended)
+
+    async def _begin(self) -> None:
+        services = self._services
+        capacity = self._settings.limits.jobs_max
+        self._post(ev.ProcessRegistered(services.incarnation, services.address, capacity, VERSION))
+
+    def _end(self) -> None:
+        """The runners ended with the scope."""
+
+    # --- JobMasterListener --------------------------------------------------------------------------------
+
+    def job_summary_changed(self, summary: JobSummary) -> None:
+        """Something visible changed."""
+        if self._is_open:
+            self._post(ev.SummariesReceived((summary,)))
+
+    def requirements_changed(self, requirements: JobRequirements) -> None:
+        """The complete requirement set of a job changed."""
+        if self._is_open:
+            self._resources.declare_requirements(requirements)
+
+    def _runner_ended(self, outcome: JobManagerRunnerResult | RunnerFailed) -> None:
+        if not self._is_open:
+            return
+        if isinstance(outcome, RunnerFailed):
+            incarnation = self._services.incarnation
+            self._post(
+                ev.AssignmentRefused(incarnation, outcome.job_id, outcome.epoch, outcome.reason, is_permanent=True)
+            )
+        elif outcome.summary is not None:
+            self._post(ev.SummariesReceived((outcome.summary,)))
+
+    # --- to the owner, which is this process --------------------------------------------------------------
+
+    def _send_assign(self, incarnation: Incarnation, message: AssignJob) -> None:
+        self._runners.start(message)
+
+    def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
+        self._runners.cancel(job_id)
+
+    def _send_drop(self, incarnation: Incarnation, entry: JobInventoryEntry) -> None:
+        self._runners.drop(entry)
+
+    def notify_resources(self, job_id: JobId, reason: str) -> None:
+        """Why a job's requirements are not fulfilled."""
+        self._runners.notify_resources(job_id, reason)
+
+    async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
+        runner = self._runners.get(request.job_id)
+        if runner is None:
+            message = f"job {request.job_id} has no runner"
+            raise NotFoundError(message)
+        return runner.archived_graph()
+
+    def _last_heard_millis(self, incarnation: Incarnation) -> int:
+        return self._services.clock.epoch_millis()

@@ -1,0 +1,104 @@
+"""Stored records in the words of the registry, and what is shown of jobs that no owner can be asked about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob
+from runtime.dispatcher.core.job_entry import initial_summary
+from runtime.dispatcher.core.retention import FinishedJob
+from runtime.executiongraph.archived import ARCHIVE_SCHEMA_VERSION, NO_CONFIG, ArchivedExecutionGraph
+from runtime.executiongraph.core.archive import archive
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.dispatcher import JobSummary
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
+from runtime.highavailability.records import DoneRecord, StoredJob
+from runtime.jobgraph.graph import JobGraph
+
+
+def encode_summary(summary: JobSummary) -> bytes:
+    """The form in which results carry a summary."""
+    return encode_record(summary)
+
+
+def recovered_job(stored: StoredJob) -> RecoveredJob:
+    """A stored job as the registry takes it over. A job whose result cannot be read has failed with that reason."""
+    graph = stored.graph
+    source = JobSource(
+        job_id=stored.job_id,
+        digest=graph.graph.sha256,
+        name=graph.name,
+        graph=graph.graph.inline,
+        graph_key=graph.graph.object_key,
+        submit_millis=graph.submit_millis,
+        client=graph.client,
+    )
+    owner = None
+    if stored.owner is not None:
+        owner = JobOwner(stored.owner.incarnation, stored.owner.address, stored.epoch)
+    wants_cancel = stored.wanted is not None and stored.wanted.wants_cancel
+    return RecoveredJob(source, stored.graph_revision, owner, wants_cancel, _ended(stored, source))
+
+
+def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:
+    if stored.result is not None:
+        return decode_summary(stored.result.summary, source, stored.result.status)
+    if f"/{stored.job_id}/result " in stored.problem:
+        return replace(initial_summary(source), status=JobStatus.FAILED, pending_reason=stored.problem)
+    return None
+
+
+def decode_summary(data: bytes, source: JobSource, status: JobStatus) -> JobSummary:
+    """A result's summary. One that cannot be read is replaced by what is known otherwise."""
+    try:
+        return decode_record(JobSummary, data, key=f"summary of job {source.job_id}")
+    except UnreadableRecordError as error:
+        return replace(initial_summary(source), status=status, pending_reason=str(error))
+
+
+def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:
+    """A cleaned job, as it is kept in memory."""
+    source = JobSource(job_id, done.graph_digest, "", b"", "", 0, "")
+    return FinishedJob(decode_summary(done.summary, source, done.status), done.graph_digest)
+
+
+def unowned_archive(source: JobSource, graph: bytes, summary: JobSummary) -> ArchivedExecutionGraph:
+    """The execution graph of a job that no owner has begun: nothing has run. Also for a graph that cannot be read."""
+    timestamps = {JobStatus.INITIALIZING: source.submit_millis}
+    if summary.end_millis >= 0:
+        timestamps[summary.status] = summary.end_millis
+    empty = ArchivedExecutionGraph(
+        schema_version=ARCHIVE_SCHEMA_VERSION,
+        job_id=source.job_id,
+        name=source.name,
+        epoch=0,
+        graph_digest=source.digest,
+        status=summary.status,
+        timestamps=timestamps,
+        last_modification_millis=summary.last_modification_millis,
+        pending_reason=summary.pending_reason,
+        vertices=(),
+        edges=(),
+        exceptions=(),
+        config=NO_CONFIG,
+        result="",
+    )
+    try:
+        job_graph = JobGraph.parse(graph)
+    except InvalidInputError as error:
+        return replace(empty, pending_reason=f"the job graph cannot be read: {error}")
+    execution_graph = ExecutionGraph(source.job_id, 0, submit_millis=source.submit_millis)
+    execution_graph.attach(job_graph, source.submit_millis)
+    return archive(
+        execution_graph,
+        digest=source.digest,
+        status=summary.status,
+        timestamps=timestamps,
+        last_modification_millis=summary.last_modification_millis,
+        pending_reason=summary.pending_reason,
+        exceptions=(),
+        result="",
+    )

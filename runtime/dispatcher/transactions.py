@@ -1,0 +1,136 @@
+"""The Dispatcher's transactions: each ends by posting what came of it.
+
+A write that was surely not executed is repeated here where nobody waits for the answer (assign, reload); submits and
+cancels are answered with the error and repeated by the client. StaleTokenError passes: the term is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from runtime.aio.retry import RetryPolicy, retry
+from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.job_reads import load_graph
+from runtime.dispatcher.services import DispatcherServices
+from runtime.dispatcher.stored_jobs import encode_summary, recovered_job, unowned_archive
+from runtime.highavailability.job_store import AlreadyStored, Submitted
+from runtime.highavailability.payloads import INLINE_BYTES_MAX
+from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord, WantedRecord
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REPEAT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
+
+
+class JobTransactions:
+    """All transactions of one term."""
+
+    def __init__(self, services: DispatcherServices, post: Callable[[ev.DispatcherEvent], None]) -> None:
+        self._services = services
+        self._store = services.store
+        self._post = post
+
+    async def submit(self, effect: ev.StoreJob) -> None:
+        """Graph, and owner when there is one, in one transaction."""
+        source = effect.source
+        owner = OwnerRecord(effect.incarnation, effect.address) if effect.incarnation else None
+        try:
+            payload = Payload(source.digest, source.graph, "")
+            if len(source.graph) > INLINE_BYTES_MAX:
+                payload = await self._services.payloads.store(source.graph)
+            record = GraphRecord(payload, source.name, source.submit_millis, source.client)
+            outcome = await self._store.submit(source.job_id, record, owner)
+        except (RetryableError, PermanentError) as error:
+            self._post(ev.SubmitFailed(source.job_id, error))
+            _pass_stale(error)
+            return
+        match outcome:
+            case Submitted(epoch=epoch):
+                self._post(ev.SubmitStored(source.job_id, epoch, payload.object_key))
+            case AlreadyStored(digest=digest):
+                self._post(await self._found_stored(source, digest))
+
+    async def _found_stored(self, source: ev.JobSource, digest: str) -> ev.DispatcherEvent:
+        try:
+            done = await self._store.done(source.job_id)
+        except (RetryableError, PermanentError) as error:
+            return ev.SubmitFailed(source.job_id, error)
+        status = JobStatus.INITIALIZING if done is None else done.status
+        return ev.SubmitFoundStored(source.job_id, digest, status)
+
+    async def assign(self, effect: ev.StoreOwner) -> None:
+        """Name a process as owner."""
+        owner = OwnerRecord(effect.incarnation, effect.address)
+        assigned = await self._repeat(
+            lambda: self._store.assign(effect.job_id, owner, previous_epoch=effect.previous_epoch)
+        )
+        if assigned is not None:
+            self._post(ev.OwnerStored(effect.job_id, assigned.epoch))
+        else:
+            self._post(ev.OwnerNotStored(effect.job_id, await self._read(effect.job_id)))
+
+    async def want(self, effect: ev.StoreWanted) -> None:
+        """Make the wish to cancel durable."""
+        try:
+            is_stored = await self._store.want_cancel(effect.job_id, WantedRecord(wants_cancel=True, client=""))
+        except (RetryableError, PermanentError) as error:
+            self._post(ev.CancelFailed(effect.job_id, error))
+            _pass_stale(error)
+        else:
+            self._post(ev.WantedStored(effect.job_id, is_stored))
+
+    async def cancel_without_owner(self, effect: ev.StoreCanceled) -> None:
+        """CANCELED for a job that nobody has begun."""
+        job_id = effect.source.job_id
+        now = self._services.clock.epoch_millis()
+        summary = replace(
+            effect.summary,
+            status=JobStatus.CANCELED,
+            end_millis=now,
+            last_modification_millis=max(now, effect.summary.last_modification_millis + 1),
+            sequence=effect.summary.sequence + 1,
+            pending_reason="",
+        )
+        try:
+            graph = await load_graph(self._services.payloads, effect.source)
+            archive = await self._services.payloads.store(unowned_archive(effect.source, graph, summary).to_json())
+            result = ResultRecord(summary.status, encode_summary(summary), archive)
+            is_stored = await self._store.cancel_without_owner(job_id, result)
+        except (RetryableError, PermanentError) as error:
+            self._post(ev.CancelFailed(job_id, error))
+            _pass_stale(error)
+        else:
+            self._post(ev.CanceledStored(job_id, summary if is_stored else None))
+
+    async def reload(self, effect: ev.ReloadJob) -> None:
+        """Read one job."""
+        self._post(ev.JobReloaded(effect.job_id, await self._read(effect.job_id)))
+
+    async def _read(self, job_id: JobId) -> ev.RecoveredJob | None:
+        stored = await self._repeat(lambda: self._store.job(job_id))
+        return None if stored is None else recovered_job(stored)
+
+    async def _repeat(self, operation: Callable[[], Awaitable[T]]) -> T:
+        services = self._services
+        return await retry(
+            operation,
+            policy=REPEAT_POLICY,
+            clock=services.clock,
+            entropy=services.entropy,
+            deadline=None,
+            on_retry=lambda error, delay: logger.warning("transaction repeated in %.1f s: %s", delay, error),
+        )
+
+
+def _pass_stale(error: FlinklikeError) -> None:
+    """A transaction that finds the term over ends the term."""
+    if isinstance(error, StaleTokenError):
+        raise error

@@ -1,0 +1,51 @@
+"""Long polls on jobs: who waits is woken by exactly the jobs it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from runtime.common.errors import FlinklikeError
+from runtime.common.ids import JobId
+
+
+class JobWaiters:
+    """Futures by job. Waking costs nothing when nobody waits."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[JobId, dict[asyncio.Future[None], None]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many (job, waiter) pairs there are."""
+        return sum(len(waiters) for waiters in self._waiting.values())
+
+    def wake(self, job_id: JobId) -> None:
+        """Something about the job changed."""
+        for future in self._waiting.get(job_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: FlinklikeError) -> None:
+        """End all waiting with an error: the term is over."""
+        for waiters in self._waiting.values():
+            for future in waiters:
+                if not future.done():
+                    future.set_exception(error)
+
+    async def wait(self, jobs: Collection[JobId], timeout: float) -> None:
+        """Return at the next change of one of `jobs`, or after `timeout` seconds."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for job_id in jobs:
+            self._waiting.setdefault(job_id, {})[future] = None
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+        except TimeoutError:
+            return
+        finally:
+            for job_id in jobs:
+                waiters = self._waiting[job_id]
+                del waiters[future]
+                if not waiters:
+                    del self._waiting[job_id]

@@ -1,0 +1,302 @@
+"""The ResourceManager of one term: carries the SlotManager's decisions to TaskManagers and JobMasters.
+
+Invariants: requirements count only from the (incarnation, E) that the Dispatcher of this term has written as the
+job's owner (R7); what follows from a message is sent in the same loop turn; a silent TaskManager loses its slots
+here and nothing else (R18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from runtime.aio.scope import Scope
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.errors import BackpressureError, StaleTokenError, UnavailableError
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.resource_manager import (
+    JobRequirements,
+    JobsEnded,
+    RegisterTaskManager,
+    RegistrationRefused,
+    SlotReport,
+    SlotRequestRefused,
+    SlotsFreed,
+    TaskManagerInfo,
+    TaskManagerRegistered,
+)
+from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core.slot_manager import SlotManager
+from runtime.resourcemanager.core.slots import TaskManagerSlots
+from runtime.rpc.service import MessageStream, RpcServer, StreamKind
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceManagerSettings:
+    """Times in seconds."""
+
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    task_managers_max: int = 10_000
+
+
+class JobOwnerView(Protocol):
+    """Who runs a job."""
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The process."""
+
+    @property
+    def address(self) -> str:
+        """Where TaskManagers dial it."""
+
+    @property
+    def epoch(self) -> int:
+        """E."""
+
+
+class JobDirectory(Protocol):
+    """The Dispatcher of the same term, as the ResourceManager uses it."""
+
+    def owner_of(self, job_id: JobId, /) -> JobOwnerView | None:
+        """Who runs the job by the leader's own writing."""
+
+    def is_unfinished(self, job_id: JobId, /) -> bool:
+        """True if the job is known and has no result."""
+
+    def notify_resources(self, job_id: JobId, reason: str, /) -> None:
+        """Tell the owner why requirements are not fulfilled, "" when they are."""
+
+
+class ResourceManager:
+    """Serves TASK_MANAGER_TO_RESOURCE_MANAGER. Implements ResourceManagerView and the Dispatcher's ResourceRequests."""
+
+    def __init__(
+        self,
+        settings: ResourceManagerSettings,
+        *,
+        token: FencingToken,
+        server: RpcServer,
+        blob_address: str,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._settings = settings
+        self._token = token
+        self._server = server
+        self._blob_address = blob_address
+        self._clock = clock
+        self._jobs: JobDirectory | None = None
+        self._slots = SlotManager(lambda: AllocationId(entropy.hex_id()), request_timeout=settings.heartbeat_timeout)
+        self._streams: dict[Incarnation, MessageStream] = {}
+        self._last_heard: dict[Incarnation, float] = {}
+        self._heartbeats = 0
+        self._is_open = False
+        self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
+            SlotReport: self._on_report,
+            SlotsFreed: self._on_freed,
+            SlotRequestRefused: self._on_refused,
+            Heartbeat: lambda _peer, _message: None,
+        }
+
+    async def run(self, jobs: JobDirectory) -> None:
+        """Serve until cancelled."""
+        self._jobs = jobs
+        self._is_open = True
+        kind = StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER
+        self._server.add_stream_handler(kind, self.serve, check=self._check)
+        try:
+            async with Scope("resource-manager") as scope:
+                scope.spawn_eternal("heartbeats", self._beat())
+                await asyncio.get_running_loop().create_future()
+        finally:
+            self._is_open = False
+            self._server.remove_stream_handler(kind)
+
+    def _check(self, target: FencingToken | None, _sender: FencingToken | None) -> None:
+        if target is not None and target != self._token:  # R1: None is a registration
+            message = f"meant for leader term {target.revision} of {target.cluster}, this is {self._token.revision}"
+            raise StaleTokenError(message)
+
+    # --- streams ------------------------------------------------------------------------------------------
+
+    async def serve(self, stream: MessageStream) -> None:
+        """One TaskManager's stream, from its registration to its end."""
+        messages = list(await stream.receive())
+        registration = messages.pop(0)
+        if not isinstance(registration, RegisterTaskManager):
+            stream.abort("the first message was not RegisterTaskManager")
+            return
+        refusal = self._refusal(registration, stream.hello.dialer)
+        if refusal:
+            logger.warning("TaskManager %s at %s refused: %s", registration.incarnation, registration.address, refusal)
+            stream.send(RegistrationRefused(refusal))
+            return
+        peer = registration.incarnation
+        self._streams[peer] = stream
+        self._last_heard[peer] = self._clock.monotonic()
+        settings = self._settings
+        stream.send(
+            TaskManagerRegistered(
+                self._token.cluster,
+                self._token.revision,
+                self._blob_address,
+                settings.heartbeat_interval,
+                settings.heartbeat_timeout,
+            )
+        )
+        logger.info("TaskManager %s registered from %s", registration.task_manager_id, registration.address)
+        self._handle(ev.TaskManagerRegistered(registration))
+        try:
+            while True:
+                for message in messages:
+                    self._readers[type(message)](peer, message)
+                messages = list(await stream.receive())
+                self._last_heard[peer] = self._clock.monotonic()
+        finally:
+            if self._streams.get(peer) is stream:
+                del self._streams[peer]
+                self._handle(ev.TaskManagerDisconnected(peer))
+
+    def _refusal(self, registration: RegisterTaskManager, dialer: Incarnation) -> str:
+        if registration.incarnation != dialer:
+            return f"the stream belongs to process {dialer}, the registration names {registration.incarnation}"
+        if registration.protocol_version != PROTOCOL_VERSION:
+            return (
+                f"the JobManager is version {VERSION} (protocol {PROTOCOL_VERSION}), this TaskManager is"
+                f" {registration.version} (protocol {registration.protocol_version}): install the same version"
+            )
+        known = self._slots.task_manager(registration.incarnation)
+        if known is not None and known.registration.address != registration.address:
+            return f"incarnation {registration.incarnation} is registered from {known.registration.address} already"
+        if known is None and len(self._last_heard) >= self._settings.task_managers_max:
+            return f"{self._settings.task_managers_max} TaskManagers are registered already"
+        return ""
+
+    def _on_report(self, peer: Incarnation, report: SlotReport) -> None:
+        self._handle(ev.SlotsReported(peer, report))
+        # R16: what a TaskManager still holds of a job that is over, it lets go of.
+        assert self._jobs is not None
+        held = {status.job_id for status in report.slots if status.job_id is not None}
+        over = tuple(sorted(job_id for job_id in held if not self._jobs.is_unfinished(job_id)))
+        if over:
+            self._send(peer, JobsEnded(over))
+
+    def _on_freed(self, peer: Incarnation, message: SlotsFreed) -> None:
+        self._handle(ev.AllocationsFreed(peer, message.allocations))
+
+    def _on_refused(self, peer: Incarnation, message: SlotRequestRefused) -> None:
+        logger.info("TaskManager %s refused slot %d: %s", peer, message.slot_index, message.reason)
+        self._handle(ev.AllocationRefused(peer, message.allocation_id, message.slot_index))
+
+    def _send(self, peer: Incarnation, message: object) -> None:
+        stream = self._streams.get(peer)
+        if stream is None:
+            return
+        try:
+            stream.send(message)
+        except UnavailableError:
+            logger.debug("the stream to TaskManager %s has ended", peer)
+        except BackpressureError as error:
+            # A peer that reads nothing; a new stream starts from its report.
+            stream.abort(f"too much waits to be sent: {error}")
+
+    # --- decisions ----------------------------------------------------------------------------------------
+
+    def _handle(self, event: ev.SlotManagerEvent) -> None:
+        assert self._jobs is not None
+        for effect in self._slots.handle(event, self._clock.monotonic()):
+            match effect:
+                case ev.SendRequestSlot(incarnation=peer, message=request):
+                    self._send(peer, request)
+                case ev.SendJobsEnded(incarnation=peer, jobs=jobs):
+                    self._send(peer, JobsEnded(jobs))
+                case ev.NotifyJob(job_id=job_id, reason=reason):
+                    self._jobs.notify_resources(job_id, reason)
+
+    def declare_requirements(self, requirements: JobRequirements, /) -> None:
+        """The complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""
+        if not self._is_open or self._jobs is None:
+            return
+        owner = self._jobs.owner_of(requirements.job_id)
+        if owner is None or owner.epoch != requirements.epoch:
+            logger.info("requirements of job %s at epoch %d ignored", requirements.job_id, requirements.epoch)
+            return
+        self._handle(ev.RequirementsDeclared(requirements, owner.incarnation, owner.address))
+
+    def end_jobs(self, jobs: tuple[JobId, ...], /) -> None:
+        """These jobs have a stored result (R16)."""
+        if self._is_open:
+            self._handle(ev.JobsFinished(jobs))
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Heartbeats out, silence noticed. R4: after a late turn nobody is judged before a full timeout."""
+        settings = self._settings
+        due = self._clock.monotonic()
+        while True:
+            due += settings.heartbeat_interval
+            await asyncio.sleep(max(0.0, due - self._clock.monotonic()))
+            now = self._clock.monotonic()
+            if now - due > settings.heartbeat_interval:
+                self._last_heard = dict.fromkeys(self._last_heard, now)
+                due = now
+            self._heartbeats += 1
+            for peer in list(self._streams):
+                self._send(peer, Heartbeat(self._heartbeats))
+            for peer, heard in list(self._last_heard.items()):
+                if now - heard > settings.heartbeat_timeout:
+                    self._lose(peer)
+            self._handle(ev.Ticked())
+
+    def _lose(self, peer: Incarnation) -> None:
+        logger.warning("TaskManager %s is lost: silent for %.1f s", peer, self._settings.heartbeat_timeout)
+        del self._last_heard[peer]
+        stream = self._streams.pop(peer, None)
+        if stream is not None:
+            stream.abort("silent for too long")
+        self._handle(ev.TaskManagerLost(peer))
+
+    # --- ResourceManagerView ------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            message = "this resource manager does not lead"
+            raise UnavailableError(message)
+
+    def task_managers(self) -> Sequence[TaskManagerInfo]:
+        """All registered TaskManagers."""
+        self._check_open()
+        return [self._info(peer) for peer in self._slots.task_managers()]
+
+    def _info(self, peer: TaskManagerSlots) -> TaskManagerInfo:
+        silent = self._clock.monotonic() - self._last_heard.get(peer.incarnation, 0.0)
+        return TaskManagerInfo(
+            registration=peer.registration,
+            free_slots=len(peer.free),
+            is_warm=peer.is_warm,
+            assigned_tasks=peer.assigned_tasks,
+            last_heard_millis=self._clock.epoch_millis() - int(silent * 1000),
+            allocated=tuple(peer.statuses()),
+        )
+
+    def slot_counts(self) -> tuple[int, int]:
+        """(slots in all, free ones)."""
+        self._check_open()
+        return self._slots.slot_counts()
+
+    def offered_spark_conf(self) -> Sequence[bytes]:
+        """Static Spark conf of each registered TaskManager that has Spark."""
+        self._check_open()
+        return [peer.registration.spark_conf for peer in self._slots.task_managers() if peer.registration.has_spark]

@@ -1,0 +1,389 @@
+"""Dispatchers of both kinds with a ResourceManager, JobMaster processes and TaskManagers, over the local transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from runtime.common.errors import (
+    BackpressureError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    StaleTokenError,
+    UnavailableError,
+)
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
+from tests.kit.control_plane import ControlPlane, Leader, eventually
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture(params=["standalone", "split"])
+async def plane(request: pytest.FixtureRequest) -> AsyncIterator[ControlPlane]:
+    """A world in either mode."""
+    made = ControlPlane(is_split=request.param == "split")
+    yield made
+    await made.stop()
+
+
+@pytest_asyncio.fixture
+async def split() -> AsyncIterator[ControlPlane]:
+    """A world with JobMaster processes."""
+    made = ControlPlane(is_split=True)
+    yield made
+    await made.stop()
+
+
+async def start(plane: ControlPlane) -> Leader:
+    """A leader, and a JobMaster process where the mode has them."""
+    leader = await plane.lead()
+    if plane.is_split:
+        await plane.start_job_master()
+        await eventually(lambda: any(one.state == "ready" for one in leader.dispatcher.job_masters()))
+    return leader
+
+
+def status(leader: Leader, job_id: JobId) -> JobStatus | None:
+    summary = leader.dispatcher.job_summary(job_id)
+    return None if summary is None else summary.status
+
+
+async def until(leader: Leader, job_id: JobId, wanted: JobStatus) -> None:
+    await eventually(lambda: status(leader, job_id) is wanted, f"{wanted.name} of job {job_id}")
+
+
+async def test_a_job_from_submit_to_its_archive(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    task_manager = await plane.start_task_manager(1)
+    job = plane.new_job()
+    answer = await leader.dispatcher.submit_job(job)
+    assert answer.outcome is SubmitOutcome.ACCEPTED
+    await until(leader, job.job_id, JobStatus.RUNNING)
+    owner = leader.dispatcher.job_owner(job.job_id)
+    assert owner is not None
+    assert task_manager.requests[0].job_master_address == owner.address
+    assert leader.resource_manager.slot_counts() == (1, 0)
+    plane.runners.by_job[job.job_id].finish()
+    await until(leader, job.job_id, JobStatus.FINISHED)
+    await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
+    assert task_manager.ended == [job.job_id]  # R16
+    await eventually(lambda: len(plane.archives.objects) == 1, "the archive of the cleaned job")
+    await eventually(lambda: leader.dispatcher._registry.active_count() == 0)
+    response = await leader.dispatcher.request_job(JobRequest(job.job_id))
+    assert ArchivedExecutionGraph.from_json(response.archived_graph).status is JobStatus.FINISHED
+
+
+async def test_the_execution_graph_at_every_stage(plane: ControlPlane) -> None:
+    plane.clean_period = 3600.0
+    leader = await plane.lead()
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+
+    async def shown() -> JobStatus:
+        response = await leader.dispatcher.request_job(JobRequest(job.job_id))
+        return ArchivedExecutionGraph.from_json(response.archived_graph).status
+
+    if plane.is_split:
+        assert await shown() is JobStatus.INITIALIZING
+        await plane.start_job_master()
+    await until(leader, job.job_id, JobStatus.CREATED)
+    assert await shown() is JobStatus.CREATED
+    plane.runners.by_job[job.job_id].finish()
+    await until(leader, job.job_id, JobStatus.FINISHED)
+    assert await shown() is JobStatus.FINISHED
+    with pytest.raises(NotFoundError):
+        await leader.dispatcher.request_job(JobRequest(JobId("0" * 32)))
+
+
+async def test_many_jobs_share_a_slot_one_after_another_and_an_archive(plane: ControlPlane) -> None:
+    plane.clean_period = 0.2
+    leader = await start(plane)
+    task_manager = await plane.start_task_manager(2)
+    task_manager.is_automatic = True
+    jobs = [plane.new_job() for _ in range(40)]
+    async with asyncio.TaskGroup() as group:
+        for job in jobs:
+            group.create_task(leader.dispatcher.submit_job(job))
+    for job in jobs:
+        await until(leader, job.job_id, JobStatus.FINISHED)
+    await eventually(lambda: leader.dispatcher._registry.active_count() == 0)
+    assert len(plane.archives.objects) <= 3, "archives are packed"
+    assert len(task_manager.requests) == 40
+
+
+async def test_the_same_submit_again(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job = plane.new_job()
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(leader.dispatcher.submit_job(job)) for _ in range(3)]
+    outcomes = sorted(answer.result().outcome.name for answer in answers)
+    assert outcomes == ["ACCEPTED", "ALREADY_SUBMITTED", "ALREADY_SUBMITTED"]
+    other = plane.new_job(b'{"name":"other"}')
+    with pytest.raises(ConflictError):
+        await leader.dispatcher.submit_job(type(job)(job.job_id, other.graph, other.digest, "tests"))
+    await until(leader, job.job_id, JobStatus.CREATED)
+    plane.runners.by_job[job.job_id].finish()
+    await eventually(lambda: leader.dispatcher._registry.finished.get(job.job_id) is not None)
+    again = await leader.dispatcher.submit_job(job)
+    assert (again.outcome, again.status) == (SubmitOutcome.ALREADY_SUBMITTED, JobStatus.FINISHED)
+    assert len(plane.runners.created) == 1
+
+
+async def test_a_cleaned_job_that_is_not_shown_any_more_never_runs_twice(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await until(leader, job.job_id, JobStatus.CREATED)
+    plane.runners.by_job[job.job_id].finish()
+    registry = leader.dispatcher._registry
+    await eventually(lambda: registry.finished.get(job.job_id) is not None)
+    registry.finished.expire(1 << 62)
+    assert leader.dispatcher.job_summary(job.job_id) is None
+    again = await leader.dispatcher.submit_job(job)
+    assert (again.outcome, again.status) == (SubmitOutcome.ALREADY_SUBMITTED, JobStatus.FINISHED)
+    with pytest.raises(ConflictError):
+        await leader.dispatcher.cancel_job(JobRequest(job.job_id))
+
+
+async def test_bad_submits(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job = plane.new_job()
+    with pytest.raises(InvalidInputError, match="digest"):
+        await leader.dispatcher.submit_job(type(job)(job.job_id, job.graph, "0" * 64, "tests"))
+    with pytest.raises(InvalidInputError, match="name"):
+        await leader.dispatcher.submit_job(plane.new_job(b"[]"))
+
+
+async def test_too_many_jobs(plane: ControlPlane) -> None:
+    plane.limits = JobRegistryLimits(jobs_max=2, submits_in_flight_max=2)
+    leader = await start(plane)
+    for _ in range(2):
+        await leader.dispatcher.submit_job(plane.new_job())
+    with pytest.raises(BackpressureError) as caught:
+        await leader.dispatcher.submit_job(plane.new_job())
+    assert caught.value.retry_after > 0
+
+
+async def test_cancel_of_a_running_job(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await until(leader, job.job_id, JobStatus.CREATED)
+    await leader.dispatcher.cancel_job(JobRequest(job.job_id))
+    await until(leader, job.job_id, JobStatus.CANCELED)
+    await leader.dispatcher.cancel_job(JobRequest(job.job_id))
+    with pytest.raises(NotFoundError):
+        await leader.dispatcher.cancel_job(JobRequest(JobId("0" * 32)))
+
+
+async def test_a_job_without_slots_learns_why(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await eventually(lambda: job.job_id in plane.runners.by_job)
+    runner = plane.runners.by_job[job.job_id]
+    await eventually(lambda: len(runner.reasons) == 1)
+    assert "bin/taskmanager.sh start" in runner.reasons[0]
+    await plane.start_task_manager(1)
+    await until(leader, job.job_id, JobStatus.RUNNING)
+    assert runner.reasons[-1] == ""
+
+
+async def test_long_polls_wake_at_the_change(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job, other = plane.new_job(), plane.new_job()
+    for one in (job, other):
+        await leader.dispatcher.submit_job(one)
+        await until(leader, one.job_id, JobStatus.CREATED)
+    summary = leader.dispatcher.job_summary(job.job_id)
+    assert summary is not None
+    since = summary.last_modification_millis
+    waiting = asyncio.ensure_future(
+        leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=since, timeout=30.0)
+    )
+    plane.runners.by_job[other.job_id].finish()
+    await until(leader, other.job_id, JobStatus.FINISHED)
+    assert not waiting.done(), "another job's change wakes nobody"
+    plane.runners.by_job[job.job_id].finish()
+    await asyncio.wait_for(waiting, 5.0)
+    assert status(leader, job.job_id) is JobStatus.FINISHED
+    await leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=since, timeout=30.0)
+    await leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=1 << 60, timeout=30.0)
+    assert leader.dispatcher._waiters.count == 0
+
+
+async def test_a_long_poll_ends_after_its_time(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=1 << 60, timeout=0.01)
+
+
+async def test_everything_is_there_after_a_restart(plane: ControlPlane) -> None:
+    plane.clean_period = 3600.0
+    first = await start(plane)
+    dirty, running = plane.new_job(), plane.new_job()
+    for job in (dirty, running):
+        await first.dispatcher.submit_job(job)
+        await until(first, job.job_id, JobStatus.CREATED)
+    plane.runners.by_job[dirty.job_id].finish()
+    await until(first, dirty.job_id, JobStatus.FINISHED)
+    waiting = asyncio.ensure_future(
+        first.dispatcher.wait_for_jobs(frozenset({running.job_id}), since_millis=1 << 60, timeout=30.0)
+    )
+    await asyncio.sleep(0)
+    await plane.depose(first)
+    with pytest.raises(UnavailableError):
+        await waiting
+    with pytest.raises(UnavailableError):
+        first.dispatcher.job_summaries()
+    with pytest.raises(UnavailableError):
+        await first.dispatcher.submit_job(plane.new_job())
+
+    plane.clean_period = 0.02
+    second = await plane.lead()
+    assert status(second, dirty.job_id) is JobStatus.FINISHED
+    await eventually(lambda: second.dispatcher._registry.finished.get(dirty.job_id) is not None, "the clean-up")
+    await until(second, running.job_id, JobStatus.CREATED)
+    last = plane.runners.created[-1]
+    if plane.is_split:
+        assert len(plane.runners.created) == 2, "the JobMaster process noticed nothing"
+    else:
+        assert (last.job_id, last.is_fresh) == (running.job_id, False), "a new owner, under a new epoch (R6)"
+    plane.runners.by_job[running.job_id].finish()
+    await until(second, running.job_id, JobStatus.FINISHED)
+    await eventually(lambda: second.dispatcher._registry.active_count() == 0)
+
+    await plane.depose(second)
+    third = await plane.lead()
+    assert [one.status for one in third.dispatcher.job_summaries()] == [JobStatus.FINISHED] * 2
+    response = await third.dispatcher.request_job(JobRequest(dirty.job_id))
+    assert ArchivedExecutionGraph.from_json(response.archived_graph).job_id == dirty.job_id
+
+
+async def test_a_superseded_leader_stops_by_itself(plane: ControlPlane) -> None:
+    plane.clean_period = 3600.0
+    leader = await start(plane)
+    await plane.supersede(leader)
+    with pytest.raises(StaleTokenError):
+        await leader.dispatcher.submit_job(plane.new_job())
+    await eventually(leader.task.done)
+    assert isinstance(leader.task.exception(), ExceptionGroup)
+    plane.tasks.remove(leader.task)
+
+
+class TestSplit:
+    """What only JobMaster processes have."""
+
+    async def test_a_job_waits_for_a_process(self, split: ControlPlane) -> None:
+        leader = await split.lead()
+        job = split.new_job()
+        await leader.dispatcher.submit_job(job)
+        summary = leader.dispatcher.job_summary(job.job_id)
+        assert summary is not None
+        assert summary.status is JobStatus.INITIALIZING
+        assert "bin/start-jobmaster.sh" in summary.pending_reason
+        await split.start_job_master()
+        await until(leader, job.job_id, JobStatus.CREATED)
+
+    async def test_a_waiting_job_is_cancelled(self, split: ControlPlane) -> None:
+        leader = await split.lead()
+        job = split.new_job()
+        await leader.dispatcher.submit_job(job)
+        await leader.dispatcher.cancel_job(JobRequest(job.job_id))
+        assert status(leader, job.job_id) is JobStatus.CANCELED
+        await eventually(lambda: leader.dispatcher._registry.finished.get(job.job_id) is not None)
+        response = await leader.dispatcher.request_job(JobRequest(job.job_id))
+        assert ArchivedExecutionGraph.from_json(response.archived_graph).status is JobStatus.CANCELED
+        await split.start_job_master()
+        assert split.runners.created == []
+
+    async def test_jobs_are_spread_and_a_new_process_gets_its_share(self, split: ControlPlane) -> None:
+        leader = await split.lead()
+        first, second = await split.start_job_master(), await split.start_job_master()
+        await eventually(lambda: [one.state for one in leader.dispatcher.job_masters()] == ["ready", "ready"])
+        for _ in range(4):
+            await leader.dispatcher.submit_job(split.new_job())
+        await eventually(lambda: first.dispatcher.jobs_running == second.dispatcher.jobs_running == 2)
+        third = await split.start_job_master()
+        await eventually(lambda: leader.dispatcher.job_masters()[-1].state == "ready")
+        await leader.dispatcher.submit_job(split.new_job())
+        await eventually(lambda: third.dispatcher.jobs_running == 1)
+
+    async def test_a_full_process_gets_no_more(self, split: ControlPlane) -> None:
+        leader = await split.lead()
+        await split.start_job_master(capacity=1)
+        await eventually(lambda: leader.dispatcher.job_masters()[0].state == "ready")
+        jobs = [split.new_job() for _ in range(2)]
+        for job in jobs:
+            await leader.dispatcher.submit_job(job)
+        await until(leader, jobs[0].job_id, JobStatus.CREATED)
+        summary = leader.dispatcher.job_summary(jobs[1].job_id)
+        assert summary is not None
+        assert "full" in summary.pending_reason
+        split.runners.by_job[jobs[0].job_id].finish()
+        await until(leader, jobs[1].job_id, JobStatus.CREATED)
+
+    async def test_the_jobs_of_a_dead_process_move(self, split: ControlPlane) -> None:
+        leader = await split.lead()
+        process = await split.start_job_master()
+        await eventually(lambda: leader.dispatcher.job_masters()[0].state == "ready")
+        job = split.new_job()
+        await leader.dispatcher.submit_job(job)
+        await until(leader, job.job_id, JobStatus.CREATED)
+        await split.kill_job_master(process)
+        await split.start_job_master()
+        await eventually(lambda: len(split.runners.created) == 2)
+        before, after = split.runners.created
+        assert after.epoch > before.epoch
+        assert (before.is_fresh, after.is_fresh) == (True, False)
+
+    async def test_a_broken_job_master_moves_alone(self, split: ControlPlane, caplog: pytest.LogCaptureFixture) -> None:
+        leader = await split.lead()
+        await split.start_job_master()
+        await split.start_job_master()
+        await eventually(lambda: [one.state for one in leader.dispatcher.job_masters()] == ["ready", "ready"])
+        job = split.new_job()
+        await leader.dispatcher.submit_job(job)
+        await until(leader, job.job_id, JobStatus.CREATED)
+        split.runners.by_job[job.job_id].break_down()
+        await eventually(lambda: len(split.runners.created) == 2)
+        assert not split.runners.created[1].is_fresh
+        assert "broke" in caplog.text
+
+    async def test_a_lost_stream_loses_nothing(self, split: ControlPlane) -> None:
+        leader = await split.lead()
+        await split.start_job_master()
+        await eventually(lambda: leader.dispatcher.job_masters()[0].state == "ready")
+        job = split.new_job()
+        await leader.dispatcher.submit_job(job)
+        await until(leader, job.job_id, JobStatus.CREATED)
+        (stream,) = leader.rpc._switchboard.open_streams()
+        stream.abort("the network")
+        split.runners.by_job[job.job_id].finish()
+        await until(leader, job.job_id, JobStatus.FINISHED)
+        assert len(split.runners.created) == 1
+
+
+async def test_a_task_manager_of_another_version_is_refused(plane: ControlPlane) -> None:
+    await start(plane)
+    task_manager = await plane.start_task_manager(1, version=99)
+    assert "protocol 99" in task_manager.refusal
+
+
+async def test_a_silent_task_manager_is_lost(plane: ControlPlane) -> None:
+    plane.heartbeat_timeout = 0.2
+    leader = await start(plane)
+    task_manager = await plane.start_task_manager(1)
+    assert [one.registration.incarnation for one in leader.resource_manager.task_managers()] == [
+        task_manager.incarnation
+    ]
+    await eventually(lambda: len(leader.resource_manager.task_managers()) == 0)

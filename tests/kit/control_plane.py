@@ -1,0 +1,499 @@
+"""A control plane in one process: leaders, JobMaster processes and TaskManagers over the local transport.
+
+Everything is real but three things: the store is the memory one, elections and registrations are done by the test,
+and TaskManagers hold slots without running code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jobmaster_process.container_runner import ContainerSettings, JobMasterContainerRunner, LeaderAddress
+from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher, ProcessLoad
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
+from runtime.common.errors import NotFoundError, UnavailableError
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import ClusterUuid, Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.endpoint import Dispatcher
+from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
+from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
+from runtime.dispatcher.services import ArchivePointer, DispatcherServices
+from runtime.dispatcher.settings import DispatcherSettings
+from runtime.dispatcher.standalone import StandaloneDispatcher
+from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
+from runtime.gateways.dispatcher import AssignJob, JobSummary, SubmitJobRequest, TaskCounts
+from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
+from runtime.gateways.resource_manager import (
+    JobRequirements,
+    JobsEnded,
+    RegisterTaskManager,
+    RegistrationRefused,
+    RequestSlot,
+    ResourceProfile,
+    ResourceRequirement,
+    SlotReport,
+    SlotsFreed,
+    SlotStatus,
+    TaskManagerRegistered,
+)
+from runtime.highavailability.guards import LeaderTerm
+from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Delete, Put, Txn
+from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.payloads import MemoryObjectStore, Payloads
+from runtime.highavailability.records import ResultRecord
+from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
+from runtime.rpc.local import LocalNetwork, LocalRpcService
+from runtime.rpc.service import MessageStream, StreamHello, StreamKind
+from runtime.rpc.settings import RpcSettings
+
+GRAPH = b'{"name":"job"}'
+
+
+async def eventually(condition: Callable[[], bool], what: str = "the condition", timeout: float = 5.0) -> None:
+    """Let the loop run until `condition` holds."""
+    try:
+        async with asyncio.timeout(timeout):
+            while not condition():  # noqa: ASYNC110 - for levels that nothing signals
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        message = f"{what} did not come about within {timeout} s"
+        raise AssertionError(message) from None
+
+
+class MemoryPacks:
+    """ArchivePacks in memory."""
+
+    def __init__(self) -> None:
+        self.objects: list[bytes] = []
+
+    async def pack(self, archives: Sequence[bytes], /) -> Sequence[ArchivePointer]:
+        pointers, offset, key = [], 0, f"pack-{len(self.objects)}"
+        for data in archives:
+            pointers.append(ArchivePointer(key, offset, len(data), hashlib.sha256(data).hexdigest()))
+            offset += len(data)
+        self.objects.append(b"".join(archives))
+        return pointers
+
+    async def unpack(self, pointer: ArchivePointer, /) -> bytes:
+        number = int(pointer.key.removeprefix("pack-"))
+        if number >= len(self.objects):
+            raise NotFoundError(pointer.key)
+        return self.objects[number][pointer.offset : pointer.offset + pointer.size_bytes]
+
+
+@dataclass
+class ScriptedRunner:
+    """A JobManagerRunner that wants one slot and finishes when the test, or a slot, lets it."""
+
+    assignment: AssignJob
+    listener: JobMasterListener
+    owner_store: KvOwnerJobStore
+    clock: LoopClock
+    end: asyncio.Future[JobStatus] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    current: JobSummary | None = None
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def job_id(self) -> JobId:
+        return self.assignment.job_id
+
+    @property
+    def epoch(self) -> int:
+        return self.assignment.epoch
+
+    def summary(self) -> JobSummary:
+        if self.current is None:
+            self.current = JobSummary(
+                self.job_id, "job", JobStatus.CREATED, self.epoch, 0, self.assignment.submit_millis, -1,
+                self.clock.epoch_millis(), TaskCounts(), "",
+            )  # fmt: skip
+        return self.current
+
+    def _show(self, status: JobStatus) -> JobSummary:
+        now = self.clock.epoch_millis()
+        before = self.summary()
+        self.current = replace(
+            before,
+            status=status,
+            sequence=before.sequence + 1,
+            last_modification_millis=now,
+            end_millis=now if status.is_globally_terminal else -1,
+        )
+        return self.current
+
+    def _declare(self, count: int) -> None:
+        needs = (ResourceRequirement(ResourceProfile(), count),) if count else ()
+        self.listener.requirements_changed(JobRequirements(self.job_id, self.epoch, needs, ()))
+
+    async def run(self) -> JobManagerRunnerResult:
+        self.listener.job_summary_changed(self._show(JobStatus.CREATED))
+        self._declare(1)
+        status = await self.end
+        final = self._show(status)
+        archive = await Payloads(MemoryObjectStore()).store(self.archived_graph())
+        await self.owner_store.write_result(
+            self.job_id, self.epoch, ResultRecord(status, encode_summary(final), archive)
+        )
+        self.listener.job_summary_changed(final)
+        self._declare(0)
+        return JobManagerRunnerResult(self.job_id, self.epoch, final)
+
+    def slot_arrived(self) -> None:
+        self.listener.job_summary_changed(self._show(JobStatus.RUNNING))
+
+    def finish(self, status: JobStatus = JobStatus.FINISHED) -> None:
+        if not self.end.done():
+            self.end.set_result(status)
+
+    def break_down(self) -> None:
+        self.end.set_exception(RuntimeError("a bug"))
+
+    def cancel_job(self) -> None:
+        self.finish(JobStatus.CANCELED)
+
+    def notify_resources(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def archived_graph(self) -> bytes:
+        source = ev.JobSource(self.job_id, self.assignment.digest, "job", b"", "", self.assignment.submit_millis, "")
+        return unowned_archive(source, b"", self.summary()).to_json()
+
+
+class ScriptedRunners:
+    """The factory; `by_job` has the latest runner of each job, wherever it runs."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self.by_job: dict[JobId, ScriptedRunner] = {}
+        self.created: list[AssignJob] = []
+
+    def create(self, assignment: AssignJob, listener: JobMasterListener) -> ScriptedRunner:
+        runner = ScriptedRunner(assignment, listener, self._plane.owner_store, self._plane.clock)
+        self.by_job[assignment.job_id] = runner
+        self.created.append(assignment)
+        return runner
+
+
+class Registrations:
+    """JobMasterRegistrations, done by the test."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    async def follow(self, on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /) -> None:
+        self._plane.followers.append(on_change)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._plane.followers.remove(on_change)
+
+    async def revoke(self, incarnation: Incarnation, /) -> None:
+        self._plane.lose_process(incarnation)
+
+
+class NoLoad:
+    """LoadProbe."""
+
+    def sample(self) -> ProcessLoad:
+        return ProcessLoad(0.25, 1 << 20)
+
+
+@dataclass
+class Leader:
+    """A JobManager process that leads."""
+
+    rpc: LocalRpcService
+    token: FencingToken
+    components: TermComponents
+    resource_manager: ResourceManager
+    task: asyncio.Task[None]
+    key: str
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.components.dispatcher
+
+
+@dataclass
+class Process:
+    """A JobMaster process."""
+
+    incarnation: Incarnation
+    rpc: LocalRpcService
+    container: JobMasterContainerRunner
+    task: asyncio.Task[None]
+
+    @property
+    def dispatcher(self) -> JobMasterSecondaryDispatcher:
+        return self.container.dispatcher
+
+
+class HollowTaskManager:
+    """Slots without code: tells the runner of a requested slot, frees the slots of ended jobs."""
+
+    def __init__(self, plane: ControlPlane, slots: int, version: int = PROTOCOL_VERSION) -> None:
+        self._plane = plane
+        self._version = version
+        self.incarnation = Incarnation(plane.entropy.hex_id())
+        self.slots: list[RequestSlot | None] = [None] * slots
+        self.requests: list[RequestSlot] = []
+        self.ended: list[JobId] = []
+        self.refusal = ""
+        self.registered = asyncio.Event()
+        self.stream: MessageStream | None = None
+        self.is_automatic = False
+
+    def report(self) -> SlotReport:
+        return SlotReport(
+            tuple(
+                SlotStatus(index, held.allocation_id if held else None, held.job_id if held else None)
+                for index, held in enumerate(self.slots)
+            ),
+            is_warm=True,
+            assigned_tasks=0,
+        )
+
+    async def run(self, number: int = 1) -> None:
+        rpc = await self._plane.new_rpc(self.incarnation)
+        leader = self._plane.leader_watch.value
+        assert leader is not None
+        kind = StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER
+        hello = StreamHello(kind, self.incarnation, rpc.server.address, number, leader.token, "")
+        stream = self.stream = await rpc.open_stream(leader.address, hello, timeout=5.0)
+        stream.send(
+            RegisterTaskManager(
+                self.incarnation, "tm", rpc.server.address, "", "boot", VERSION, self._version, len(self.slots),
+                ResourceProfile(), False, b"{}", 2, 1 << 30,
+            )
+        )  # fmt: skip
+        try:
+            while True:
+                for message in await stream.receive():
+                    self._handle(message, stream)
+        except UnavailableError:
+            return
+
+    def _handle(self, message: object, stream: MessageStream) -> None:
+        match message:
+            case TaskManagerRegistered():
+                stream.send(self.report())
+                self.registered.set()
+            case RegistrationRefused(reason=reason):
+                self.refusal = reason
+                self.registered.set()
+            case RequestSlot():
+                self.requests.append(message)
+                self.slots[message.slot_index] = message
+                runner = self._plane.runners.by_job[message.job_id]
+                runner.slot_arrived()
+                if self.is_automatic:
+                    runner.finish()
+            case JobsEnded(jobs=jobs):
+                self.ended += jobs
+                freed = tuple(held.allocation_id for held in self.slots if held and held.job_id in jobs)
+                self.slots = [None if held and held.job_id in jobs else held for held in self.slots]
+                stream.send(SlotsFreed(freed))
+            case _:
+                pass
+
+
+class ControlPlane:
+    """The world of one test. `is_split`: JobMasters in processes of their own."""
+
+    def __init__(self, *, is_split: bool) -> None:
+        self.is_split = is_split
+        self.clock = LoopClock()
+        self.entropy = SystemEntropy()
+        self.network = LocalNetwork()
+        self.kv = MemoryKeyValueStore(self.clock)
+        self.keys = Keys.of_cluster("test")
+        self.payloads = Payloads(MemoryObjectStore())
+        self.archives = MemoryPacks()
+        self.cluster = ClusterUuid(self.entropy.hex_id())
+        self.owner_store = KvOwnerJobStore(self.kv, self.keys, self.payloads, JobStoreSettings(5.0), self.entropy)
+        self.runners = ScriptedRunners(self)
+        self.followers: list[Callable[[ev.ProcessKnown | ev.ProcessLost], None]] = []
+        self.registered: dict[Incarnation, ev.ProcessKnown] = {}
+        self.leader_watch: Watch[LeaderAddress | None] = Watch(None)
+        self.rpcs: list[LocalRpcService] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.limits = JobRegistryLimits(jobs_max=100, submits_in_flight_max=50)
+        self.terms = 0
+        self.clean_period = 0.02
+        self.heartbeat_interval = 0.05
+        self.heartbeat_timeout = 1.0
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    async def new_rpc(self, incarnation: Incarnation) -> LocalRpcService:
+        rpc = LocalRpcService(self.network, RpcSettings(incarnation, None), self.clock)
+        await rpc.start()
+        self.rpcs.append(rpc)
+        return rpc
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
+        self.tasks.append(task)
+        return task
+
+    async def lead(self) -> Leader:
+        """Start a JobManager process that wins the election."""
+        incarnation = Incarnation(self.entropy.hex_id())
+        rpc = await self.new_rpc(incarnation)
+        self.terms += 1
+        key = self.keys.leader(self.terms)
+        won = await self.kv.txn(Txn((), (Put(key, incarnation.encode()),)), timeout=5.0)
+        term = LeaderTerm(key, won.revision)
+        token = FencingToken(self.cluster, won.revision)
+        services = DispatcherServices(
+            store=KvLeaderJobStore(self.kv, self.keys, self.payloads, term, JobStoreSettings(5.0), self.entropy),
+            payloads=self.payloads,
+            archives=self.archives,
+            clock=self.clock,
+            entropy=self.entropy,
+            token=token,
+            incarnation=incarnation,
+            address=rpc.server.address,
+        )
+        settings = DispatcherSettings(
+            limits=self.limits,
+            shown=Retention(1000, 3_600_000),
+            remembered=Retention(1000, 3_600_000),
+            heartbeat_interval=self.heartbeat_interval,
+            heartbeat_timeout=self.heartbeat_timeout,
+            rpc_timeout=5.0,
+            tick_period=0.05,
+            clean_period=self.clean_period,
+        )
+        managers: list[ResourceManager] = []
+
+        def construct() -> TermComponents:
+            manager = ResourceManager(
+                ResourceManagerSettings(self.heartbeat_interval, self.heartbeat_timeout),
+                token=token,
+                server=rpc.server,
+                blob_address=rpc.server.address,
+                clock=self.clock,
+                entropy=self.entropy,
+            )
+            managers.append(manager)
+            if not self.is_split:
+                return TermComponents(StandaloneDispatcher(settings, services, manager, self.runners), manager)
+            dispatcher = JobMasterPrimaryDispatcher(
+                settings,
+                services,
+                manager,
+                rpc=rpc,
+                registrations=Registrations(self),
+                blob_address=rpc.server.address,
+            )
+            return TermComponents(dispatcher, manager)
+
+        async def known() -> Sequence[ev.ProcessKnown]:
+            return list(self.registered.values())
+
+        process = DispatcherLeaderProcess(settings, services, known_processes=known, construct=construct)
+        started: list[TermComponents] = []
+        task = self.spawn(process.run(started.append))
+        await eventually(lambda: bool(started) or task.done(), "the start of the term")
+        if task.done():
+            await task
+        self.leader_watch.set(LeaderAddress(token, rpc.server.address))
+        return Leader(rpc, token, started[0], managers[0], task, key)
+
+    async def depose(self, leader: Leader) -> None:
+        """The leader's process dies; its key is gone."""
+        self.leader_watch.set(None)
+        await self.supersede(leader)
+        await self.end(leader.task)
+        await leader.rpc.die()
+        self.rpcs.remove(leader.rpc)
+
+    async def supersede(self, leader: Leader) -> None:
+        """The leader's key is gone, and it does not know yet."""
+        await self.kv.txn(Txn((), (Delete(leader.key),)), timeout=5.0)
+
+    async def start_job_master(self, capacity: int = 100) -> Process:
+        """Start a JobMaster process and wait until it is ready."""
+        incarnation = Incarnation(self.entropy.hex_id())
+        rpc = await self.new_rpc(incarnation)
+        known = ev.ProcessKnown(incarnation, rpc.server.address, capacity)
+        self.registered[incarnation] = known
+        for follower in list(self.followers):
+            follower(known)
+
+        def make(scope: ServiceScope) -> JobMasterSecondaryDispatcher:
+            return JobMasterSecondaryDispatcher(
+                capacity=capacity, scope=scope, runner_factory=self.runners, load=NoLoad()
+            )
+
+        container = JobMasterContainerRunner(
+            ContainerSettings(incarnation, capacity, 5.0),
+            rpc=rpc,
+            leader=self.leader_watch,
+            make_dispatcher=make,
+            clock=self.clock,
+            entropy=self.entropy,
+        )
+        return Process(incarnation, rpc, container, self.spawn(container.run()))
+
+    def lose_process(self, incarnation: Incarnation) -> None:
+        """The lease of a process ends."""
+        if self.registered.pop(incarnation, None) is not None:
+            for follower in list(self.followers):
+                follower(ev.ProcessLost(incarnation))
+
+    async def kill_job_master(self, process: Process) -> None:
+        """The process dies, and its lease with it."""
+        await process.rpc.die()
+        self.rpcs.remove(process.rpc)
+        await self.end(process.task)
+        self.lose_process(process.incarnation)
+
+    async def start_task_manager(self, slots: int, *, version: int = PROTOCOL_VERSION) -> HollowTaskManager:
+        """Start a TaskManager and wait until it is registered or refused."""
+        task_manager = HollowTaskManager(self, slots, version)
+        _ = self.spawn(task_manager.run())
+        await eventually(task_manager.registered.is_set)
+        return task_manager
+
+    async def end(self, task: asyncio.Task[None]) -> None:
+        """Cancel a task and wait for its end."""
+        task.cancel()
+        _ = await asyncio.wait({task})
+        self.tasks.remove(task)
+        if not task.cancelled() and task.exception() is not None:
+            await task
+
+    async def stop(self) -> None:
+        """End everything; a component that had failed raises here."""
+        for task in reversed(list(self.tasks)):
+            if not task.done():
+                task.cancel()
+            _ = await asyncio.wait({task})
+        for rpc in self.rpcs:
+            await rpc.stop(grace=0.0)
+        await self.kv.close()
+        for task in self.tasks:
+            if not task.cancelled() and task.exception() is not None:
+                await task
+
+    # --- jobs ---------------------------------------------------------------------------------------------
+
+    def new_job(self, graph: bytes = GRAPH) -> SubmitJobRequest:
+        """A submit with a fresh id."""
+        return SubmitJobRequest(JobId(self.entropy.hex_id()), graph, hashlib.sha256(graph).hexdigest(), "tests")
