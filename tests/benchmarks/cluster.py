@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import socket
@@ -97,10 +98,13 @@ class ScriptCluster:
         for path in (self.run / "run" / "pid").glob("*.pid"):
             role = path.stem.rpartition("-")[2]
             roles[role] = [int(line.split()[0]) for line in path.read_text().splitlines()]
-        etcd = list((self.run / "run" / "etcd").glob("*.pid"))
-        if etcd:
-            roles["etcd"] = [int(path.read_text().split()[0]) for path in etcd]
+        if self._etcd_state.exists():
+            roles["etcd"] = [int(json.loads(self._etcd_state.read_text())["pid"])]
         return roles
+
+    @property
+    def _etcd_state(self) -> Path:
+        return self.run / "run" / "etcd.json"
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds so far, by role."""
@@ -108,7 +112,7 @@ class ScriptCluster:
 
     def etcd_metrics(self) -> dict[str, float]:
         """etcd's counters by name."""
-        endpoint = (self.run / "run" / "etcd" / "endpoint").read_text().strip()
+        endpoint = json.loads(self._etcd_state.read_text())["endpoint"]
         with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]

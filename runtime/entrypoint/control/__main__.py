@@ -9,9 +9,14 @@ from collections.abc import Callable
 from runtime.common.errors import FlinklikeError
 from runtime.config.configuration import load
 from runtime.config.layout import Layout
+from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ClusterControl
 from runtime.entrypoint.control.daemon import KINDS, Daemon, DaemonError
 
+_CLUSTER_VERBS = frozenset(
+    {"start-cluster", "ensure-cluster", "status-cluster", "stop-cluster", "airflow-environment", "airflow-standalone"}
+)
+_NOT_RUNNING = 3
 _SCRIPT_OF = {"jobmanager": "jobmanager.sh", "jobmaster": "start-jobmaster.sh", "taskmanager": "taskmanager.sh"}
 
 
@@ -59,10 +64,19 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
 
 def _run_cluster(name: str, arguments: list[str]) -> int:
     control = ClusterControl(Layout.from_environment(os.environ), os.environ, parse_dynamic(arguments), sys.stdout)
-    if name == "start-cluster":
-        control.start()
-    else:
-        control.stop()
+    match name:
+        case "airflow-environment":
+            sys.stdout.write(shell_exports(airflow_environment(control.layout, control.configuration)))
+        case "airflow-standalone":
+            return run_standalone(control.layout, control.configuration, sys.stdout)
+        case "start-cluster":
+            control.start()
+        case "ensure-cluster":
+            control.ensure()
+        case "status-cluster":
+            return 0 if control.status() else _NOT_RUNNING
+        case _:
+            control.stop()
     return 0
 
 
@@ -72,7 +86,7 @@ def main(arguments: list[str]) -> int:
     try:
         if name in KINDS:
             return _run_daemon(name, rest)
-        if name in {"start-cluster", "stop-cluster"}:
+        if name in _CLUSTER_VERBS:
             return _run_cluster(name, rest)
     except FlinklikeError as error:
         sys.stderr.write(f"{error}\n")

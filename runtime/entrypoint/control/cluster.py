@@ -16,7 +16,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import load
 from runtime.config.layout import Layout
 from runtime.config.options.cluster import SSH_OPTS
-from runtime.config.options.high_availability import ETCD_EMBEDDED
+from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_PORT, SINGLE_JOBMASTER
 from runtime.entrypoint.control.daemon import (
     JOBMANAGER,
@@ -46,23 +46,47 @@ class ClusterControl:
     """Starts and stops all processes that conf/ names."""
 
     def __init__(self, layout: Layout, environment: Mapping[str, str], dynamic: Sequence[str], out: TextIO) -> None:
-        self._layout = layout
+        self.layout = layout
         self._environment = environment
         self._dynamic = tuple(dynamic)
         self._out = out
-        self._configuration = load(layout.conf, environment=environment, dynamic=dynamic)
+        self.configuration = load(layout.conf, environment=environment, dynamic=dynamic)
 
     def start(self) -> None:
         """Start everything and show what runs where. Raises DaemonError or InvalidInputError."""
         plan = self._plan()
         counts = [f"{_count(plan, kind)} {kind.name}" for kind in _FILES]
         self._say(f"Starting cluster: {', '.join(counts)}.")
-        self._layout.run.mkdir(parents=True, exist_ok=True)
-        if self._configuration.get(ETCD_EMBEDDED):
+        self._bring_up(plan)
+
+    def _bring_up(self, plan: Plan) -> None:
+        self.layout.run.mkdir(parents=True, exist_ok=True)
+        if self.configuration.get(ETCD_EMBEDDED):
             self._start_etcd()
-        rows = self._start_all(plan)
-        self._say(render_table(("process", "host", "pid", "address", "state"), rows))
+        remote = self._start_all(plan)
+        self._say(render_table(("process", "host", "pid", "state"), [*self._running_rows(), *remote]))
         self._say(f"REST: {self.rest_url()}")
+
+    def ensure(self) -> None:
+        """Start what is missing of this host's processes; what runs is reused. Ends with the table."""
+        plan = self._plan()
+        running = {kind: len(self._daemon(kind).running()) for kind in _FILES}
+        missing: list[tuple[DaemonKind, Host]] = []
+        for kind, host in plan.processes:
+            if host.is_local and running[kind] > 0:
+                running[kind] -= 1
+            else:
+                missing.append((kind, host))
+        if len(missing) < len(plan.processes):
+            self._say(f"Reusing {len(plan.processes) - len(missing)} running process(es) of this cluster.")
+        self._bring_up(Plan(tuple(missing)))
+
+    def status(self) -> bool:
+        """Show what of this cluster runs on this host; True when everything that conf/ names does."""
+        plan = self._plan()
+        rows = self._running_rows()
+        self._say(render_table(("process", "host", "pid", "state"), rows))
+        return len(rows) >= sum(1 for _, host in plan.processes if host.is_local)
 
     def stop(self) -> None:
         """Stop TaskManagers, JobMaster processes, JobManagers and the embedded etcd, in that order."""
@@ -72,23 +96,23 @@ class ClusterControl:
             remote = {host.name for planned, host in plan.processes if planned is kind and not host.is_local}
             for name in sorted(remote):
                 self._ssh(name, kind, "stop-all", ())
-        if self._configuration.get(ETCD_EMBEDDED) and embedded.stop(self._layout.etcd):
+        if self.configuration.get(ETCD_EMBEDDED) and embedded.stop(self._etcd_settings()):
             self._say("Stopping etcd.")
 
     def rest_url(self) -> str:
         """Where clients reach the first JobManager."""
-        return f"http://{self._configuration.get(REST_ADDRESS)}:{self._configuration.get(REST_PORT)}"
+        return f"http://{self.configuration.get(REST_ADDRESS)}:{self.configuration.get(REST_PORT)}"
 
     def _plan(self) -> Plan:
-        kinds = [kind for kind in _FILES if kind is not JOBMASTER or self._configuration.get(SINGLE_JOBMASTER)]
+        kinds = [kind for kind in _FILES if kind is not JOBMASTER or self.configuration.get(SINGLE_JOBMASTER)]
         problems: list[str] = []
         processes: list[tuple[DaemonKind, Host]] = []
         for kind in kinds:
             try:
-                processes += [(kind, host) for host in read_hosts(self._layout.conf / _FILES[kind])]
+                processes += [(kind, host) for host in read_hosts(self.layout.conf / _FILES[kind])]
             except InvalidInputError as error:
                 problems += error.problems
-        if self._configuration.get(ETCD_EMBEDDED):
+        if self.configuration.get(ETCD_EMBEDDED):
             problems += [
                 f"conf/{_FILES[kind]} names {host.name}, but {ETCD_EMBEDDED.key}: true works on this host only"
                 for kind, host in processes
@@ -99,12 +123,17 @@ class ClusterControl:
         return Plan(tuple(processes))
 
     def _start_etcd(self) -> None:
-        endpoint = embedded.start(self._layout.etcd, embedded.port_of(self._configuration))
-        self._say(f"etcd is serving on {endpoint}.")
+        etcd = embedded.start(self._etcd_settings())
+        self._say(f"etcd (pid {etcd.pid}) is ready on {etcd.endpoint}.")
+
+    def _etcd_settings(self) -> embedded.EmbeddedEtcdSettings:
+        self.layout.log.mkdir(parents=True, exist_ok=True)
+        port = self.configuration.get(ETCD_EMBEDDED_PORT)
+        return embedded.EmbeddedEtcdSettings(self.layout.etcd, self.layout.log / "etcd.log", port)
 
     def _start_all(self, plan: Plan) -> list[tuple[str, ...]]:
         starting: list[tuple[Daemon, Starting]] = []
-        rows: list[tuple[str, ...]] = []
+        remote: list[tuple[str, ...]] = []
         for kind, host in plan.processes:
             dynamic = [*self._dynamic, *([f"{REST_PORT.key}={host.port}"] if host.port else [])]
             if host.is_local:
@@ -112,7 +141,7 @@ class ClusterControl:
                 starting.append((daemon, daemon.spawn(dynamic)))
             else:
                 self._ssh(host.name, kind, "start", dynamic)
-                rows.append((kind.name, host.name, "", "", "started by ssh"))
+                remote.append((kind.name, host.name, "", "started by ssh"))
         failures: list[str] = []
         for daemon, one in starting:
             try:
@@ -120,20 +149,24 @@ class ClusterControl:
             except DaemonError as error:
                 failures.append(str(error))
                 continue
-            rows.append((one.kind.name, "localhost", str(one.process.pid), said.get("address", ""), "ready"))
-            self._say(f"{one.kind.name} (pid {one.process.pid}) is ready.")
+            where = said.get("address", "")
+            self._say(f"{one.kind.name} (pid {one.process.pid}) is ready{f' on {where}' if where else ''}.")
         if failures:
             raise DaemonError("\n".join(failures))
-        return rows
+        return remote
+
+    def _running_rows(self) -> list[tuple[str, ...]]:
+        daemons = [(kind, process) for kind in _FILES for process in self._daemon(kind).running()]
+        return [(kind.name, "localhost", str(process.pid), "running") for kind, process in daemons]
 
     def _daemon(self, kind: DaemonKind) -> Daemon:
-        return Daemon(kind, self._layout, self._environment, self._out)
+        return Daemon(kind, self.layout, self._environment, self._out)
 
     def _ssh(self, host: str, kind: DaemonKind, verb: str, dynamic: Sequence[str]) -> None:
-        script = self._layout.home / "bin" / _SCRIPTS[kind]
+        script = self.layout.home / "bin" / _SCRIPTS[kind]
         options = [argument for text in dynamic for argument in ("-D", text)]
         remote = shlex.join([str(script), verb, *options])
-        ssh_options = shlex.split(self._configuration.get(SSH_OPTS))
+        ssh_options = shlex.split(self.configuration.get(SSH_OPTS))
         command = ["ssh", "-n", *ssh_options, host, "--", f"/bin/bash -l -c {shlex.quote(remote)}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         self._out.write(done.stdout)

@@ -1,0 +1,79 @@
+"""Pid files that survive recycled pids, and host files that list every bad line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.common.errors import InvalidInputError
+from runtime.entrypoint.control.__main__ import parse_dynamic
+from runtime.entrypoint.control.daemon import DaemonError
+from runtime.entrypoint.control.hosts import Host, read_hosts
+from runtime.entrypoint.control.pid_file import PidFile, ProcessId
+from runtime.entrypoint.control.table import render_table
+
+
+def test_a_process_is_its_pid_and_its_start() -> None:
+    me = ProcessId.of(os.getpid())
+    assert me is not None
+    assert me.is_running
+    assert not ProcessId(me.pid, me.start_ticks - 1).is_running
+
+
+def test_a_dead_or_zombie_process_does_not_run() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    record = ProcessId.of(child.pid)
+    assert record is not None
+    assert child.stdin is not None
+    child.stdin.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not record.is_running
+    child.wait()
+    assert ProcessId.of(child.pid) != record
+
+
+def test_a_recycled_pid_is_not_ours(tmp_path: Path) -> None:
+    pids = PidFile(tmp_path, "x")
+    me = ProcessId.of(os.getpid())
+    assert me is not None
+    pids.write([ProcessId(me.pid, 1), me])
+    assert pids.running() == [me]
+
+
+def test_pid_file_goes_away_with_its_last_line_and_ignores_rubbish(tmp_path: Path) -> None:
+    pids = PidFile(tmp_path, "x")
+    (tmp_path / "x.pid").write_text("rubbish\n12\n7 8\n-1 2\n")
+    assert pids.read() == [ProcessId(7, 8)]
+    with pids.locked():
+        pids.write([])
+    assert not (tmp_path / "x.pid").exists()
+    assert pids.read() == []
+
+
+def test_host_files(tmp_path: Path) -> None:
+    path = tmp_path / "masters"
+    path.write_text("# comment\n\nlocalhost:8081\n/rack/worker-1 # rack\nlocalhost\n")
+    assert read_hosts(path) == [Host("localhost", 8081), Host("worker-1", 0), Host("localhost", 0)]
+    assert [host.is_local for host in read_hosts(path)] == [True, False, True]
+
+
+def test_bad_host_files_list_every_line(tmp_path: Path) -> None:
+    path = tmp_path / "workers"
+    path.write_text("a;b\nhost:99999\nfine\n$(reboot)\n")
+    with pytest.raises(InvalidInputError) as caught:
+        read_hosts(path)
+    assert len(caught.value.problems) == 3
+    with pytest.raises(InvalidInputError, match="No missing file"):
+        read_hosts(tmp_path / "missing")
+
+
+def test_dynamic_arguments() -> None:
+    assert parse_dynamic(["-D", "a=b", "-Dc=d"]) == ["a=b", "c=d"]
+    with pytest.raises(DaemonError, match="only -D key=value"):
+        parse_dynamic(["--wrong"])
+
+
+def test_table() -> None:
+    assert render_table(("a", "bb"), [("xxx", "y")]) == "a    bb\n---  --\nxxx  y"
