@@ -1,0 +1,432 @@
+"""TaskExecutor: the endpoint of a TaskManager. One mailbox; a pure core decides, this executes.
+
+Everything that happens (orders of owners and of the leader, news of slots, timers) becomes an event in the mailbox and
+is handled without suspending. What one turn produces for one peer leaves in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+from runtime.aio.mailbox import Mailbox
+from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.errors import FlinklikeError, StaleTokenError
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
+from runtime.gateways.job_master import CommitOutputs, OutputsCommitted
+from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotReport, SlotRequestRefused
+from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, TaskExecutorGateway
+from runtime.rpc.service import RpcService
+from runtime.taskexecutor.archives import UnpackLimits
+from runtime.taskexecutor.attempts import Attempts, bare_report, failure_of, system_failure
+from runtime.taskexecutor.core.events import (
+    AttemptReported,
+    CancelAttempt,
+    ClusterChanged,
+    ConnectJobMaster,
+    DeletePartitions,
+    Effect,
+    Event,
+    ForgetJob,
+    FreeSlot,
+    MoveOutputs,
+    OutputsMoved,
+    OwnerSpoke,
+    Refused,
+    ReportUnstarted,
+    RunAttempt,
+    SendProgress,
+    SendReport,
+    SlotTimedOut,
+    StartSlotTimer,
+    TellOwner,
+    TellResourceManager,
+)
+from runtime.taskexecutor.core.jobs import JobMasterLocation
+from runtime.taskexecutor.core.task_executor import TaskExecutorCore
+from runtime.taskexecutor.job_directory import BlobFiles, JobDirectories
+from runtime.taskexecutor.job_master_connections import JobMasterConnections
+from runtime.taskexecutor.outbox import Outbox
+from runtime.taskexecutor.outputs import OutputCommitter
+from runtime.taskexecutor.partitions import ExchangeDirectory
+from runtime.taskexecutor.resource_manager_connection import (
+    LeaderConnected,
+    LeaderDisconnected,
+    LeaderRetrieval,
+    ResourceManagerConnection,
+)
+from runtime.taskexecutor.settings import TaskExecutorSettings
+from runtime.taskexecutor.slot_pool import SlotPool, SparkState
+from runtime.taskexecutor.slots.logs import read_log
+from runtime.taskexecutor.stream_service import Receiver
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnerBatch:
+    """What arrived at once on stream `number` to a JobMaster process; `done` lets the stream be read on."""
+
+    location: JobMasterLocation
+    number: int
+    messages: Sequence[Any]
+    done: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _LeaderBatch:
+    """What arrived at once from the leader."""
+
+    messages: Sequence[Any]
+    done: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotsChanged:
+    """Readiness, warmth or load may differ from what the leader was told."""
+
+
+_Mail = Event | _OwnerBatch | _LeaderBatch | LeaderConnected | LeaderDisconnected | _SlotsChanged
+
+
+class TaskExecutor:
+    """One per TaskManager process. `start`, then `wait_failed`; `drain` and `stop` at the end."""
+
+    def __init__(
+        self,
+        settings: TaskExecutorSettings,
+        rpc: RpcService,
+        retrieval: LeaderRetrieval,
+        pool: SlotPool,
+        *,
+        blobs: BlobFiles,
+        exchange: ExchangeDirectory,
+        job_root: Path,
+        spark: SparkState | None,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._settings = settings
+        self._rpc = rpc
+        self._pool = pool
+        self._exchange = exchange
+        self._spark = spark
+        self._clock = clock
+        self._scope = ServiceScope("task executor")
+        self._mailbox: Mailbox[_Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
+        self._outbox = Outbox()
+        self._core = TaskExecutorCore(
+            settings.registration.task_manager_id,
+            slots=settings.registration.slots,
+            queue_max=settings.queue_max,
+            reports_max=settings.reports_max,
+            report_bytes_max=settings.report_bytes_max,
+        )
+        self._outputs = OutputCommitter(self._scope)
+        self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
+        self._attempts = Attempts(
+            pool,
+            self._directories,
+            exchange,
+            log_directory=settings.log_directory,
+            clock=clock,
+            scope=self._scope,
+            post=self._post,
+        )
+        self._job_masters = JobMasterConnections(
+            rpc,
+            settings.incarnation,
+            settings.connections,
+            clock=clock,
+            entropy=entropy.child("job masters"),
+            scope=self._scope,
+            receiver_of=self._receiver_of,
+            post=self._post,
+            is_needed=self._core.has_jobs_of,
+        )
+        self._leader = ResourceManagerConnection(
+            rpc,
+            retrieval,
+            settings.registration,
+            settings.connections,
+            registration_timeout=settings.registration_timeout,
+            clock=clock,
+            entropy=entropy.child("resource manager"),
+            scope=self._scope,
+            receiver=self._receive_from_leader,
+            post=self._post,
+        )
+        self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
+        self._cluster = ""
+        self._reported: SlotReport | None = None
+        self._is_stopping = False
+        self.is_serving: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
+        """True while registered with slots that can take tasks."""
+        self.running: Watch[int] = Watch(0)
+        """How many attempts run."""
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to serve and to look for the leader."""
+        await self._scope.open()
+        self._rpc.server.add_gateway(TaskExecutorGateway, self, check=self._check_tokens)
+        self._scope.spawn_eternal("mailbox", self._serve())
+        self._scope.spawn_eternal("readiness", self._watch_readiness())
+        self._scope.spawn_eternal("slot reports", self._report_periodically())
+        self._scope.spawn_eternal("resource manager", self._leader.run())
+
+    async def wait_failed(self) -> None:
+        """Wait for the end of the endpoint. Raises the ExceptionGroup of what ended it."""
+        await self._scope.wait_failed()
+
+    async def drain(self, timeout: float) -> None:
+        """Take no more slots, and wait until nothing runs, for `timeout` seconds at most."""
+        self._is_stopping = True
+        self._post(_SlotsChanged())
+        try:
+            async with asyncio.timeout(timeout):
+                await self.running.wait_until(lambda running: running == 0)
+        except TimeoutError:
+            logger.warning("%d attempts still run after %g s of draining", self.running.value, timeout)
+
+    async def stop(self) -> None:
+        """End all tasks of the endpoint. The pool is stopped before, so that its last reports still leave."""
+        self._rpc.server.remove_gateway(TaskExecutorGateway)
+        for timer in self._timers.values():
+            timer.cancel()
+        await self._scope.close()
+
+    async def flush(self) -> None:
+        """Return when everything that was posted before is handled."""
+        done = asyncio.get_running_loop().create_future()
+        self._mailbox.put(_LeaderBatch((), done))
+        await done
+
+    @property
+    def attempt_ids(self) -> frozenset[ExecutionAttemptId]:
+        """Attempts that are here now."""
+        return self._attempts.ids
+
+    # --- mailbox --------------------------------------------------------------------------------------------
+
+    def _post(self, mail: _Mail) -> None:
+        self._mailbox.put(mail)
+
+    async def _serve(self) -> None:
+        while True:
+            for mail in await self._mailbox.get_all():
+                self._handle(mail)
+            self._outbox.flush(self._job_masters.send, self._leader.send)
+            if self.running.value != self._core.running:
+                self.running.set(self._core.running)
+
+    def _handle(self, mail: _Mail) -> None:
+        match mail:
+            case _OwnerBatch():
+                self._on_owner_batch(mail)
+            case _LeaderBatch():
+                self._on_leader_batch(mail)
+            case LeaderConnected():
+                self._on_leader_connected(mail)
+            case LeaderDisconnected():
+                self._reported = None
+                self._note_serving()
+            case _SlotsChanged():
+                self._report_slots()
+                self._note_serving()
+            case AttemptReported(report):
+                self._outputs.note(report)
+                self._apply(mail)
+            case _:
+                self._apply(mail)
+
+    def _apply(self, event: Event) -> None:
+        for effect in self._core.handle(event):
+            self._execute(effect)
+
+    # --- what peers say -------------------------------------------------------------------------------------
+
+    def _receiver_of(self, location: JobMasterLocation, number: int) -> Receiver:
+        async def receive(messages: Sequence[Any]) -> None:
+            done = asyncio.get_running_loop().create_future()
+            self._mailbox.put(_OwnerBatch(location, number, messages, done))
+            await done
+
+        return receive
+
+    async def _receive_from_leader(self, messages: Sequence[Any]) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._mailbox.put(_LeaderBatch(messages, done))
+        await done
+
+    def _on_owner_batch(self, batch: _OwnerBatch) -> None:
+        if self._job_masters.is_current(batch.location.incarnation, batch.number):  # R11
+            for message in batch.messages:
+                self._apply(OwnerSpoke(batch.location, message))
+        _release(batch.done)
+
+    def _on_leader_batch(self, batch: _LeaderBatch) -> None:
+        for message in batch.messages:
+            match message:
+                case RequestSlot() if self._is_stopping:
+                    reason = "this TaskManager is stopping"
+                    self._leader.send(SlotRequestRefused(message.allocation_id, message.slot_index, reason))
+                case RequestSlot() | JobsEnded():
+                    self._apply(message)
+                case _:
+                    logger.warning("the ResourceManager sent a %s, which is ignored", type(message).__name__)
+        _release(batch.done)
+
+    def _on_leader_connected(self, connected: LeaderConnected) -> None:
+        cluster = connected.registered.cluster
+        if self._cluster not in {"", cluster}:
+            logger.error("cluster %s has become cluster %s: everything that runs here is ended", self._cluster, cluster)
+            self._apply(ClusterChanged())  # R1
+        self._cluster = cluster
+        self._reported = None
+        self._report_slots()
+        self._note_serving()
+
+    # --- slots and the leader -------------------------------------------------------------------------------
+
+    @property
+    def _are_slots_usable(self) -> bool:
+        return self._pool.readiness.value and not self._is_stopping
+
+    def _report_slots(self) -> None:
+        """A complete report, if it says something new."""
+        if not self._leader.is_registered:
+            return
+        usable = self._are_slots_usable
+        slots = tuple(status for status in self._core.statuses() if usable or status.allocation_id is not None)
+        report = SlotReport(slots, self._spark is not None and self._spark.is_warm, self._core.running)
+        if report != self._reported:
+            self._reported = report
+            self._leader.send(report)
+
+    def _note_serving(self) -> None:
+        is_serving = self._leader.is_registered and self._are_slots_usable
+        if is_serving != self.is_serving.value:
+            self.is_serving.set(is_serving)
+
+    async def _watch_readiness(self) -> None:
+        generation = -1
+        while True:
+            await self._pool.readiness.wait_changed(generation)
+            generation = self._pool.readiness.generation
+            self._post(_SlotsChanged())
+
+    async def _report_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.connections.heartbeat_interval)
+            self._post(_SlotsChanged())
+
+    # --- effects --------------------------------------------------------------------------------------------
+
+    def _execute(self, effect: Effect) -> None:
+        match effect:
+            case SendReport():
+                self._outbox.add_report(effect)
+            case SendProgress():
+                self._outbox.add_progress(effect)
+            case RunAttempt():
+                self._attempts.run(effect)
+            case CancelAttempt(slot_index, attempt_id):
+                self._attempts.cancel(slot_index, attempt_id)
+            case ReportUnstarted():
+                self._report_unstarted(effect)
+            case Refused(reason):
+                logger.warning("refused: %s", reason)
+            case _:
+                self._execute_for_slots(effect)
+
+    def _execute_for_slots(
+        self,
+        effect: ConnectJobMaster
+        | TellOwner
+        | TellResourceManager
+        | FreeSlot
+        | StartSlotTimer
+        | DeletePartitions
+        | MoveOutputs
+        | ForgetJob,
+    ) -> None:
+        match effect:
+            case TellOwner(owner, message):
+                self._job_masters.send(owner, message)
+            case ConnectJobMaster(location):
+                self._job_masters.connect(location)
+            case TellResourceManager(message):
+                self._leader.send(message)
+            case FreeSlot(_, allocation_id):
+                self._timers.pop(allocation_id).cancel()
+                # When slots cannot be used now, the report that says so again will include this one.
+                if self._are_slots_usable:
+                    self._outbox.add_freed(allocation_id)
+            case StartSlotTimer(allocation_id):
+                self._start_timer(allocation_id)
+            case DeletePartitions(partitions):
+                self._scope.spawn("release partitions", self._exchange.release(partitions))
+            case MoveOutputs(message):
+                self._scope.spawn(f"commit {message.job_id}", self._commit(message))
+            case ForgetJob(job_id):
+                self._scope.spawn(f"forget {job_id}", self._forget(job_id))
+            case _:
+                assert_never(effect)
+
+    def _report_unstarted(self, effect: ReportUnstarted) -> None:
+        failure = system_failure(effect.reason, self._clock) if effect.state.name == "FAILED" else None
+        self._post(AttemptReported(bare_report(effect.attempt_id, effect.state, failure, self._clock)))
+
+    def _start_timer(self, allocation_id: AllocationId) -> None:
+        """Kept until the slot is freed: the core ignores a timer whose slot was taken."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._settings.slot_timeout, self._post, SlotTimedOut(allocation_id))
+        self._timers[allocation_id] = timer
+
+    async def _commit(self, message: CommitOutputs) -> None:
+        failure = None
+        try:
+            await self._outputs.commit(message)
+        except (FlinklikeError, OSError) as error:
+            logger.warning("outputs of job %s cannot be committed: %s", message.job_id, error)
+            failure = failure_of(error, self._clock)
+        answer = OutputsCommitted(message.job_id, message.epoch, message.vertex_id, failure)
+        self._post(OutputsMoved(answer))
+
+    async def _forget(self, job_id: JobId) -> None:
+        await self._directories.delete(job_id)
+        await self._exchange.end_job(job_id)
+        await self._outputs.end_job(job_id)
+        if self._spark is not None:
+            try:
+                await self._spark.end_job(job_id)
+            except FlinklikeError as error:
+                logger.info("what Spark has of job %s goes with its JVM: %s", job_id, error)
+
+    # --- TaskExecutorGateway --------------------------------------------------------------------------------
+
+    def _check_tokens(self, target: FencingToken | None, sender: FencingToken | None) -> None:
+        """R1: a TaskManager has no term; callers of another cluster are refused."""
+        for token in (target, sender):
+            if token is not None and self._cluster and token.cluster != self._cluster:
+                message = f"the call comes from cluster {token.cluster}, this is {self._cluster}"
+                raise StaleTokenError(message)
+
+    async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
+        """A piece of one attempt's log."""
+        return await asyncio.to_thread(read_log, self._settings.log_directory, request)
+
+
+def _release(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

@@ -1,0 +1,128 @@
+"""The exchange directory of this TaskManager: deletes result partitions when nobody needs them any more.
+
+Every TaskManager writes below `<exchange.dir>/<its incarnation>/<job id>/<partition id>`, so that one directory can be
+shared by all of them and each one deletes its own only. Consumers read by the paths in partition descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import fsspec
+
+from runtime.common.ids import Incarnation, JobId, PartitionId, is_hex_id
+
+logger = logging.getLogger(__name__)
+
+
+class DirectoryTree(Protocol):
+    """The few operations on a tree of directories that exchange and outputs need. All blocking."""
+
+    def delete(self, path: str, /) -> None:
+        """Delete a file or directory with all below it. Idempotent."""
+
+    def names(self, path: str, /) -> Sequence[str]:
+        """Names in a directory; empty when there is none."""
+
+
+class LocalTree:
+    """A path of this host."""
+
+    def delete(self, path: str, /) -> None:
+        """Delete a directory with all below it."""
+        shutil.rmtree(path, ignore_errors=True)
+
+    def names(self, path: str, /) -> Sequence[str]:
+        """Names in a directory."""
+        try:
+            return sorted(entry.name for entry in Path(path).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
+
+class RemoteTree:
+    """Any fsspec URL."""
+
+    def __init__(self, url: str) -> None:
+        self._files = fsspec.core.url_to_fs(url)[0]
+
+    def delete(self, path: str, /) -> None:
+        """Delete a directory with all below it."""
+        try:
+            self._files.rm(path, recursive=True)
+        except FileNotFoundError:
+            return
+
+    def names(self, path: str, /) -> Sequence[str]:
+        """Names in a directory."""
+        try:
+            return sorted(str(name).rstrip("/").rpartition("/")[2] for name in self._files.ls(path, detail=False))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+
+
+def local_path(url: str) -> str | None:
+    """The local path that a URL or path names; None when it is elsewhere."""
+    if url.startswith("file:"):
+        return "/" + url.removeprefix("file:").lstrip("/")
+    return None if "://" in url else url
+
+
+def tree_of(url: str) -> tuple[DirectoryTree, str]:
+    """What reads and deletes below `url`, and the form of `url` without a file: scheme."""
+    path = local_path(url)
+    return (RemoteTree(url), url.rstrip("/")) if path is None else (LocalTree(), path.rstrip("/") or "/")
+
+
+class ExchangeDirectory:
+    """What this incarnation has written. Deletions happen on threads; failures are logged and left to the collector."""
+
+    def __init__(self, url: str, incarnation: Incarnation) -> None:
+        self._tree, self._base = tree_of(url)
+        self._incarnation = incarnation
+        self._jobs: set[JobId] = set()
+
+    @property
+    def directory(self) -> str:
+        """Below which slots of this TaskManager write."""
+        return f"{self._base}/{self._incarnation}"
+
+    def expect(self, job_id: JobId) -> None:
+        """An attempt of this job may write partitions."""
+        self._jobs.add(job_id)
+
+    async def release(self, partitions: Sequence[PartitionId]) -> None:
+        """Delete the files of partitions. Idempotent."""
+        for partition in partitions:
+            await self._delete(f"{self.directory}/{partition.producer.job_id}/{partition}")
+
+    async def end_job(self, job_id: JobId) -> None:
+        """Delete everything of a job. Idempotent; costs nothing for a job that wrote nothing."""
+        if job_id in self._jobs:
+            self._jobs.discard(job_id)
+            await self._delete(f"{self.directory}/{job_id}")
+
+    async def remove(self) -> None:
+        """The TaskManager ends: delete its directory, unless a job that is not over may still read from it."""
+        if not self._jobs:
+            await self._delete(self.directory)
+
+    def jobs_of(self, incarnation: str) -> Sequence[JobId]:
+        """The jobs that another incarnation has left files of. Blocking."""
+        return [JobId(name) for name in self._tree.names(f"{self._base}/{incarnation}") if is_hex_id(name)]
+
+    async def delete_of(self, incarnation: str, job_id: JobId | None) -> None:
+        """Delete what another, dead incarnation has left of a job, or at all."""
+        suffix = f"/{job_id}" if job_id is not None else ""
+        await self._delete(f"{self._base}/{incarnation}{suffix}")
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await asyncio.to_thread(self._tree.delete, path)
+        except OSError as error:
+            logger.warning("exchange files %s cannot be deleted: %s", path, error)

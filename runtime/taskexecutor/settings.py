@@ -1,0 +1,41 @@
+"""Settings of a TaskManager's endpoint and connections. Durations in seconds; entry points fill them from options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runtime.aio.retry import RetryPolicy
+from runtime.common.ids import Incarnation
+from runtime.gateways.resource_manager import RegisterTaskManager
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """How this process keeps its streams."""
+
+    connect_timeout: float = 5.0
+    heartbeat_interval: float = 2.0
+    heartbeat_timeout: float = 10.0
+    # First retries are quick: a restarted peer is back within a second; later ones spare a dead one.
+    retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.05, delay_max=2.0))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExecutorSettings:
+    """What a TaskExecutor is and how much it keeps."""
+
+    registration: RegisterTaskManager
+    log_directory: Path
+    slot_timeout: float = 10.0
+    registration_timeout: float = 300.0
+    queue_max: int = 8
+    reports_max: int = 20_000
+    report_bytes_max: int = 64 << 20
+    mailbox_max: int = 100_000
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """This life of this process."""
+        return self.registration.incarnation

@@ -1,0 +1,34 @@
+"""What the TaskExecutor needs of slots and Spark: `SlotProcessPool` in production, a fake in tests of the endpoint."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from runtime.aio.watch import Watch
+from runtime.common.ids import ExecutionAttemptId
+from runtime.taskexecutor.slots.work import SlotListener, SlotWork
+
+
+class SlotPool(Protocol):
+    """Runs attempts in slots. Started and stopped by the runner of the process."""
+
+    @property
+    def readiness(self) -> Watch[bool]:
+        """True while slots can take tasks."""
+
+    async def run(self, slot_index: int, work: SlotWork, listener: SlotListener, /) -> None:
+        """Run one attempt to its terminal report; returns when nothing of it is left in the slot (R15)."""
+
+    async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
+        """Cancel an attempt: softly, then by force. Idempotent."""
+
+
+class SparkState(Protocol):
+    """What slot reports and the end of a job need of Spark."""
+
+    @property
+    def is_warm(self) -> bool:
+        """True once the JVM has been warmed up."""
+
+    async def end_job(self, job_id: str, /) -> None:
+        """The job left this TaskManager. Idempotent; raises FlinklikeError when Spark cannot be reached."""

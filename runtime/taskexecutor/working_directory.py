@@ -1,0 +1,123 @@
+"""The TaskManager's own directory on its host, and what earlier TaskManagers have left beside it.
+
+`<work>/tm-<incarnation>/` holds `lock`, `jobs/` and scratch of Spark. The lock is held by this process and inherited by
+the processes it forks, so a directory whose lock is free belongs to a TaskManager of which nothing runs any more here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.taskexecutor.partitions import ExchangeDirectory
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "tm-"
+_LOCK = "lock"
+
+IsJobOver = Callable[[JobId], Awaitable[bool]]
+"""True when the job's graph is absent or its result is stored (R16): its files mean nothing any more."""
+
+
+class WorkingDirectory:
+    """Made at start, held by a lock, removed at a clean stop."""
+
+    def __init__(self, work: Path, incarnation: Incarnation) -> None:
+        self._work = work
+        self.path = work / f"{_PREFIX}{incarnation}"
+        self._lock = -1
+
+    @property
+    def jobs(self) -> Path:
+        """Where job directories are."""
+        return self.path / "jobs"
+
+    @property
+    def spark(self) -> Path:
+        """Scratch of Spark."""
+        return self.path / "spark"
+
+    def acquire(self) -> None:
+        """Make the directory and hold its lock. Raises OSError."""
+        self.jobs.mkdir(parents=True)
+        self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def remove(self) -> None:
+        """Delete the directory at a clean stop. Idempotent, blocking."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def leftovers(self) -> Iterator[Path]:
+        """Directories of TaskManagers that run no more."""
+        for path in sorted(self._work.glob(f"{_PREFIX}*")):
+            if path != self.path and path.is_dir():
+                with _taken_over(path) as is_ours:
+                    if is_ours:
+                        yield path
+
+
+@contextmanager
+def _taken_over(path: Path) -> Iterator[bool]:
+    """Hold the lock of a directory if nobody else does."""
+    try:
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        yield False  # just being made, or just being removed
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(lock)
+
+
+class LeftoverCollector:
+    """Reconciler: deletes what dead TaskManagers of this host have left, as far as nobody can need it any more."""
+
+    def __init__(self, directory: WorkingDirectory, exchange: ExchangeDirectory, is_job_over: IsJobOver) -> None:
+        self._directory = directory
+        self._exchange = exchange
+        self._is_job_over = is_job_over
+
+    async def activate(self) -> int:
+        """How many dead TaskManagers still have partitions of jobs that are not over."""
+        kept = 0
+        for path in self._directory.leftovers():
+            incarnation = path.name.removeprefix(_PREFIX)
+            await asyncio.to_thread(self._delete_local, path)
+            if await self._delete_partitions(incarnation):
+                await self._exchange.delete_of(incarnation, None)
+                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+                logger.info("deleted what TaskManager %s had left", incarnation)
+            else:
+                kept += 1
+        return kept
+
+    @staticmethod
+    def _delete_local(path: Path) -> None:
+        for entry in path.iterdir():
+            if entry.name != _LOCK:
+                shutil.rmtree(entry, ignore_errors=True)
+
+    async def _delete_partitions(self, incarnation: str) -> bool:
+        is_empty = True
+        for job_id in await asyncio.to_thread(self._exchange.jobs_of, incarnation):
+            if await self._is_job_over(job_id):
+                await self._exchange.delete_of(incarnation, job_id)
+            else:
+                is_empty = False
+        return is_empty
