@@ -31,6 +31,10 @@ CANCEL_INTERVAL = 0.05
 CANCEL_DURATION = 0.6
 """A job that was being planned when its process died starts later: 0 of 40 survived this, 9 of 40 a single cancel."""
 
+_CLOSED = "its slot was closed"
+_IDLE_WAIT = 0.05
+_IDLE_INTERVAL = 0.005
+
 
 @dataclass(slots=True)
 class _OpenSession:
@@ -103,10 +107,10 @@ class Sessions:
             session = self._sessions.pop(session_id, None)
         if session is None:
             return True
+        threads = _connection_threads(session.server)
         session.server.shutdown()
         self._stop_streams(session)
-        self._cancel_for_a_while(session_id)
-        is_quiet = self._wait_quiet(session_id, deadline)
+        is_quiet = self._is_idle(session_id, threads) or self._drain(session_id, threads, deadline)
         shutil.rmtree(session.slot_session.directory, ignore_errors=True)
         if is_quiet:
             with self._lock:
@@ -122,20 +126,36 @@ class Sessions:
                 # It ends with its jobs then; a stream that does not stop in time throws here.
                 logger.warning("stopping a stream of session %s: %s", session.slot_session.session_id, error)
 
-    def _cancel_for_a_while(self, tag: str) -> None:
-        until = Deadline.after(self._clock, CANCEL_DURATION)
-        while True:
-            self._driver.cancel_tag(tag, "its slot was closed")
+    def _is_idle(self, tag: str, threads: list[Any]) -> bool:
+        """True when nothing was in flight: the usual end, which needs no second cancel."""
+        until = Deadline.after(self._clock, _IDLE_WAIT)
+        while any(thread.isAlive() for thread in threads):
             if until.has_passed(self._clock):
-                return
-            self._wait(CANCEL_INTERVAL)
-
-    def _wait_quiet(self, tag: str, deadline: Deadline) -> bool:
-        while self._driver.cancel_tag(tag, "its slot was closed") or self._driver.has_active_tasks(tag):
-            if deadline.has_passed(self._clock):
                 return False
+            self._wait(_IDLE_INTERVAL)
+        return not self._driver.cancel_tag(tag, _CLOSED) and not self._driver.has_active_tasks(tag)
+
+    def _drain(self, tag: str, threads: list[Any], deadline: Deadline) -> bool:
+        """Cancel until nothing of the session runs, and nothing can start any more (pitfall 3, R15).
+
+        Calls that were in flight when the process died go on in the JVM, and a job that they plan starts later. Such
+        a call is interrupted after CANCEL_DURATION, and counts as active until its thread has ended.
+        """
+        until = Deadline.after(self._clock, CANCEL_DURATION)
+        is_interrupted = False
+        while True:
+            self._driver.cancel_tag(tag, _CLOSED)
+            in_flight = [thread for thread in threads if thread.isAlive()]
+            if until.has_passed(self._clock):
+                if not in_flight and not self._driver.has_active_tasks(tag):
+                    return True
+                if deadline.has_passed(self._clock):
+                    return False
+                if not is_interrupted:
+                    is_interrupted = True
+                    for thread in in_flight:
+                        thread.interrupt()
             self._wait(CANCEL_INTERVAL)
-        return True
 
     def cancel_jobs(self, session_id: str) -> int:
         """The soft step: cancel what is active now."""
@@ -159,3 +179,16 @@ class Sessions:
                     shutil.rmtree(directory)
                     removed += 1
         return removed
+
+
+def _connection_threads(server: Any) -> list[Any]:
+    """The JVM threads that serve the session's connections; py4j keeps them to itself."""
+    java_server = server.server().getJavaServer()
+    field = java_server.getClass().getSuperclass().getDeclaredField("connections")
+    field.setAccessible(True)
+    threads: list[Any] = []
+    for connection in list(field.get(java_server)):
+        thread_field = connection.getClass().getDeclaredField("jvmThread")
+        thread_field.setAccessible(True)
+        threads.append(thread_field.get(connection))
+    return threads
