@@ -1,0 +1,453 @@
+"""Whole JobMasters over the local transport and the memory store, with scripted TaskManagers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from runtime.common.errors import NotFoundError, UnavailableError
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.job_master import (
+    AcknowledgeReports,
+    AnswerSlotOffers,
+    CommitOutputs,
+    DeployTasks,
+    EndJob,
+    FreeSlots,
+    RegisterJob,
+    ReleasePartitions,
+)
+from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport
+from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.record_codec import decode_record, encode_record
+from runtime.highavailability.records import OwnerRecord, ResultRecord
+from runtime.jobgraph.graph import OperatorKind
+from runtime.rpc.settings import RpcLimits
+from runtime.scheduler.core.job_events import decode_events
+from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.job_master_box import JobMasterBox, finishing, job_master_box, reports_of, sleeping
+from tests.kit.job_master_driver import user_failure
+
+JOB = JobId("1" * 32)
+E = ExecutionState
+
+
+async def stored_result(box: JobMasterBox, job_id: JobId = JOB) -> ResultRecord:
+    key = box.keys.result(job_id)
+    found = await box.kv.range(key, is_prefix=False, timeout=5)
+    return decode_record(ResultRecord, found.kvs[0].value, key=key)
+
+
+async def stored_archive(box: JobMasterBox, job_id: JobId = JOB) -> ArchivedExecutionGraph:
+    record = await stored_result(box, job_id)
+    return ArchivedExecutionGraph.from_json(await box.store.load(record.archive))
+
+
+@pytest.mark.asyncio
+async def test_noop_job_takes_two_writes_down_and_one_transaction() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        _, running = box.start(await box.assign(JOB, lone()))
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        epoch = box.listener.requirements[0].epoch
+        before = (await box.kv.status(timeout=5)).revision
+        task_manager.offer(JOB, epoch)
+        result = await running
+        await task_manager.wait_for(EndJob)
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FINISHED
+        assert result.summary.tasks.finished == 1
+        assert [[type(message) for message in batch] for batch in task_manager.batches] == [
+            [AnswerSlotOffers, RegisterJob, DeployTasks],
+            [AcknowledgeReports, FreeSlots, EndJob],
+        ]
+        assert (await box.kv.status(timeout=5)).revision == before + 1
+        assert await box.store.events(JOB) == []
+        record = await stored_result(box)
+        assert record.status is JobStatus.FINISHED
+        assert decode_record(JobSummary, record.summary, key="summary") == result.summary
+        archive = await stored_archive(box)
+        assert archive.result == "null"
+        assert archive.vertices[0].subtasks[0].current.task_manager_id == "tm-1"
+        assert [one.requirements for one in box.listener.requirements][-1] == ()
+        statuses = [summary.status for summary in box.listener.summaries]
+        assert statuses == [JobStatus.CREATED, JobStatus.RUNNING, JobStatus.FINISHED]
+
+
+@pytest.mark.asyncio
+async def test_whole_graph_with_events_and_releases() -> None:
+    async with job_master_box() as box:
+        first, second = await box.task_manager(1), await box.task_manager(2)
+        assignment = await box.assign(JOB, diamond())
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        while not running.done():
+            if box.listener.requirements[-1].requirements:
+                first.offer(JOB, assignment.epoch)
+                second.offer(JOB, assignment.epoch)
+            generation = box.listener.changes.generation
+            waiting = box.scope.start("changes", box.listener.changes.wait_changed(generation))
+            await asyncio.wait({waiting, running}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+        assert runner.summary().status is JobStatus.FINISHED
+        batches = await box.store.events(JOB)
+        kinds = [event.type for batch in batches for event in decode_events(batch)]
+        assert kinds.count("attempt-finished") == 11
+        released = [
+            partition
+            for task_manager in (first, second)
+            for message in task_manager.messages()
+            if isinstance(message, ReleasePartitions)
+            for partition in message.partitions
+        ]
+        assert len(released) == len(set(released)) == 2 + 2 + 2 + 3
+
+
+@pytest.mark.asyncio
+async def test_sink_outputs_are_committed_before_the_result() -> None:
+    def sink(task: TaskDeploymentDescriptor) -> list[TaskExecutionReport]:
+        return reports_of(task, E.FINISHED, outputs=(OutputDirectory("base", str(task.attempt_id)),))
+
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, sink)
+        assignment = await box.assign(JOB, graph(vertex("sink", OperatorKind.FUNCTION, parallelism=2)))
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch, 2)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FINISHED
+        (commit,) = [message for message in task_manager.messages() if isinstance(message, CommitOutputs)]
+        assert len(commit.outputs) == 2
+        assert len(await box.store.events(JOB)) == 1
+
+
+@pytest.mark.asyncio
+async def test_failing_task_fails_the_job_and_its_archive_says_why() -> None:
+    def failing(task: TaskDeploymentDescriptor) -> list[TaskExecutionReport]:
+        if task.attempt_id.subtask_index == 1:
+            return reports_of(task, E.RUNNING, E.FAILED, failure=user_failure("no such table"))
+        return reports_of(task, E.RUNNING)
+
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, failing)
+        assignment = await box.assign(JOB, graph(vertex("load", OperatorKind.FUNCTION, parallelism=3)))
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch, 3)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        archive = await stored_archive(box)
+        assert archive.failure == user_failure("no such table")
+        assert archive == ArchivedExecutionGraph.from_json(runner.archived_graph())
+
+
+@pytest.mark.asyncio
+async def test_cancel_stops_the_tasks_and_then_ends_the_job() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, sleeping)
+        assignment = await box.assign(JOB, lone())
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        await task_manager.wait_for(DeployTasks)
+        runner.cancel_job()
+        runner.cancel_job()
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.CANCELED
+
+
+@pytest.mark.asyncio
+async def test_lost_stream_fails_the_attempts_behind_it() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, sleeping)
+        assignment = await box.assign(JOB, lone())
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        await task_manager.wait_for(DeployTasks)
+        assert task_manager.stream is not None
+        task_manager.stream.abort("killed")
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        failure = (await stored_archive(box)).failure
+        assert failure is not None
+        assert failure.class_name == "TaskManagerLostError"
+        assert "tm-1:1" in failure.message
+
+
+@pytest.mark.asyncio
+async def test_newer_stream_takes_the_place_of_the_older_one() -> None:  # R11
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, sleeping)
+        assignment = await box.assign(JOB, lone())
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        older = task_manager.stream
+        await task_manager.connect()
+        task_manager.behaviour = finishing
+        task_manager.offer(JOB, assignment.epoch)
+        assert (await running).summary is not None
+        assert older is not None
+        with pytest.raises(UnavailableError):
+            older.send(EndJob(JOB, 1))
+        assert box.connections.connected == (task_manager.incarnation,)
+
+
+@pytest.mark.asyncio
+async def test_offers_for_jobs_that_are_not_here_are_refused() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        task_manager.offer(JobId("9" * 32), 5)
+        await task_manager.wait_for(AnswerSlotOffers)
+        (answer,) = task_manager.messages()
+        assert isinstance(answer, AnswerSlotOffers)
+        assert answer.accepted == ()
+        assert len(answer.rejected) == 1
+
+
+@pytest.mark.asyncio
+async def test_messages_of_another_epoch_do_not_reach_the_job() -> None:  # R1
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        assignment = await box.assign(JOB, lone())
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch - 1)
+        await task_manager.wait_for(AnswerSlotOffers)
+        assert task_manager.accepted == []
+        task_manager.offer(JOB, assignment.epoch + 1)
+        task_manager.offer(JOB, assignment.epoch)
+        await running
+        assert len(task_manager.accepted) == 1
+        assert runner.summary().status is JobStatus.FINISHED
+
+
+@pytest.mark.asyncio
+async def test_a_higher_epoch_ends_the_runner_without_a_word() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        assignment = await box.assign(JOB, lone())
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        owner = encode_record(OwnerRecord(Incarnation("e" * 32), "elsewhere:1"))
+        await box.kv.txn(Txn((), (Put(box.keys.owner(JOB), owner),)), timeout=5)
+        task_manager.offer(JOB, assignment.epoch)
+        result = await running
+        assert result.summary is None
+        assert runner.summary().status is not JobStatus.FINISHED
+        assert not any(isinstance(message, EndJob) for message in task_manager.messages())
+
+
+@pytest.mark.asyncio
+async def test_graph_is_fetched_when_it_did_not_travel_inline() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        assignment = await box.assign(JOB, lone(), graph_key="key")
+        box.graphs["key"] = UnavailableError("storage is away")
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(
+            lambda _: bool(box.listener.summaries) and "storage is away" in box.listener.summaries[-1].pending_reason
+        )
+        assert runner.summary().status is JobStatus.INITIALIZING
+        box.graphs["key"] = lone().canonical_json()
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        assert (await running).summary is not None
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("found", [NotFoundError("no such object"), b'{"name": "other"}'])
+async def test_missing_or_wrong_graph_is_looked_for_twice_and_fails_the_job(found: bytes | Exception) -> None:  # R20
+    async with job_master_box() as box:
+        box.graphs["key"] = found
+        _, running = box.start(await box.assign(JOB, lone(), graph_key="key"))
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        assert box.graph_reads == 2
+        failure = (await stored_archive(box)).failure
+        assert failure is not None
+        assert failure.class_name == "JobInitializationError"
+
+
+@pytest.mark.asyncio
+async def test_unreadable_graph_fails_that_job_only() -> None:
+    async with job_master_box() as box:
+        _, broken = box.start(await box.assign(JOB, b'{"name": "nightly", "vertices": 7}'))
+        result = await broken
+        assert result.summary is not None
+        assert (result.summary.status, result.summary.name) == (JobStatus.FAILED, "nightly")
+        other = JobId("2" * 32)
+        task_manager = await box.task_manager()
+        assignment = await box.assign(other, lone())
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(other, assignment.epoch)
+        assert (await running).summary is not None
+
+
+@pytest.mark.asyncio
+async def test_job_that_may_be_running_elsewhere_is_not_started_again() -> None:  # R6
+    async with job_master_box() as box:
+        assignment = replace(await box.assign(JOB, lone()), is_fresh=False)
+        _, running = box.start(assignment)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        failure = (await stored_archive(box)).failure
+        assert failure is not None
+        assert "not started a second time" in failure.message
+        assert box.listener.requirements == []
+
+
+@pytest.mark.asyncio
+async def test_cancel_while_the_graph_cannot_be_read() -> None:
+    async with job_master_box() as box:
+        box.graphs["key"] = UnavailableError("storage is away")
+        runner, running = box.start(await box.assign(JOB, lone(), graph_key="key"))
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.summaries))
+        runner.cancel_job()
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.CANCELED
+
+
+@pytest.mark.asyncio
+async def test_cancelled_runner_leaves_durable_state_alone() -> None:
+    async with job_master_box() as box:
+        runner, running = box.start(await box.assign(JOB, lone()))
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert (await box.kv.range(box.keys.result(JOB), is_prefix=False, timeout=5)).count == 0
+        assert runner.summary().status is JobStatus.CREATED
+
+
+@pytest.mark.asyncio
+async def test_execution_timeout_fails_the_job() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, sleeping)
+        assignment = await box.assign(JOB, lone(execution_timeout_seconds=0.01))
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
+    async with job_master_box(limits=RpcLimits(message_size_max=4096)) as box:
+        task_manager = await box.task_manager(1, finishing)
+        big = graph(
+            source("read", splits=tuple("x" * 100 for _ in range(50))), vertex("use"), edges=(edge("read", "use"),)
+        )
+        assignment = await box.assign(JOB, big)
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        failure = (await stored_archive(box)).failure
+        assert failure is not None
+        assert "rpc.max-message-size" in failure.message
+
+
+@pytest.mark.asyncio
+async def test_large_archive_goes_out_of_line() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        assignment = await box.assign(JOB, graph(vertex("wide", OperatorKind.FUNCTION, parallelism=100)))
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch, 2)
+        await running
+        assert (await stored_result(box)).archive.object_key
+        assert len((await stored_archive(box)).vertices[0].subtasks) == 100
+
+
+@pytest.mark.asyncio
+async def test_many_jobs_share_one_stream() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        running = []
+        for number in range(20):
+            job_id = JobId(f"{number:032x}")
+            assignment = await box.assign(job_id, lone())
+            _, task = box.start(assignment)
+            running.append(task)
+            task_manager.offer(job_id, assignment.epoch)
+            await asyncio.sleep(0)
+        results = []
+        for number, task in enumerate(running):
+            job_id = JobId(f"{number:032x}")
+            # An offer may have come before the job had declared anything; then it was refused.
+            while not task.done():
+                task_manager.offer(job_id, box.listener.requirements[number].epoch)
+                await asyncio.wait({task}, timeout=0.05)
+            results.append(task.result())
+        assert all(one.summary is not None and one.summary.status is JobStatus.FINISHED for one in results)
+        assert task_manager.streams == 1
+
+
+@pytest.mark.asyncio
+async def test_wheel_sends_heartbeats_ends_silent_streams_and_forgives_its_own_lateness() -> None:  # R4
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1)
+        task_manager.offer(JOB, 1)
+        await task_manager.wait_for(AnswerSlotOffers)
+        (incarnation,) = box.connections.connected
+        connection = box.connections._connections[incarnation]
+        stream = connection.stream
+        stream.last_heard -= 100.0  # type: ignore[misc]  # only the transport may set it; here we are the transport
+        box.connections.turn(was_late=True)
+        assert box.connections.connected == (incarnation,)
+        connection.rearmed_at -= 50.0
+        box.connections.turn(was_late=False)
+        await asyncio.sleep(0)
+        with pytest.raises(UnavailableError):
+            stream.send(EndJob(JOB, 1))
+
+
+@pytest.mark.asyncio
+async def test_exchange_modes_reach_the_consumer() -> None:
+    seen: list[TaskDeploymentDescriptor] = []
+
+    def watching(task: TaskDeploymentDescriptor) -> list[TaskExecutionReport]:
+        seen.append(task)
+        return reports_of(task, E.FINISHED)
+
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, watching)
+        two = graph(
+            source("left", parallelism=2),
+            source("right"),
+            vertex("join", OperatorKind.SINK, parallelism=2),
+            edges=(
+                edge("left", "join", ExchangeMode.HASH),
+                edge("right", "join", ExchangeMode.BROADCAST, input_index=1),
+            ),
+        )
+        assignment = await box.assign(JOB, two)
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch, 1)
+        await running
+        joins = [task for task in seen if task.task.vertex_name == "join"]
+        assert [[gate.mode for gate in task.inputs] for task in joins] == [
+            [ExchangeMode.HASH, ExchangeMode.BROADCAST]
+        ] * 2
+        assert [task.outputs[0].consumer_parallelism for task in seen[:3]] == [2, 2, 2]
