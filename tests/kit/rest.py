@@ -1,0 +1,243 @@
+"""Fakes behind the REST application: a Dispatcher and a ResourceManager that hold what a test puts into them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from runtime.aio.clock import SystemClock
+from runtime.common.errors import ConflictError, NotFoundError
+from runtime.common.ids import Incarnation, JobId, VertexId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.archived import (
+    ARCHIVE_SCHEMA_VERSION,
+    NO_CONFIG,
+    ArchivedEdge,
+    ArchivedException,
+    ArchivedExecution,
+    ArchivedExecutionGraph,
+    ArchivedSubtask,
+    ArchivedVertex,
+)
+from runtime.gateways.blob import BlobKey
+from runtime.gateways.dispatcher import (
+    Empty,
+    JobDetailsResponse,
+    JobRequest,
+    JobSummary,
+    SubmitJobRequest,
+    SubmitJobResponse,
+    SubmitOutcome,
+    TaskCounts,
+)
+from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotStatus, TaskManagerInfo
+from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
+from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream, TaskExecutorGateway
+from runtime.rest.context import LeaderComponents, RestContext
+
+JOB = JobId("a" * 32)
+FAILURE = FailureInfo("ValueError", "no such column", "Traceback ...\nValueError: no such column", "USER", True, 1500)
+
+
+def summary(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING, modified: int = 1000) -> JobSummary:
+    """A summary with one running task."""
+    end = modified if status.is_globally_terminal else -1
+    return JobSummary(job_id, "daily", status, 7, 1, 900, end, modified, TaskCounts(running=1), "")
+
+
+def archived(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING) -> ArchivedExecutionGraph:
+    """A graph of two vertices with an edge; FAILED ones have an exception, FINISHED ones a result."""
+    state = ExecutionState.RUNNING if status is JobStatus.RUNNING else ExecutionState.FINISHED
+    timestamps = {ExecutionState.CREATED: 900, ExecutionState.DEPLOYING: 950, ExecutionState.RUNNING: 1000}
+    if state is ExecutionState.FINISHED:
+        timestamps[ExecutionState.FINISHED] = 1100
+
+    def vertex(number: int, name: str) -> ArchivedVertex:
+        attempt_id = f"{job_id}_{number:032x}_0_7_0"
+        attempt = ArchivedExecution(
+            0, attempt_id, state, timestamps, "127.0.0.1:1", "tm-1", None, TaskMetrics(read_bytes=5), None
+        )
+        return ArchivedVertex(
+            VertexId(f"{number:032x}"),
+            name,
+            (name,),
+            1,
+            128,
+            "default",
+            number == 2,
+            (ArchivedSubtask(0, attempt, ()),),
+        )
+
+    return ArchivedExecutionGraph(
+        schema_version=ARCHIVE_SCHEMA_VERSION,
+        job_id=job_id,
+        name="daily",
+        epoch=7,
+        graph_digest="d" * 64,
+        status=status,
+        timestamps={JobStatus.INITIALIZING: 900, JobStatus.RUNNING: 1000, status: 1100},
+        last_modification_millis=1100,
+        pending_reason="",
+        vertices=(vertex(1, "read"), vertex(2, "write <b>")),
+        edges=(ArchivedEdge(VertexId(f"{1:032x}"), VertexId(f"{2:032x}"), ExchangeMode.HASH, 0),),
+        exceptions=(ArchivedException(FAILURE, "read (1/1)", "127.0.0.1:1", "tm-1"),)
+        if status is JobStatus.FAILED
+        else (),
+        config=NO_CONFIG,
+        result='{"rows": 3}' if status is JobStatus.FINISHED else "",
+    )
+
+
+class FakeDispatcher:
+    """DispatcherView over dictionaries; `changed` wakes long polls."""
+
+    def __init__(self) -> None:
+        self.summaries: dict[JobId, JobSummary] = {}
+        self.graphs: dict[JobId, ArchivedExecutionGraph] = {}
+        self.submitted: list[SubmitJobRequest] = []
+        self.cancelled: list[JobId] = []
+        self.changed = asyncio.Event()
+        self.polls = 0
+
+    def put(self, job_id: JobId, status: JobStatus, modified: int = 1000) -> None:
+        """Make a job known."""
+        self.summaries[job_id] = summary(job_id, status, modified)
+        self.graphs[job_id] = archived(job_id, status)
+        self.changed.set()
+
+    async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
+        """Remember the submit; another digest under the same id is a conflict."""
+        known = [one for one in self.submitted if one.job_id == request.job_id]
+        if known and known[0].digest != request.digest:
+            raise ConflictError("job id is taken")
+        self.submitted.append(request)
+        outcome = SubmitOutcome.ALREADY_SUBMITTED if known else SubmitOutcome.ACCEPTED
+        return SubmitJobResponse(outcome, JobStatus.INITIALIZING)
+
+    async def cancel_job(self, request: JobRequest, /) -> Empty:
+        """Remember the wish."""
+        self.cancelled.append(request.job_id)
+        return Empty()
+
+    async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
+        """The graph."""
+        if request.job_id not in self.graphs:
+            raise NotFoundError(f"Job {request.job_id} not found")
+        return JobDetailsResponse(self.graphs[request.job_id].to_json())
+
+    def job_summaries(self) -> Sequence[JobSummary]:
+        """All of them."""
+        return list(self.summaries.values())
+
+    def job_summary(self, job_id: JobId, /) -> JobSummary | None:
+        """One of them."""
+        return self.summaries.get(job_id)
+
+    def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
+        """Nobody."""
+        del job_id
+        return None
+
+    async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
+        """Wait for `put`."""
+        found = [self.summaries[one] for one in jobs if one in self.summaries]
+        if any(one.last_modification_millis > since_millis for one in found):
+            return
+        self.polls += 1
+        self.changed.clear()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.changed.wait()
+        except TimeoutError:
+            return
+
+    def job_masters(self) -> Sequence[JobMasterInfo]:
+        """One process."""
+        return [JobMasterInfo(Incarnation("b" * 32), "127.0.0.1:2", "ready", "0.1.0", 1000, 3, 0.1, 1 << 20, 5)]
+
+
+class FakeResourceManager:
+    """ResourceManagerView with one TaskManager."""
+
+    offers: Sequence[bytes] = ()
+
+    def task_managers(self) -> Sequence[TaskManagerInfo]:
+        """One with two slots, one of them taken."""
+        registration = RegisterTaskManager(
+            Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
+            ResourceProfile(1.0, 1 << 30), True, b"{}", 2, 8 << 30,
+        )  # fmt: skip
+        return [TaskManagerInfo(registration, 1, True, 1, 5, (SlotStatus(0, None, None),))]
+
+    def slot_counts(self) -> tuple[int, int]:
+        """Two, one free."""
+        return 2, 1
+
+    def offered_spark_conf(self) -> Sequence[bytes]:
+        """What the test says."""
+        return self.offers
+
+
+class FakeBlobs:
+    """A blob store in memory."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+
+    async def missing(self, digests: Sequence[tuple[str, int]], /) -> tuple[dict[str, BlobKey], Sequence[str]]:
+        """What is not stored."""
+        known = {sha: BlobKey(sha, "u1") for sha, _ in digests if sha in self.stored}
+        return known, [sha for sha, _ in digests if sha not in self.stored]
+
+    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
+        """Keep it."""
+        self.stored[sha256] = b"".join([chunk async for chunk in chunks])
+        return BlobKey(sha256, "u1")
+
+    async def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
+        """Give it back."""
+        if key.sha256 not in self.stored:
+            raise NotFoundError(f"no blob {key}")
+        yield self.stored[key.sha256]
+
+
+class FakeTaskExecutor:
+    """Answers logs from one text."""
+
+    text = b"hello from the task\n"
+
+    async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
+        """stdout has the text, the others nothing."""
+        data = self.text if request.stream is LogStream.STDOUT else b""
+        start = request.offset if request.offset >= 0 else max(0, len(data) + request.offset)
+        piece = data[start : start + request.limit]
+        return AttemptLogResponse(piece, start + len(piece), len(data), False)
+
+
+class RestFakes:
+    """Everything behind one application."""
+
+    def __init__(self) -> None:
+        self.dispatcher = FakeDispatcher()
+        self.resource_manager = FakeResourceManager()
+        self.blobs = FakeBlobs()
+        self.is_leading = True
+
+    def context(self) -> RestContext:
+        """The context of an application over these fakes."""
+        return RestContext(
+            leader=self._leader,
+            task_executor=self._task_executor,
+            clock=SystemClock(),
+            configuration=[("rest.port", "8081")],
+            long_poll_max=5.0,
+            refresh_interval_millis=3000,
+        )
+
+    def _leader(self) -> LeaderComponents | None:
+        return LeaderComponents(self.dispatcher, self.resource_manager, self.blobs) if self.is_leading else None
+
+    def _task_executor(self, address: str) -> TaskExecutorGateway:
+        del address
+        return FakeTaskExecutor()

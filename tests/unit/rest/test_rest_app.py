@@ -1,0 +1,292 @@
+"""The REST application over fakes: Flink's shapes, every refusal, long polls, hostile input."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
+from runtime.rest.app import create_app
+from tests.kit.rest import JOB, RestFakes
+
+TOKEN = "secret"
+
+
+@pytest.fixture
+def fakes() -> RestFakes:
+    return RestFakes()
+
+
+@pytest_asyncio.fixture
+async def http(fakes: RestFakes) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(fakes.context(), check_token=None, content_length_max=1 << 20)
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        yield client
+
+
+def graph(**more: Any) -> dict[str, Any]:
+    operator = Operator(name="f", kind=OperatorKind.FUNCTION, code=FunctionReference(target="m:f"))
+    vertex = JobVertex(id=vertex_id_of("f"), name="f", operators=(operator,))
+    return JobGraph(name="daily", vertices=(vertex,), **more).model_dump(mode="json")
+
+
+def submission(**more: Any) -> dict[str, Any]:
+    return {"job_id": JOB, "job_graph": graph(), **more}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+async def test_submit_is_idempotent(http: httpx.AsyncClient, fakes: RestFakes, prefix: str) -> None:
+    first = await http.post(f"{prefix}/jobs", json=submission(options={"client": "test"}))
+    again = await http.post(f"{prefix}/jobs", json=submission(options={"client": "test"}))
+    other = await http.post(f"{prefix}/jobs", json={**submission(), "job_graph": graph(params={"day": 1})})
+    assert (first.status_code, first.json()["jobUrl"]) == (202, f"/jobs/{JOB}")
+    assert (again.status_code, again.json()["outcome"]) == (202, "ALREADY_SUBMITTED")
+    assert other.status_code == 409
+    assert fakes.dispatcher.submitted[0].client == "test"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "not JSON"),
+        (b"[]", "must be a JSON object"),
+        (b"{" * 50_000, "not JSON"),
+        (b'{"job_id": "x", "job_graph": {}, "more": 1}', "unknown field 'more'"),
+        (json.dumps({"job_id": JOB}).encode(), "job_graph: missing"),
+        (json.dumps(submission(options={"x": 1})).encode(), "unknown option 'x'"),
+        (json.dumps(submission(options={"client": "c" * 300})).encode(), "at most 256"),
+    ],
+)
+async def test_bad_submissions_are_refused_with_sentences(http: httpx.AsyncClient, body: bytes, says: str) -> None:
+    answer = await http.post("/jobs", content=body)
+    assert answer.status_code == 400
+    assert says in "\n".join(answer.json()["errors"])
+
+
+@pytest.mark.asyncio
+async def test_all_problems_of_a_submission_come_at_once(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/jobs", json={"job_id": "x", "job_graph": {"name": 1}, "wrong": 1})
+    assert len(answer.json()["errors"]) >= 4
+
+
+@pytest.mark.asyncio
+async def test_java_submissions_get_a_sentence(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/jobs", files={"request": b"{}"})
+    assert answer.status_code == 400
+    assert "not Java job graphs" in answer.json()["errors"][0]
+
+
+@pytest.mark.asyncio
+async def test_static_conf_that_nobody_offers_is_refused_with_the_keys(
+    http: httpx.AsyncClient, fakes: RestFakes
+) -> None:
+    conf = {"spark.executor.memory": "9g", "spark.sql.shuffle.partitions": "3", "spark.app.name": "x"}
+    body = {"job_id": JOB, "job_graph": graph(spark_conf=conf)}
+    assert (await http.post("/jobs", json=body)).status_code == 202
+    fakes.resource_manager.offers = [b'{"spark.executor.memory": "1g"}']
+    answer = await http.post("/jobs", json=body)
+    assert answer.status_code == 400
+    assert "spark.executor.memory" in answer.json()["errors"][0]
+    assert "shuffle" not in answer.text
+
+
+@pytest.mark.asyncio
+async def test_lists(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    assert (await http.get("/jobs")).json() == {"jobs": [{"id": JOB, "status": "RUNNING"}]}
+    (job,) = (await http.get("/v1/jobs/overview")).json()["jobs"]
+    assert (job["jid"], job["tasks"]["total"], job["end-time"], job["pending-operators"]) == (JOB, 1, -1, 0)
+    overview = (await http.get("/overview")).json()
+    assert (overview["slots-total"], overview["slots-available"], overview["jobs-running"]) == (2, 1, 1)
+
+
+# fmt: off
+SAMPLES = {
+    "/overview": {"taskmanagers", "slots-total", "slots-available", "jobs-running", "jobs-finished", "jobs-cancelled",
+                  "jobs-failed", "flink-version", "flink-commit"},
+    "/config": {"refresh-interval", "timezone-name", "timezone-offset", "flink-version", "flink-revision", "features"},
+    f"/jobs/{JOB}": {"jid", "application-id", "name", "isStoppable", "state", "job-type", "schedulerType", "start-time",
+                     "end-time", "duration", "maxParallelism", "now", "timestamps", "vertices", "status-counts", "plan",
+                     "pending-operators"},
+    f"/jobs/{JOB}/config": {"jid", "name", "execution-config"},
+    f"/jobs/{JOB}/exceptions": {"exceptionHistory"},
+    f"/jobs/{JOB}/plan": {"plan"},
+    f"/jobs/{JOB}/vertices/{1:032x}": {"id", "name", "parallelism", "maxParallelism", "now", "subtasks", "aggregated"},
+    f"/jobs/{JOB}/vertices/{1:032x}/subtasktimes": {"id", "name", "now", "subtasks"},
+    f"/jobs/{JOB}/vertices/{1:032x}/taskmanagers": {"id", "name", "now", "taskmanagers"},
+    f"/jobs/{JOB}/vertices/{1:032x}/subtasks/0": {"subtask", "status", "attempt", "endpoint", "start-time",
+                                                  "start_time", "end-time", "duration", "metrics", "taskmanager-id",
+                                                  "status-duration"},
+    "/taskmanagers/tm-1": {"id", "path", "dataPort", "jmxPort", "timeSinceLastHeartbeat", "slotsNumber", "freeSlots",
+                           "assignedTasks", "totalResource", "freeResource", "hardware", "memoryConfiguration",
+                           "metrics", "allocatedSlots"},
+}
+# fmt: on
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("path", SAMPLES)
+async def test_bodies_have_every_field_of_flinks(http: httpx.AsyncClient, fakes: RestFakes, path: str) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    answer = await http.get(path)
+    assert answer.status_code == 200
+    assert SAMPLES[path] <= answer.json().keys()
+
+
+@pytest.mark.asyncio
+async def test_results(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    assert (await http.get(f"/jobs/{JOB}/execution-result")).json() == {"status": {"id": "IN_PROGRESS"}}
+    fakes.dispatcher.put(JOB, JobStatus.FINISHED)
+    finished = (await http.get(f"/jobs/{JOB}/execution-result")).json()["job-execution-result"]
+    assert (finished["application-status"], finished["result"]) == ("SUCCEEDED", {"rows": 3})
+    fakes.dispatcher.put(JOB, JobStatus.FAILED)
+    failed = (await http.get(f"/jobs/{JOB}/execution-result")).json()["job-execution-result"]
+    assert failed["failure-cause"]["class"] == "ValueError"
+    assert failed["failure-cause"]["serialized-throwable"].startswith("rO0AB")
+    assert "result" not in failed
+    (entry,) = (await http.get(f"/jobs/{JOB}/exceptions")).json()["exceptionHistory"]["entries"]
+    assert (entry["taskName"], entry["failureLabels"]) == ("read (1/1)", {"type": "USER"})
+
+
+@pytest.mark.asyncio
+async def test_a_long_poll_ends_with_the_change(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING, modified=1000)
+    async with asyncio.TaskGroup() as group:
+        poll = group.create_task(http.get(f"/jobs/{JOB}/execution-result", params={"wait": 5}))
+        status = group.create_task(http.get(f"/jobs/{JOB}/status", params={"wait": 5, "since": 1000}))
+        while fakes.dispatcher.polls < 2:
+            await asyncio.sleep(0)
+        fakes.dispatcher.put(JOB, JobStatus.FINISHED, modified=2000)
+    assert poll.result().json()["status"]["id"] == "COMPLETED"
+    assert status.result().json()["status"] == "FINISHED"
+
+
+@pytest.mark.asyncio
+async def test_one_long_poll_for_many_jobs(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    other = JobId("b" * 32)
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING, modified=1000)
+    answer = await http.post("/jobs/wait", json={"ids": [JOB, other], "since": 500, "wait": 1})
+    assert [job["jid"] for job in answer.json()["jobs"]] == [JOB]
+    assert answer.json()["unknown"] == [other]
+    assert (await http.post("/jobs/wait", json={"ids": "x"})).status_code == 400
+
+
+@pytest.mark.asyncio
+async def test_cancel(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    assert (await http.patch(f"/jobs/{JOB}?mode=cancel")).status_code == 202
+    assert (await http.get(f"/jobs/{JOB}/yarn-cancel")).status_code == 202
+    assert (await http.patch(f"/jobs/{JOB}?mode=stop")).status_code == 400
+    assert fakes.dispatcher.cancelled == [JOB, JOB]
+    fakes.dispatcher.put(JOB, JobStatus.FINISHED)
+    assert (await http.patch(f"/jobs/{JOB}")).status_code == 409
+    fakes.dispatcher.put(JOB, JobStatus.CANCELED)
+    assert (await http.patch(f"/jobs/{JOB}")).status_code == 202
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/jobs/{'0' * 32}", 404),
+        (f"/jobs/{'0' * 32}/status", 404),
+        (f"/jobs/{'0' * 32}/execution-result", 404),
+        ("/jobs/xyz", 400),
+        (f"/jobs/{JOB}/vertices/{'9' * 32}", 404),
+        (f"/jobs/{JOB}/vertices/{1:032x}/subtasks/99", 404),
+        (f"/jobs/{JOB}/vertices/{1:032x}/subtasks/x", 400),
+        (f"/jobs/{JOB}/vertices/{1:032x}/subtasks/0/attempts/5", 404),
+        (f"/jobs/{JOB}/vertices/{1:032x}/subtasks/0/attempts/0/log?limit=99999999", 400),
+        (f"/jobs/{JOB}/exceptions?maxExceptions=0", 400),
+        (f"/jobs/{JOB}/status?wait=x", 400),
+        ("/taskmanagers/nobody", 404),
+        ("/nope/nada", 404),
+        ("/blobs/../../etc/passwd", 404),
+        ("/blobs/xyz", 400),
+    ],
+)
+async def test_refusals_are_flinks_error_bodies(
+    http: httpx.AsyncClient, fakes: RestFakes, path: str, status: int
+) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    answer = await http.get(path)
+    assert answer.status_code == status
+    assert all(isinstance(sentence, str) for sentence in answer.json()["errors"])
+
+
+@pytest.mark.asyncio
+async def test_no_leader_is_503(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.is_leading = False
+    answer = await http.get("/overview")
+    assert answer.status_code == 503
+    assert "leader election" in answer.json()["errors"][0]
+
+
+@pytest.mark.asyncio
+async def test_attempt_logs_by_offset(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    path = f"/jobs/{JOB}/vertices/{1:032x}/subtasks/0/attempts/0/log"
+    answer = await http.get(path, params={"offset": 6, "limit": 4})
+    assert (answer.text, answer.headers["x-next-offset"]) == ("from", "10")
+    assert (await http.get(path, params={"stream": "stderr"})).text == ""
+
+
+@pytest.mark.asyncio
+async def test_blobs(http: httpx.AsyncClient) -> None:
+    sha = "1" * 64
+    assert (await http.post("/blobs/missing", json={"digests": [{"sha256": sha, "size_bytes": 3}]})).json() == {
+        "missing": [sha],
+        "keys": {},
+    }
+    key = (await http.put(f"/blobs/{sha}", content=b"abc")).json()["key"]
+    assert (await http.get(f"/blobs/{key}")).content == b"abc"
+    assert (await http.get(f"/blobs/{'2' * 64}-u1")).status_code == 404
+    assert (await http.put("/blobs/short", content=b"")).status_code == 400
+    assert (await http.post("/blobs/missing", json={"digests": [{"sha256": "x", "size_bytes": 1}]})).status_code == 400
+
+
+@pytest.mark.asyncio
+async def test_the_page_escapes_what_came_from_outside(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.FAILED)
+    page = await http.get(f"/ui/jobs/{JOB}")
+    assert page.status_code == 200
+    assert "write &lt;b&gt;" in page.text
+    assert "hello from the task" in page.text
+    assert "no such column" in page.text
+
+
+@pytest.mark.asyncio
+async def test_openapi_names_every_route(http: httpx.AsyncClient) -> None:
+    paths = (await http.get("/openapi.json")).json()["paths"]
+    assert {"/jobs", "/jobs/{job_id}", "/taskmanagers", "/blobs/{sha256}", "/overview"} <= paths.keys()
+
+
+@pytest.mark.asyncio
+async def test_token_and_size_are_checked_before_anything_else(fakes: RestFakes) -> None:
+    app = create_app(fakes.context(), check_token=lambda token: token == TOKEN, content_length_max=1000)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+        refused = await client.get("/overview")
+        assert refused.status_code == 401
+        assert "Authorization: Bearer" in refused.json()["errors"][0]
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        assert (await client.get("/overview", headers=headers)).status_code == 200
+        assert (await client.get("/overview", headers={"authorization": f"Bearer:{TOKEN}"})).status_code == 200
+        assert (await client.get("/overview", headers={"authorization": "Bearer wrong"})).status_code == 401
+        assert (await client.post("/jobs", content=b"x" * 2000, headers=headers)).status_code == 413
+
+        async def endless() -> AsyncIterator[bytes]:
+            for _ in range(100):
+                yield b"x" * 100
+
+        assert (await client.post("/jobs", content=endless(), headers=headers)).status_code == 413
+        assert (await client.put(f"/blobs/{'1' * 64}", content=b"x" * 5000, headers=headers)).status_code == 201
