@@ -222,9 +222,12 @@ class GrpcRpcService:
         server, self._server = self._server, None
         if server is None:
             return
+        accepted = self._switchboard.open_streams()
+        # gRPC counts an open stream as a running call, and would cut it in the middle of its flush.
+        server_grace = max(grace, self._settings.limits.close_timeout) if accepted else grace
         async with asyncio.TaskGroup() as stopping:
-            _ = stopping.create_task(server.stop(max(grace, self._settings.limits.close_timeout)), name="rpc/stop")
-            for stream in [*self._switchboard.open_streams(), *self._dialed]:
+            _ = stopping.create_task(server.stop(server_grace), name="rpc/stop")
+            for stream in [*accepted, *self._dialed]:
                 _ = stopping.create_task(stream.close(), name=f"rpc/close/{stream.name}")
         await self._channels.close()
         await self._chunk_channels.close()

@@ -59,8 +59,7 @@ class _Dispatcher:
     async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
         raise NotImplementedError
 
-    async def cancel_job(self, request: JobRequest, /) -> Empty:
-        assert request
+    async def cancel_job(self, _request: JobRequest, /) -> Empty:
         return Empty()
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
