@@ -68,7 +68,7 @@ class JobMasterSettings:
 
 
 class JobMaster:
-    """Runs one job under one epoch. Implements `ConnectedJob`."""
+    """Runs one job under one epoch. Implements `ConnectedJob`. A bug in here ends `run` and no other job."""
 
     __slots__ = (
         "_clock",
@@ -77,6 +77,7 @@ class JobMaster:
         "_deadline",
         "_entropy",
         "_events",
+        "_failure",
         "_final",
         "_listener",
         "_pending_write",
@@ -118,6 +119,7 @@ class JobMaster:
         self._waiter: asyncio.Future[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._final: JobSummary | None = None
+        self._failure: Exception | None = None
 
     @property
     def status(self) -> JobStatus:
@@ -142,9 +144,14 @@ class JobMaster:
         return ev.Moment(self._clock.monotonic(), self._clock.epoch_millis())
 
     async def run(self) -> JobSummary | None:
-        """Execute writes until the job's result is durable (its summary) or the job is somebody else's (None)."""
+        """Execute writes until the job's result is durable (its summary) or the job is somebody else's (None).
+
+        Raises what broke this JobMaster; nothing has an effect on it any more then.
+        """
         try:
             while not self._core.is_over:
+                if self._failure is not None:
+                    raise self._failure
                 if self._pending_write is None:
                     await self._wait()
                     continue
@@ -169,12 +176,17 @@ class JobMaster:
         if self._events is not None:
             self._events.append(event)
             return
+        if self._failure is not None:
+            return
         self._events = deque([event])
         before = self._core.status
         try:
             while self._events:
                 for effect in self._core.handle(self._events.popleft()):
                     self._execute(effect)
+        except Exception as error:  # noqa: BLE001 - the boundary of this job: the caller serves other ones too
+            self._failure = error
+            self._wake()
         finally:
             self._events = None
         if self._core.status is not before:

@@ -1,0 +1,177 @@
+"""The scheduler's core alone: no loop, no store, no network. `python -m tests.benchmarks.scheduler_core [--small]`."""
+
+from __future__ import annotations
+
+import sys
+import time
+import tracemalloc
+from collections import deque
+
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import AllocationId, Incarnation, JobId, PartitionId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import DeployTasks, SlotOffer
+from runtime.gateways.task import (
+    PartitionDescriptor,
+    PartitionFile,
+    PartitionKind,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskMetrics,
+)
+from runtime.highavailability.record_codec import encode_record
+from runtime.jobgraph.graph import JobGraph, OperatorKind
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.effects import Effect, EndRunner, SendMessages, WriteEvents, WriteResult
+from runtime.scheduler.core.job_events import encode_events
+from runtime.scheduler.core.job_master_core import JobMasterCore
+from tests.benchmarks.measure import Report
+from tests.kit.job_graphs import edge, graph, lone, source, vertex
+
+LOCATION = TaskManagerLocation(Incarnation("c" * 32), "tm-1", "127.0.0.1:1")
+METRICS = TaskMetrics()
+
+
+class Cluster:
+    """Slots that finish every task at once, a store that is durable at once."""
+
+    def __init__(self, data: bytes, *, reports_per_message: int) -> None:
+        self.core = JobMasterCore(JobId("1" * 32), 7, digest="d" * 64, submit_millis=0)
+        self.waiting: deque[TaskDeploymentDescriptor] = deque()
+        self.todo: deque[ev.Event] = deque()
+        self.reports_per_message = reports_per_message
+        self.events = 0
+        self.letters = 0
+        self.data = data
+
+    def at(self) -> ev.Moment:
+        return ev.Moment(self.events * 1e-4, self.events)
+
+    def load(self) -> None:
+        self.handle(ev.JobGraphLoaded(JobGraph.parse(self.data), self.at()))
+
+    def offer(self, slots: int) -> None:
+        offers = tuple(SlotOffer(AllocationId(f"{number:032x}"), number) for number in range(slots))
+        self.handle(ev.SlotsOffered(LOCATION, offers, self.at()))
+
+    def run(self, slots: int) -> None:
+        self.load()
+        while not self.core.is_over:
+            if not self.waiting and not self.todo:
+                self.offer(slots)
+            if self.waiting:
+                count = min(len(self.waiting), self.reports_per_message)
+                reports = tuple(report for _ in range(count) for report in finished(self.waiting.popleft()))
+                self.handle(ev.AttemptsReported(reports, self.at()))
+            while self.todo:
+                self.handle(self.todo.popleft())
+
+    def handle(self, event: ev.Event) -> None:
+        self.events += 1
+        for effect in self.core.handle(event):
+            self.execute(effect)
+
+    def execute(self, effect: Effect) -> None:
+        match effect:
+            case SendMessages(_, messages):
+                self.letters += 1
+                for message in messages:
+                    if isinstance(message, DeployTasks):
+                        self.waiting.extend(message.tasks)
+            case WriteEvents(number, events):
+                encode_events(events)
+                self.todo.append(ev.EventsWritten(number, self.at()))
+            case WriteResult(_, archived, summary):
+                archived.to_json()
+                encode_record(summary)
+                self.todo.append(ev.ResultWritten(self.at()))
+            case EndRunner():
+                self.todo.clear()
+            case _:
+                pass
+
+
+def finished(task: TaskDeploymentDescriptor) -> tuple[TaskExecutionReport, TaskExecutionReport]:
+    """RUNNING and FINISHED of one attempt, with a file per consumer for every edge."""
+    partitions = tuple(
+        PartitionDescriptor(
+            PartitionId(task.attempt_id, spec.output),
+            PartitionKind.PARQUET,
+            "exchange/1",
+            '{"type":"struct","fields":[]}',
+            tuple(PartitionFile(f"part-{i}.parquet", 1000, 10, i) for i in range(spec.consumer_parallelism)),
+            b"",
+        )
+        for spec in task.outputs
+    )
+    return (
+        TaskExecutionReport(task.attempt_id, ExecutionState.RUNNING, 0, None, b"", (), (), METRICS),
+        TaskExecutionReport(task.attempt_id, ExecutionState.FINISHED, 0, None, b"null", partitions, (), METRICS),
+    )
+
+
+def seconds(cluster: Cluster, slots: int) -> float:
+    begin = time.perf_counter()
+    cluster.run(slots)
+    return time.perf_counter() - begin
+
+
+def no_op(report: Report, jobs: int) -> None:
+    data = lone().canonical_json()
+    took = []
+    for _ in range(jobs):
+        cluster = Cluster(data, reports_per_message=1)
+        took.append(seconds(cluster, 1) * 1000)
+    report.add_distribution("no-op job, all of its events", took)
+
+
+def wide(report: Report, parallelism: int, reports_per_message: int) -> None:
+    data = graph(vertex("wide", OperatorKind.FUNCTION, parallelism=parallelism, max_parallelism=parallelism))
+    cluster = Cluster(data.canonical_json(), reports_per_message=reports_per_message)
+    took = seconds(cluster, 2)
+    name = f"P = {parallelism}, 2 slots, {reports_per_message} per message"
+    report.add(f"subtasks per second, {name}", parallelism / took, "1/s", now="1000", goal="5000")
+    report.add(f"letters per subtask, {name}", cluster.letters / parallelism, "")
+
+
+def shuffle(report: Report, parallelism: int) -> None:
+    data = graph(
+        source("read", parallelism=parallelism, max_parallelism=parallelism),
+        vertex("use", OperatorKind.SINK, parallelism=parallelism, max_parallelism=parallelism),
+        edges=(edge("read", "use", ExchangeMode.HASH),),
+    )
+    took = seconds(Cluster(data.canonical_json(), reports_per_message=4), 2)
+    report.add(f"subtasks per second, hash {parallelism} x {parallelism}", 2 * parallelism / took, "1/s")
+
+
+def memory(report: Report, jobs: int) -> None:
+    data = lone().canonical_json()
+    Cluster(data, reports_per_message=1).run(1)
+    tracemalloc.start()
+    before = tracemalloc.take_snapshot()
+    running = []
+    for _ in range(jobs):
+        cluster = Cluster(data, reports_per_message=1)
+        cluster.load()
+        cluster.offer(1)
+        running.append(cluster)
+    after = tracemalloc.take_snapshot()
+    tracemalloc.stop()
+    grown = sum(line.size_diff for line in after.compare_to(before, "filename"))
+    report.add("memory per running job (core and graph)", grown / jobs / 1024, "KB", goal="64")
+
+
+def scheduler_core(*, small: bool = False) -> Report:
+    """All figures."""
+    report = Report("scheduler core")
+    no_op(report, 50 if small else 1000)
+    for parallelism, per_message in ((500, 1), (500, 4), (10_000, 4)):
+        wide(report, parallelism // 10 if small else parallelism, per_message)
+    shuffle(report, 20 if small else 300)
+    memory(report, 20 if small else 500)
+    return report
+
+
+if __name__ == "__main__":
+    sys.stdout.write(scheduler_core(small="--small" in sys.argv).table() + "\n")
