@@ -1,0 +1,196 @@
+"""Directories of jobs: what lies where, prepared once, deleted with the job."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import zipfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from runtime.aio.scope import ServiceScope
+from runtime.common.errors import InvalidInputError, NotFoundError
+from runtime.gateways.task import BlobReference, TaskInformation
+from runtime.taskexecutor.archives import UnpackLimits
+from runtime.taskexecutor.job_directory import JobDirectories
+from tests.kit.task_messages import VERTEX, job_id, job_information
+
+pytestmark = pytest.mark.asyncio
+
+
+class MemoryBlobs:
+    """A blob store with a local cache directory."""
+
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self.asked: list[str] = []
+        self.release = asyncio.Event()
+        self.release.set()
+
+    def put(self, name: str, content: bytes) -> BlobReference:
+        sha256 = hashlib.sha256(content).hexdigest()
+        key = f"{sha256}-1"
+        (self.cache / key).write_bytes(content)
+        return BlobReference(key, sha256, len(content), name)
+
+    async def get_file(self, key: str, _size_bytes: int, /) -> Path:
+        self.asked.append(key)
+        await self.release.wait()
+        path = self.cache / key
+        if not path.exists():
+            message = f"no blob {key}"
+            raise NotFoundError(message)
+        return path
+
+
+class Box:
+    def __init__(self, root: Path, scope: ServiceScope) -> None:
+        (root / "cache").mkdir()
+        self.blobs = MemoryBlobs(root / "cache")
+        self.root = root / "jobs"
+        self.directories = JobDirectories(self.root, self.blobs, scope, UnpackLimits())
+
+
+@pytest_asyncio.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Box]:
+    scope = ServiceScope("test")
+    await scope.open()
+    yield Box(tmp_path, scope)
+    await scope.close()
+
+
+def inline(name: str, content: bytes) -> BlobReference:
+    return BlobReference("", hashlib.sha256(content).hexdigest(), len(content), name, content)
+
+
+def zipped(**members: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+async def test_a_job_without_files_has_an_empty_working_directory(box: Box) -> None:
+    directory = await box.directories.prepare(job_information())
+    assert directory.work.is_dir()
+    assert directory.python_path == ()
+    await box.directories.delete(job_id(1))
+    assert not list(box.root.iterdir())
+
+
+async def test_everything_lies_where_a_task_expects_it(box: Box) -> None:
+    job = job_information(
+        files=(box.blobs.put("data.csv", b"1,2"), inline("small.txt#renamed.txt", b"s")),
+        archives=(
+            box.blobs.put("env.zip#environment", zipped(**{"a/b.txt": "deep"})),
+            inline("raw.zip", zipped(c="c")),
+        ),
+        py_files=(inline("helper.py", b"x = 1"), inline("lib.zip", zipped(m="")), inline("other.py", b"y = 2")),
+        wheels=(inline("mine-1-py3-none-any.whl", zipped(**{"mine.py": "z = 3"})),),
+    )
+    directory = await box.directories.prepare(job)
+    assert sorted(path.name for path in directory.work.iterdir()) == [
+        "data.csv",
+        "environment",
+        "raw.zip",
+        "renamed.txt",
+    ]
+    assert (directory.work / "environment/a/b.txt").read_text() == "deep"
+    assert (directory.work / "raw.zip/c").read_text() == "c"
+    relative = [str(path.relative_to(directory.root)) for path in directory.python_path]
+    assert relative == ["python", "python/lib.zip", "wheels/0"]
+    assert all(path.exists() for path in directory.python_path)
+    assert (directory.python_path[2] / "mine.py").exists()
+
+
+async def test_concurrent_tasks_share_one_preparation(box: Box) -> None:
+    job = job_information(files=(box.blobs.put("a", b"a"),))
+    box.blobs.release.clear()
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(box.directories.prepare(job)) for _ in range(5)]
+        await asyncio.sleep(0)
+        box.blobs.release.set()
+    assert len({task.result() for task in asked}) == 1
+    assert len(box.blobs.asked) == 1
+
+
+async def test_a_cancelled_task_takes_nothing_from_the_others(box: Box) -> None:
+    job = job_information(files=(box.blobs.put("a", b"a"),))
+    box.blobs.release.clear()
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(box.directories.prepare(job))
+        second = tasks.create_task(box.directories.prepare(job))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        box.blobs.release.set()
+    assert (second.result().work / "a").read_text() == "a"
+
+
+async def test_a_failed_preparation_leaves_nothing_and_is_tried_again(box: Box) -> None:
+    missing = BlobReference("0" * 64 + "-1", "0" * 64, 1, "a")
+    with pytest.raises(NotFoundError):
+        await box.directories.prepare(job_information(files=(missing,)))
+    bad = inline("bad.zip", b"no zip")
+    with pytest.raises(InvalidInputError, match=r"bad\.zip"):
+        await box.directories.prepare(job_information(archives=(bad,)))
+    assert not box.root.exists() or not list(box.root.iterdir())
+    assert (await box.directories.prepare(job_information())).work.is_dir()
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "", "..", "a/b", "x#../y", "a\0b"])
+async def test_names_that_lead_out_are_refused(box: Box, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="no plain file name"):
+        await box.directories.prepare(job_information(files=(inline(name, b"x"),)))
+
+
+async def test_two_files_of_one_name_are_refused(box: Box) -> None:
+    with pytest.raises(InvalidInputError, match=r"two files named a\.txt"):
+        await box.directories.prepare(job_information(files=(inline("a.txt", b"1"), inline("a.txt", b"2"))))
+
+
+async def test_inline_content_has_to_match_its_digest(box: Box) -> None:
+    with pytest.raises(InvalidInputError, match="digest"):
+        await box.directories.prepare(job_information(files=(replace(inline("a", b"1"), inline=b"2"),)))
+
+
+async def test_user_code_cannot_change_the_cache(box: Box) -> None:
+    blob = box.blobs.put("a", b"original")
+    directory = await box.directories.prepare(job_information(files=(blob,)))
+    (directory.work / "a").write_text("changed")
+    assert (box.blobs.cache / blob.key).read_bytes() == b"original"
+
+
+async def test_code_blobs_are_fetched_once_and_found_by_digest(box: Box) -> None:
+    code = box.blobs.put("job.pkl", b"code")
+    task = TaskInformation(VERTEX, "v", b"[]", (code,), 1, 1, is_exclusive=True)
+    await box.directories.prepare(job_information())
+    first = await box.directories.code_files(job_id(1), task)
+    second = await box.directories.code_files(job_id(1), task)
+    assert first == second
+    assert first[code.sha256].name == "job.pkl"
+    assert first[code.sha256].read_bytes() == b"code"
+    assert len(box.blobs.asked) == 1
+    await box.directories.delete(job_id(1))
+    assert not list(box.root.iterdir())
+
+
+async def test_deleting_waits_for_an_abandoned_preparation(box: Box) -> None:
+    job = job_information(files=(box.blobs.put("a", b"a"),))
+    box.blobs.release.clear()
+    async with asyncio.TaskGroup() as tasks:
+        preparing = tasks.create_task(box.directories.prepare(job))
+        await asyncio.sleep(0)
+        preparing.cancel()
+        await asyncio.wait([preparing])
+        deleting = tasks.create_task(box.directories.delete(job_id(1)))
+        await asyncio.sleep(0)
+        assert not deleting.done()
+        box.blobs.release.set()
+    assert not list(box.root.iterdir())
