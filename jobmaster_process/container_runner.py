@@ -27,6 +27,8 @@ from runtime.common.ids import Incarnation
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.gateways.dispatcher import DispatcherGateway, JobMasterRegistered, RegisterJobMaster
 from runtime.gateways.resource_manager import RegistrationRefused
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
 
 logger = logging.getLogger(__name__)
@@ -83,6 +85,7 @@ class JobMasterContainerRunner:
         settings: ContainerSettings,
         *,
         rpc: RpcService,
+        heartbeats: HeartbeatService,
         leader: Watch[LeaderAddress | None],
         make_dispatcher: Callable[[ServiceScope], JobMasterSecondaryDispatcher],
         clock: Clock,
@@ -90,6 +93,7 @@ class JobMasterContainerRunner:
     ) -> None:
         self._settings = settings
         self._rpc = rpc
+        self._heartbeats = heartbeats
         self._leader = leader
         self._jobs = ServiceScope("job-masters")
         self._clock = clock
@@ -162,15 +166,13 @@ class JobMasterContainerRunner:
                 self.dispatcher.handle(message)
             self._enter(ContainerState.READY, f"leader term {registered.epoch}")
             logger.info("registered with the JobManager at %s, term %d", leader.address, registered.epoch)
+            # The inventory goes out every interval (R5), and tells the leader that we live.
+            timing = HeartbeatTiming(registered.heartbeat_interval, registered.heartbeat_timeout, is_unconditional=True)
             async with Scope("leader-stream") as scope:
-                scope.spawn_eternal("heartbeats", self._beat(stream, registered))
                 scope.spawn_eternal("leader", self._watch_leader(stream, leader, generation))
-                try:
-                    await self._read(stream)
-                except UnavailableError as error:
-                    logger.info("stream to the JobManager at %s ended: %s", leader.address, error)
-                finally:
-                    scope.cancel_all()
+                with self._heartbeats.keep_alive(stream, timing, lambda _number: self.dispatcher.heartbeat()):
+                    await self._read(stream, leader)
+                scope.cancel_all()
         finally:
             self.dispatcher.detach(stream)
             await stream.close()
@@ -192,21 +194,14 @@ class JobMasterContainerRunner:
             raise UnavailableError(message)
         return answer, early
 
-    async def _read(self, stream: MessageStream) -> None:
-        while True:
-            for message in await stream.receive():
-                self.dispatcher.handle(message)
-
-    async def _beat(self, stream: MessageStream, registered: JobMasterRegistered) -> None:
-        """The inventory every interval; a leader that is silent for the timeout is left."""
-        while True:
-            before = self._clock.monotonic()
-            await asyncio.sleep(registered.heartbeat_interval)
-            now = self._clock.monotonic()
-            is_late = now - before > 2 * registered.heartbeat_interval  # R4: this loop was held up, not the leader
-            if not is_late and now - stream.last_heard > registered.heartbeat_timeout:
-                stream.abort(f"the leader was silent for {registered.heartbeat_timeout} s")
-            self.dispatcher.send_heartbeat()
+    async def _read(self, stream: MessageStream, leader: LeaderAddress) -> None:
+        """Follow orders until the stream ends."""
+        try:
+            while True:
+                for message in await stream.receive():
+                    self.dispatcher.handle(message)
+        except UnavailableError as error:
+            logger.info("stream to the JobManager at %s ended: %s", leader.address, error)
 
     async def _watch_leader(self, stream: MessageStream, leader: LeaderAddress, generation: int) -> None:
         """Leave a stream whose leader is not the leader any more."""

@@ -94,7 +94,7 @@ class JobMasterSecondaryDispatcher:
         self._unsent_summaries = dict(self._summaries)
         self._unsent_requirements = dict(self._requirements)
         self._flush()
-        self.send_heartbeat()
+        self._send(self.heartbeat())
 
     def detach(self, stream: MessageStream) -> None:
         """The stream has ended; jobs go on without a leader."""
@@ -113,10 +113,10 @@ class JobMasterSecondaryDispatcher:
         """An order of the leader that we are attached to."""
         self._handlers[type(message)](message)
 
-    def send_heartbeat(self) -> None:
-        """The complete inventory (R5)."""
+    def heartbeat(self) -> JobMasterHeartbeat:
+        """The complete inventory (R5), and the load."""
         load = self._load.sample()
-        self._send(JobMasterHeartbeat(self.inventory(), self._assignment, load.cpu_fraction, load.memory_bytes))
+        return JobMasterHeartbeat(self.inventory(), self._assignment, load.cpu_fraction, load.memory_bytes)
 
     def inventory(self) -> tuple[JobInventoryEntry, ...]:
         """Every job that runs here, and those that ended and have not been dropped."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from runtime.common.errors import BackpressureError, RetryableError, StaleTokenError, UnavailableError
@@ -35,13 +35,12 @@ from runtime.gateways.dispatcher import (
     NotifyResources,
     RegisterJobMaster,
 )
-from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import RegistrationRefused
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamKind
 
 logger = logging.getLogger(__name__)
-
-LOST_REMEMBERED_MAX = 10_000
 
 
 class JobMasterRegistrations(Protocol):
@@ -64,18 +63,19 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         resources: ResourceRequests,
         *,
         rpc: RpcService,
+        heartbeats: HeartbeatService,
         registrations: JobMasterRegistrations,
         blob_address: str,
     ) -> None:
         super().__init__(settings, services, resources)
         self._rpc = rpc
+        self._heartbeats = heartbeats
+        self._timing = HeartbeatTiming(settings.heartbeat_interval, settings.heartbeat_timeout)
         self._registrations = registrations
         self._blob_address = blob_address
         self._streams: dict[Incarnation, MessageStream] = {}
-        self._last_heard: dict[Incarnation, float] = {}
-        self._lost: dict[Incarnation, None] = {}
+        self._silent_since: dict[Incarnation, float] = {}
         self._clients: dict[str, DispatcherGateway] = {}
-        self._heartbeats = 0
         self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
             JobMasterHeartbeat: self._on_heartbeat,
             JobSummaries: lambda _peer, message: self._post(ev.SummariesReceived(message.summaries)),
@@ -86,9 +86,9 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     async def _begin(self) -> None:
         self._rpc.server.add_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER, self.serve, check=self._check)
         now = self._services.clock.monotonic()
-        self._last_heard = {process.incarnation: now for process in self._registry.processes}
+        self._silent_since = {process.incarnation: now for process in self._registry.processes}
         self._scope.spawn_eternal("registrations", self._registrations.follow(self._on_registration))
-        self._scope.spawn_eternal("heartbeats", self._beat())
+        self._scope.spawn_eternal("reaper", self._reap())
 
     def _end(self) -> None:
         self._rpc.server.remove_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER)
@@ -104,15 +104,12 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _on_registration(self, event: ev.ProcessKnown | ev.ProcessLost) -> None:
         if isinstance(event, ev.ProcessLost):
             logger.warning("JobMaster process %s is lost: its registration is gone", event.incarnation)
-            self._lost[event.incarnation] = None
-            if len(self._lost) > LOST_REMEMBERED_MAX:
-                del self._lost[next(iter(self._lost))]
-            self._last_heard.pop(event.incarnation, None)
+            self._silent_since.pop(event.incarnation, None)
             stream = self._streams.pop(event.incarnation, None)
             if stream is not None:
                 stream.abort("its lease has ended")
-        else:
-            self._last_heard.setdefault(event.incarnation, self._services.clock.monotonic())
+        elif event.incarnation not in self._streams:
+            self._silent_since.setdefault(event.incarnation, self._services.clock.monotonic())
         self._post(event)
 
     # --- streams ------------------------------------------------------------------------------------------
@@ -130,8 +127,11 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             stream.send(RegistrationRefused(refusal))
             return
         peer = registration.incarnation
+        if peer not in self._registry.processes:
+            stream.abort("it has no registration in the store (any more): register there first")
+            return
         self._streams[peer] = stream
-        self._last_heard[peer] = self._services.clock.monotonic()
+        self._silent_since.pop(peer, None)
         token, settings = self._services.token, self._settings
         stream.send(
             JobMasterRegistered(
@@ -145,14 +145,15 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         logger.info("JobMaster process %s registered from %s", peer, registration.address)
         self._post(ev.ProcessRegistered(peer, registration.address, registration.capacity, registration.version))
         try:
-            while True:
-                for message in messages:
-                    self._readers[type(message)](peer, message)
-                messages = list(await stream.receive())
-                self._last_heard[peer] = self._services.clock.monotonic()
+            with self._heartbeats.keep_alive(stream, self._timing):
+                while True:
+                    for message in messages:
+                        self._readers[type(message)](peer, message)
+                    messages = list(await stream.receive())
         finally:
             if self._streams.get(peer) is stream:
                 del self._streams[peer]
+                self._silent_since[peer] = stream.last_heard
                 if self._is_open:
                     self._post(ev.ProcessDisconnected(peer))
 
@@ -164,8 +165,6 @@ class JobMasterPrimaryDispatcher(Dispatcher):
                 f"the JobManager is version {VERSION} (protocol {PROTOCOL_VERSION}), this JobMaster process is"
                 f" {registration.version} (protocol {registration.protocol_version}): install the same version"
             )
-        if registration.incarnation in self._lost:
-            return f"the lease of incarnation {registration.incarnation} has ended: its jobs have other owners"
         if registration.capacity < 1:
             return f"a capacity of {registration.capacity} jobs is too small"
         return ""
@@ -230,35 +229,31 @@ class JobMasterPrimaryDispatcher(Dispatcher):
 
     # --- time ---------------------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
-        """Heartbeats out, silence noticed. R4: after a late turn nobody is judged before a full timeout."""
+    async def _reap(self) -> None:
+        """Revoke the lease of processes that stay without a stream (R8). R4: after a late turn nobody is judged."""
         settings, clock = self._settings, self._services.clock
-        due = clock.monotonic()
         while True:
-            due += settings.heartbeat_interval
-            await asyncio.sleep(max(0.0, due - clock.monotonic()))
+            before = clock.monotonic()
+            await asyncio.sleep(settings.heartbeat_interval)
             now = clock.monotonic()
-            if now - due > settings.heartbeat_interval:
-                self._last_heard = dict.fromkeys(self._last_heard, now)
-                due = now
-            self._heartbeats += 1
-            for peer in list(self._streams):
-                self._send(peer, Heartbeat(self._heartbeats))
-            silent = [peer for peer, heard in self._last_heard.items() if now - heard > settings.heartbeat_timeout]
-            await self._revoke(silent)
+            if now - before > 2 * settings.heartbeat_interval:
+                self._silent_since = dict.fromkeys(self._silent_since, now)
+            for peer, since in list(self._silent_since.items()):
+                if now - since >= settings.heartbeat_timeout:
+                    await self._revoke(peer, now - since)
 
-    async def _revoke(self, silent: Sequence[Incarnation]) -> None:
-        for peer in silent:
-            logger.warning("JobMaster process %s is silent for %.1f s", peer, self._settings.heartbeat_timeout)
-            del self._last_heard[peer]
-            try:
-                await self._registrations.revoke(peer)
-            except RetryableError as error:
-                # The store is not to be reached either: nobody is judged (R8), and asked again after a timeout.
-                logger.warning("the lease of JobMaster process %s could not be revoked: %s", peer, error)
-                self._last_heard[peer] = self._services.clock.monotonic()
+    async def _revoke(self, peer: Incarnation, silence: float) -> None:
+        logger.warning("JobMaster process %s is silent for %.1f s: its lease is revoked", peer, silence)
+        self._silent_since.pop(peer, None)
+        try:
+            await self._registrations.revoke(peer)
+        except RetryableError as error:
+            # The store is not to be reached either: nobody is judged (R8), and asked again after a timeout.
+            logger.warning("the lease of JobMaster process %s could not be revoked: %s", peer, error)
+            self._silent_since[peer] = self._services.clock.monotonic()
 
     def _last_heard_millis(self, incarnation: Incarnation) -> int:
         clock = self._services.clock
-        heard = self._last_heard.get(incarnation)
+        stream = self._streams.get(incarnation)
+        heard = self._silent_since.get(incarnation) if stream is None else stream.last_heard
         return 0 if heard is None else clock.epoch_millis() - int((clock.monotonic() - heard) * 1000)

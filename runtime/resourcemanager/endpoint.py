@@ -32,6 +32,8 @@ from runtime.gateways.resource_manager import (
     TaskManagerInfo,
     TaskManagerRegistered,
 )
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.service import HeartbeatService
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.slots import TaskManagerSlots
@@ -87,6 +89,7 @@ class ResourceManager:
         *,
         token: FencingToken,
         server: RpcServer,
+        heartbeats: HeartbeatService,
         blob_address: str,
         clock: Clock,
         entropy: Entropy,
@@ -94,13 +97,14 @@ class ResourceManager:
         self._settings = settings
         self._token = token
         self._server = server
+        self._heartbeats = heartbeats
+        self._timing = HeartbeatTiming(settings.heartbeat_interval, settings.heartbeat_timeout)
         self._blob_address = blob_address
         self._clock = clock
         self._jobs: JobDirectory | None = None
         self._slots = SlotManager(lambda: AllocationId(entropy.hex_id()), request_timeout=settings.heartbeat_timeout)
         self._streams: dict[Incarnation, MessageStream] = {}
-        self._last_heard: dict[Incarnation, float] = {}
-        self._heartbeats = 0
+        self._silent_since: dict[Incarnation, float] = {}
         self._is_open = False
         self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
             SlotReport: self._on_report,
@@ -117,7 +121,7 @@ class ResourceManager:
         self._server.add_stream_handler(kind, self.serve, check=self._check)
         try:
             async with Scope("resource-manager") as scope:
-                scope.spawn_eternal("heartbeats", self._beat())
+                scope.spawn_eternal("reaper", self._reap())
                 await asyncio.get_running_loop().create_future()
         finally:
             self._is_open = False
@@ -144,7 +148,7 @@ class ResourceManager:
             return
         peer = registration.incarnation
         self._streams[peer] = stream
-        self._last_heard[peer] = self._clock.monotonic()
+        self._silent_since.pop(peer, None)
         settings = self._settings
         stream.send(
             TaskManagerRegistered(
@@ -158,14 +162,15 @@ class ResourceManager:
         logger.info("TaskManager %s registered from %s", registration.task_manager_id, registration.address)
         self._handle(ev.TaskManagerRegistered(registration))
         try:
-            while True:
-                for message in messages:
-                    self._readers[type(message)](peer, message)
-                messages = list(await stream.receive())
-                self._last_heard[peer] = self._clock.monotonic()
+            with self._heartbeats.keep_alive(stream, self._timing):
+                while True:
+                    for message in messages:
+                        self._readers[type(message)](peer, message)
+                    messages = list(await stream.receive())
         finally:
             if self._streams.get(peer) is stream:
                 del self._streams[peer]
+                self._silent_since[peer] = stream.last_heard
                 self._handle(ev.TaskManagerDisconnected(peer))
 
     def _refusal(self, registration: RegisterTaskManager, dialer: Incarnation) -> str:
@@ -179,7 +184,7 @@ class ResourceManager:
         known = self._slots.task_manager(registration.incarnation)
         if known is not None and known.registration.address != registration.address:
             return f"incarnation {registration.incarnation} is registered from {known.registration.address} already"
-        if known is None and len(self._last_heard) >= self._settings.task_managers_max:
+        if known is None and len(self._streams) + len(self._silent_since) >= self._settings.task_managers_max:
             return f"{self._settings.task_managers_max} TaskManagers are registered already"
         return ""
 
@@ -241,32 +246,21 @@ class ResourceManager:
 
     # --- time ---------------------------------------------------------------------------------------------
 
-    async def _beat(self) -> None:
-        """Heartbeats out, silence noticed. R4: after a late turn nobody is judged before a full timeout."""
+    async def _reap(self) -> None:
+        """Give up TaskManagers that stay without a stream. R4: after a late turn of this loop nobody is judged."""
         settings = self._settings
-        due = self._clock.monotonic()
         while True:
-            due += settings.heartbeat_interval
-            await asyncio.sleep(max(0.0, due - self._clock.monotonic()))
+            before = self._clock.monotonic()
+            await asyncio.sleep(settings.heartbeat_interval)
             now = self._clock.monotonic()
-            if now - due > settings.heartbeat_interval:
-                self._last_heard = dict.fromkeys(self._last_heard, now)
-                due = now
-            self._heartbeats += 1
-            for peer in list(self._streams):
-                self._send(peer, Heartbeat(self._heartbeats))
-            for peer, heard in list(self._last_heard.items()):
-                if now - heard > settings.heartbeat_timeout:
-                    self._lose(peer)
+            if now - before > 2 * settings.heartbeat_interval:
+                self._silent_since = dict.fromkeys(self._silent_since, now)
+            for peer, since in list(self._silent_since.items()):
+                if now - since >= settings.heartbeat_timeout:
+                    logger.warning("TaskManager %s is lost: silent for %.1f s", peer, now - since)
+                    del self._silent_since[peer]
+                    self._handle(ev.TaskManagerLost(peer))
             self._handle(ev.Ticked())
-
-    def _lose(self, peer: Incarnation) -> None:
-        logger.warning("TaskManager %s is lost: silent for %.1f s", peer, self._settings.heartbeat_timeout)
-        del self._last_heard[peer]
-        stream = self._streams.pop(peer, None)
-        if stream is not None:
-            stream.abort("silent for too long")
-        self._handle(ev.TaskManagerLost(peer))
 
     # --- ResourceManagerView ------------------------------------------------------------------------------
 
@@ -281,7 +275,9 @@ class ResourceManager:
         return [self._info(peer) for peer in self._slots.task_managers()]
 
     def _info(self, peer: TaskManagerSlots) -> TaskManagerInfo:
-        silent = self._clock.monotonic() - self._last_heard.get(peer.incarnation, 0.0)
+        stream = self._streams.get(peer.incarnation)
+        heard = self._silent_since.get(peer.incarnation, 0.0) if stream is None else stream.last_heard
+        silent = self._clock.monotonic() - heard
         return TaskManagerInfo(
             registration=peer.registration,
             free_slots=len(peer.free),

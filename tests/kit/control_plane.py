@@ -48,6 +48,7 @@ from runtime.gateways.resource_manager import (
     SlotStatus,
     TaskManagerRegistered,
 )
+from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
@@ -67,7 +68,7 @@ async def eventually(condition: Callable[[], bool], what: str = "the condition",
     """Let the loop run until `condition` holds."""
     try:
         async with asyncio.timeout(timeout):
-            while not condition():  # noqa: ASYNC110 - for levels that nothing signals
+            while not condition():
                 await asyncio.sleep(0.001)
     except TimeoutError:
         message = f"{what} did not come about within {timeout} s"
@@ -345,6 +346,11 @@ class ControlPlane:
         self.rpcs.append(rpc)
         return rpc
 
+    def new_heartbeats(self) -> HeartbeatService:
+        heartbeats = HeartbeatService(self.clock)
+        _ = self.spawn(heartbeats.run())
+        return heartbeats
+
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
         self.tasks.append(task)
@@ -380,12 +386,14 @@ class ControlPlane:
             clean_period=self.clean_period,
         )
         managers: list[ResourceManager] = []
+        heartbeats = self.new_heartbeats()
 
         def construct() -> TermComponents:
             manager = ResourceManager(
                 ResourceManagerSettings(self.heartbeat_interval, self.heartbeat_timeout),
                 token=token,
                 server=rpc.server,
+                heartbeats=heartbeats,
                 blob_address=rpc.server.address,
                 clock=self.clock,
                 entropy=self.entropy,
@@ -398,6 +406,7 @@ class ControlPlane:
                 services,
                 manager,
                 rpc=rpc,
+                heartbeats=heartbeats,
                 registrations=Registrations(self),
                 blob_address=rpc.server.address,
             )
@@ -444,6 +453,7 @@ class ControlPlane:
         container = JobMasterContainerRunner(
             ContainerSettings(incarnation, capacity, 5.0),
             rpc=rpc,
+            heartbeats=self.new_heartbeats(),
             leader=self.leader_watch,
             make_dispatcher=make,
             clock=self.clock,
