@@ -1,8 +1,8 @@
 """The streams between this process and TaskManagers, shared by all its JobMasters.
 
 Invariants: one stream per TaskManager is current, the newest (R11); a message reaches a job only under the epoch of its
-owner here (R1); a lost stream is told to every job that has used it, once; one wheel per process sends heartbeats,
-finds silent peers and turns the jobs' own wheels, so that no job has a timer of its own.
+owner here (R1); a lost stream is told to every job that has used it, once; one wheel per process serves all jobs, so
+that no job has a timer of its own. The process's HeartbeatService keeps the streams alive and ends silent ones.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from runtime.common.clock import Clock
 from runtime.common.errors import BackpressureError, UnavailableError
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.executiongraph.core.execution import TaskManagerLocation
@@ -28,19 +26,13 @@ from runtime.gateways.job_master import (
     TaskProgresses,
     TaskReports,
 )
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
 
 JobMessage = OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
-    """Silence of `heartbeat_timeout` seconds ends a stream; after `heartbeat_interval` of our own we say something."""
-
-    heartbeat_interval: float
-    heartbeat_timeout: float
 
 
 class ConnectedJob(Protocol):
@@ -67,13 +59,11 @@ class ConnectedJob(Protocol):
 class _Connection:
     """The current stream to one TaskManager."""
 
-    __slots__ = ("heartbeats", "jobs", "names", "rearmed_at", "stream")
+    __slots__ = ("jobs", "names", "stream")
 
     def __init__(self, stream: MessageStream) -> None:
         self.stream = stream
         self.jobs: dict[JobId, None] = {}
-        self.heartbeats = 0
-        self.rearmed_at = 0.0
         self.names: dict[str, TaskManagerLocation] = {}
 
     def location(self, task_manager_id: str) -> TaskManagerLocation:
@@ -86,11 +76,14 @@ class _Connection:
 
 
 class TaskManagerConnections:
-    """All of them. `serve` is the handler of StreamKind.TASK_MANAGER_TO_JOB_MASTER, `run` the wheel."""
+    """All of them. `serve` is the handler of StreamKind.TASK_MANAGER_TO_JOB_MASTER, `run` the wheel.
 
-    def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
-        self._settings = settings
-        self._clock = clock
+    The caller runs both this and the HeartbeatService.
+    """
+
+    def __init__(self, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> None:
+        self._heartbeats = heartbeats
+        self._timing = timing
         self._connections: dict[Incarnation, _Connection] = {}
         self._jobs: dict[JobId, ConnectedJob] = {}
 
@@ -129,9 +122,10 @@ class TaskManagerConnections:
         logger.info("task manager %s at %s connected (stream %d)", hello.dialer, hello.dialer_address, hello.number)
         reason = "the stream was closed"
         try:
-            while True:
-                for message in await stream.receive():
-                    self._route(connection, message)
+            with self._heartbeats.keep_alive(stream, self._timing):
+                while True:
+                    for message in await stream.receive():
+                        self._route(connection, message)
         except UnavailableError as error:
             reason = str(error)
         finally:
@@ -197,30 +191,11 @@ class TaskManagerConnections:
 
     async def run(self) -> None:
         """Turn the wheel every heartbeat interval, until cancelled. Eternal: spawn it with `spawn_eternal`."""
-        interval = self._settings.heartbeat_interval
-        turned_at = self._clock.monotonic()
         while True:
-            await asyncio.sleep(interval)
-            now = self._clock.monotonic()
-            self.turn(was_late=now - turned_at > 2 * interval)
-            turned_at = now
+            await asyncio.sleep(self._timing.interval)
+            self.turn()
 
-    def turn(self, *, was_late: bool) -> None:
-        """One turn. `was_late`: this loop stood still for more than an interval, so silence proves nothing (R4)."""
-        now = self._clock.monotonic()
-        for connection in list(self._connections.values()):
-            self._judge(connection, now, was_late=was_late)
+    def turn(self) -> None:
+        """Let every job do what it has left for later."""
         for job in list(self._jobs.values()):
             job.tick()
-
-    def _judge(self, connection: _Connection, now: float, *, was_late: bool) -> None:
-        if was_late:
-            connection.rearmed_at = now
-        stream = connection.stream
-        silence = now - max(stream.last_heard, connection.rearmed_at)
-        if silence > self._settings.heartbeat_timeout:
-            stream.abort(f"no sign of life for {silence:.1f} s")
-            return
-        if now - stream.last_sent >= self._settings.heartbeat_interval:
-            connection.heartbeats += 1
-            self.send(stream.hello.dialer, Heartbeat(connection.heartbeats))

@@ -20,10 +20,12 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
+    Heartbeat,
     RegisterJob,
     ReleasePartitions,
 )
 from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport
+from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.record_codec import decode_record, encode_record
 from runtime.highavailability.records import OwnerRecord, ResultRecord
@@ -404,22 +406,63 @@ async def test_many_jobs_share_one_stream() -> None:
 
 
 @pytest.mark.asyncio
-async def test_wheel_sends_heartbeats_ends_silent_streams_and_forgives_its_own_lateness() -> None:  # R4
+async def test_silent_task_manager_is_lost_after_the_heartbeat_timeout() -> None:
+    timing = HeartbeatTiming(interval=0.01, timeout=0.05)
+    async with job_master_box(timing=timing) as box:
+        task_manager = await box.task_manager(1, sleeping)
+        assignment = await box.assign(JOB, lone())
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        await task_manager.wait_for(Heartbeat)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        failure = (await stored_archive(box)).failure
+        assert failure is not None
+        assert "no sign of life" in failure.message
+
+
+@pytest.mark.asyncio
+async def test_wheel_makes_durable_what_nobody_waits_for() -> None:
+    def first_finishes(task: TaskDeploymentDescriptor) -> list[TaskExecutionReport]:
+        is_first = task.attempt_id.subtask_index == 0
+        return reports_of(task, E.FINISHED) if is_first else reports_of(task, E.RUNNING)
+
     async with job_master_box() as box:
-        task_manager = await box.task_manager(1)
-        task_manager.offer(JOB, 1)
-        await task_manager.wait_for(AnswerSlotOffers)
-        (incarnation,) = box.connections.connected
-        connection = box.connections._connections[incarnation]
-        stream = connection.stream
-        stream.last_heard -= 100.0  # type: ignore[misc]  # only the transport may set it; here we are the transport
-        box.connections.turn(was_late=True)
-        assert box.connections.connected == (incarnation,)
-        connection.rearmed_at -= 50.0
-        box.connections.turn(was_late=False)
-        await asyncio.sleep(0)
-        with pytest.raises(UnavailableError):
-            stream.send(EndJob(JOB, 1))
+        task_manager = await box.task_manager(1, first_finishes)
+        assignment = await box.assign(JOB, graph(vertex("two", OperatorKind.FUNCTION, parallelism=2)))
+        runner, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch, 2)
+        await task_manager.wait_for(FreeSlots)
+        assert await box.store.events(JOB) == []
+        box.connections.turn()
+        await task_manager.wait_for(AcknowledgeReports)
+        assert len(await box.store.events(JOB)) == 1
+        runner.cancel_job()
+        await running
+
+
+@pytest.mark.asyncio
+async def test_a_bug_in_one_job_ends_that_runner_only() -> None:
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        assignment = await box.assign(JOB, lone())
+        runner = box.factory.create(assignment, box.listener)
+        running = asyncio.get_running_loop().create_task(runner.run())
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        runner._job_master._core._publication = None  # type: ignore[assignment]  # break it
+        runner.cancel_job()
+        with pytest.raises(AttributeError):
+            await running
+        runner.cancel_job()
+        other = JobId("2" * 32)
+        assignment = await box.assign(other, lone())
+        _, task = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: len(box.listener.requirements) > 1)
+        task_manager.offer(other, assignment.epoch)
+        assert (await task).summary is not None
 
 
 @pytest.mark.asyncio

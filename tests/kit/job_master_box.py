@@ -37,6 +37,8 @@ from runtime.gateways.task import (
     TaskExecutionReport,
     TaskMetrics,
 )
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Put, Txn
@@ -45,7 +47,7 @@ from runtime.highavailability.payloads import MemoryObjectStore, Payloads
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import OwnerRecord
 from runtime.jobgraph.graph import JobGraph
-from runtime.jobmaster.connections import ConnectionSettings, TaskManagerConnections
+from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerRunnerFactory
 from runtime.rpc.local import LocalNetwork, LocalRpcService
@@ -202,7 +204,9 @@ class RecordingListener:
 class JobMasterBox:
     """One JobMaster process, and a network on which TaskManagers can dial it."""
 
-    def __init__(self, scope: Scope, *, limits: RpcLimits, settings: JobMasterSettings) -> None:
+    def __init__(
+        self, scope: Scope, *, limits: RpcLimits, settings: JobMasterSettings, timing: HeartbeatTiming
+    ) -> None:
         self.scope = scope
         self.clock = LoopClock()
         self.network = LocalNetwork()
@@ -217,7 +221,8 @@ class JobMasterBox:
         self.task_manager_rpc = LocalRpcService(
             self.network, RpcSettings(Incarnation("c" * 32), None, limits=limits), self.clock
         )
-        self.connections = TaskManagerConnections(ConnectionSettings(2.0, 10.0), self.clock)
+        self.heartbeats = HeartbeatService(self.clock)
+        self.connections = TaskManagerConnections(self.heartbeats, timing)
         self.graphs: dict[str, bytes | Exception] = {}
         self.graph_reads = 0
         self.listener = RecordingListener()
@@ -277,12 +282,20 @@ async def job_master_box(
     *,
     limits: RpcLimits | None = None,
     settings: JobMasterSettings | None = None,
+    timing: HeartbeatTiming | None = None,
 ) -> AsyncIterator[JobMasterBox]:
     """A box that is started, and stopped at the end."""
     quick = RetryPolicy(delay_initial=0.001, delay_max=0.002)
     default = JobMasterSettings(write_retry=quick, graph_retry=quick, graph_second_look=0.001, validate=True)
     async with Scope("box") as scope:
-        box = JobMasterBox(scope, limits=limits or RpcLimits(), settings=settings or default)
+        box = JobMasterBox(
+            scope,
+            limits=limits or RpcLimits(),
+            settings=settings or default,
+            timing=timing or HeartbeatTiming(interval=2.0, timeout=10.0),
+        )
+        scope.spawn_eternal("heartbeats", box.heartbeats.run())
+        scope.spawn_eternal("wheel", box.connections.run())
         await box.rpc.start()
         await box.task_manager_rpc.start()
         box.rpc.server.add_stream_handler(
