@@ -24,6 +24,7 @@ from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.gateways.job_master import CommitOutputs, OutputsCommitted
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotReport, SlotRequestRefused
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, TaskExecutorGateway
+from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.archives import UnpackLimits
 from runtime.taskexecutor.attempts import Attempts, bare_report, failure_of, system_failure
@@ -123,6 +124,7 @@ class TaskExecutor:
         self._scope = ServiceScope("task executor")
         self._mailbox: Mailbox[_Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
         self._outbox = Outbox()
+        self._heartbeats = HeartbeatService(clock)
         self._core = TaskExecutorCore(
             settings.registration.task_manager_id,
             slots=settings.registration.slots,
@@ -145,7 +147,7 @@ class TaskExecutor:
             rpc,
             settings.incarnation,
             settings.connections,
-            clock=clock,
+            heartbeats=self._heartbeats,
             entropy=entropy.child("job masters"),
             scope=self._scope,
             receiver_of=self._receiver_of,
@@ -159,6 +161,7 @@ class TaskExecutor:
             settings.connections,
             registration_timeout=settings.registration_timeout,
             clock=clock,
+            heartbeats=self._heartbeats,
             entropy=entropy.child("resource manager"),
             scope=self._scope,
             receiver=self._receive_from_leader,
@@ -180,6 +183,7 @@ class TaskExecutor:
         await self._scope.open()
         self._rpc.server.add_gateway(TaskExecutorGateway, self, check=self._check_tokens)
         self._scope.spawn_eternal("mailbox", self._serve())
+        self._scope.spawn_eternal("heartbeats", self._heartbeats.run())
         self._scope.spawn_eternal("readiness", self._watch_readiness())
         self._scope.spawn_eternal("slot reports", self._report_periodically())
         self._scope.spawn_eternal("resource manager", self._leader.run())
@@ -327,7 +331,7 @@ class TaskExecutor:
 
     async def _report_periodically(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.connections.heartbeat_interval)
+            await asyncio.sleep(self._settings.connections.heartbeat.interval)
             self._post(_SlotsChanged())
 
     # --- effects --------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.aio.scope import ServiceScope
-from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import BackpressureError, FlinklikeError, UnavailableError
 from runtime.common.ids import Incarnation
+from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
 from runtime.taskexecutor.core.events import JobMasterConnected, JobMasterDisconnected
 from runtime.taskexecutor.core.jobs import JobMasterLocation
@@ -44,7 +44,7 @@ class JobMasterConnections:
         incarnation: Incarnation,
         settings: ConnectionSettings,
         *,
-        clock: Clock,
+        heartbeats: HeartbeatService,
         entropy: Entropy,
         scope: ServiceScope,
         receiver_of: Callable[[JobMasterLocation, int], Receiver],
@@ -54,7 +54,7 @@ class JobMasterConnections:
         self._rpc = rpc
         self._incarnation = incarnation
         self._settings = settings
-        self._clock = clock
+        self._heartbeats = heartbeats
         self._entropy = entropy
         self._scope = scope
         self._receiver_of = receiver_of
@@ -122,13 +122,8 @@ class JobMasterConnections:
     async def _serve(self, connection: _Connection, stream: MessageStream) -> None:
         location = connection.location
         self._post(JobMasterConnected(location.incarnation))
-        reason = await serve_stream(
-            stream,
-            self._receiver_of(location, stream.hello.number),
-            clock=self._clock,
-            interval=self._settings.heartbeat_interval,
-            timeout=self._settings.heartbeat_timeout,
-        )
+        receiver = self._receiver_of(location, stream.hello.number)
+        reason = await serve_stream(stream, receiver, self._heartbeats, self._settings.heartbeat)
         connection.stream = None
         logger.info("stream to JobMaster process %s ended: %s", location.incarnation, reason)
         self._post(JobMasterDisconnected(location.incarnation))

@@ -23,6 +23,7 @@ from runtime.gateways.resource_manager import (
     RegistrationRefused,
     TaskManagerRegistered,
 )
+from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
 from runtime.taskexecutor.settings import ConnectionSettings
 from runtime.taskexecutor.stream_service import is_worth_logging, serve_stream
@@ -89,6 +90,7 @@ class ResourceManagerConnection:
         *,
         registration_timeout: float,
         clock: Clock,
+        heartbeats: HeartbeatService,
         entropy: Entropy,
         scope: ServiceScope,
         receiver: Callable[[Sequence[Any]], Awaitable[None]],
@@ -100,6 +102,7 @@ class ResourceManagerConnection:
         self._settings = settings
         self._registration_timeout = registration_timeout
         self._clock = clock
+        self._heartbeats = heartbeats
         self._entropy = entropy
         self._scope = scope
         self._receiver = receiver
@@ -195,13 +198,7 @@ class ResourceManagerConnection:
             self._is_registered = True
             if early:
                 await self._receiver(early)
-            reason = await serve_stream(
-                stream,
-                self._receiver,
-                clock=self._clock,
-                interval=self._settings.heartbeat_interval,
-                timeout=self._settings.heartbeat_timeout,
-            )
+            reason = await serve_stream(stream, self._receiver, self._heartbeats, self._settings.heartbeat)
         finally:
             stream.abort("over")
             self._stream = None
@@ -214,10 +211,10 @@ class ResourceManagerConnection:
         """Register; what the leader sent right behind its answer."""
         stream.send(self._registration)
         try:
-            async with asyncio.timeout(self._settings.heartbeat_timeout):
+            async with asyncio.timeout(self._settings.heartbeat.timeout):
                 answer, *early = await stream.receive()
         except TimeoutError:
-            message = f"the leader did not answer the registration within {self._settings.heartbeat_timeout:g} s"
+            message = f"the leader did not answer the registration within {self._settings.heartbeat.timeout:g} s"
             raise UnavailableError(message) from None
         match answer:
             case RegistrationRefused(reason):

@@ -8,6 +8,7 @@ from pathlib import Path
 from runtime.aio.retry import RetryPolicy
 from runtime.common.ids import Incarnation
 from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.heartbeat.core.monitor import HeartbeatTiming
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,7 @@ class ConnectionSettings:
     """How this process keeps its streams."""
 
     connect_timeout: float = 5.0
-    heartbeat_interval: float = 2.0
-    heartbeat_timeout: float = 10.0
+    heartbeat: HeartbeatTiming = field(default_factory=lambda: HeartbeatTiming(interval=2.0, timeout=10.0))
     # First retries are quick: a restarted peer is back within a second; later ones spare a dead one.
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.05, delay_max=2.0))
 

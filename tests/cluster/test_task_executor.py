@@ -32,6 +32,7 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.gateways.task import BlobReference, ExchangeMode, OutputDirectory, ResultPartitionSpec, TaskProgress
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExecutorGateway
+from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.taskexecutor.resource_manager_connection import (
     LeaderLocation,
     NoLeaderError,
@@ -162,7 +163,7 @@ async def test_another_cluster_ends_everything_that_runs(tmp_path: Path) -> None
 
 
 async def test_a_silent_leader_is_left(tmp_path: Path) -> None:
-    async with task_executor_cluster(tmp_path, heartbeat_interval=0.02, heartbeat_timeout=0.1) as cluster:
+    async with task_executor_cluster(tmp_path, heartbeat=HeartbeatTiming(interval=0.02, timeout=0.1)) as cluster:
         await cluster.leader.wait_streams(3)
 
 

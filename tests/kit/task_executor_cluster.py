@@ -25,6 +25,7 @@ from runtime.gateways.resource_manager import (
     TaskManagerRegistered,
 )
 from runtime.gateways.task import DEFAULT_PROFILE, TaskExecutionReport
+from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamKind
 from runtime.rpc.settings import RpcSettings
@@ -123,7 +124,7 @@ def refused(reason: str) -> RegistrationRefused:
 async def until_gone(path: Path) -> None:
     """Wait until a file or directory is deleted."""
     async with asyncio.timeout(WAIT):
-        while os.path.lexists(path):
+        while os.path.lexists(path):  # noqa: ASYNC240 - there is no event for it
             await asyncio.sleep(0.001)
 
 
@@ -183,8 +184,7 @@ def executor_settings(
     )
     connections = ConnectionSettings(
         connect_timeout=5.0,
-        heartbeat_interval=overrides.pop("heartbeat_interval", 0.5),
-        heartbeat_timeout=overrides.pop("heartbeat_timeout", 5.0),
+        heartbeat=overrides.pop("heartbeat", HeartbeatTiming(interval=0.5, timeout=5.0)),
         retry=RetryPolicy(delay_initial=0.01, delay_max=0.05),
     )
     return TaskExecutorSettings(
