@@ -1,1 +1,4 @@
-"""Placeholder: replaced by its owner."""
+"""Large objects: a store on any fsspec directory, the BlobServer, and the client with its local cache.
+
+Objects are immutable, named by digest and upload (R19), complete and synced before anybody can see them (R20).
+"""

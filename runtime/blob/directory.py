@@ -1,0 +1,280 @@
+"""A storage directory: a local path or any fsspec URL. Blocking calls; the store runs them in its threads.
+
+Invariant: a file that can be seen under its name is complete and, on a local path, synced: it is written under
+`tmp/`, synced, renamed into place, and the directory is synced after (R20).
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, Protocol
+
+import fsspec
+from fsspec.core import url_to_fs
+
+from runtime.common.errors import NotFoundError, StorageExhaustedError, UnavailableError
+
+TMP = "tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file of a folder."""
+
+    name: str
+    size_bytes: int
+
+
+class StagedFile(Protocol):
+    """A file that nobody sees yet."""
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+
+    def publish(self, name: str) -> None:
+        """Sync it and give it its name, relative to the directory's root. At most once."""
+
+    def discard(self) -> None:
+        """Forget it. Idempotent, and harmless after `publish`."""
+
+
+class StorageDirectory(Protocol):
+    """Names are relative, with `/`."""
+
+    @property
+    def url(self) -> str:
+        """As configured, for messages."""
+
+    def stage(self, name: str) -> StagedFile:
+        """Begin a new file; `name` makes its temporary name unique."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """Read a file. Raises NotFoundError."""
+
+    def files(self, folder: str) -> Sequence[StoredFile]:
+        """What lies in a folder; empty when it does not exist."""
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Names of the folders in a folder."""
+
+    def delete(self, name: str) -> None:
+        """Idempotent."""
+
+
+def open_directory(url: str) -> StorageDirectory:
+    """The directory at a local path or URL; made if it does not exist. Raises UnavailableError."""
+    if "://" not in url or url.startswith("file://"):
+        return LocalDirectory(Path(url.removeprefix("file://")))
+    return RemoteDirectory(url)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Storage's errors as ours: full, gone, or away."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        message = f"{what}: not found"
+        raise NotFoundError(message) from error
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            message = f"{what}: the storage is full"
+            raise StorageExhaustedError(message) from error
+        message = f"{what}: the storage cannot be used"
+        raise UnavailableError(message) from error
+
+
+class LocalDirectory:
+    """A path of this host, or a shared file system mounted on it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+        with translated(f"storage directory {root}"):
+            (self._root / TMP).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def url(self) -> str:
+        """The path."""
+        return str(self._root)
+
+    def stage(self, name: str) -> StagedFile:
+        """A file in `tmp/`."""
+        return _LocalStagedFile(self._root, name)
+
+    def open(self, name: str) -> IO[bytes]:
+        """Read."""
+        with translated(f"read of {name}"):
+            return (self._root / name).open("rb")
+
+    def files(self, folder: str) -> Sequence[StoredFile]:
+        """Regular files."""
+        found = []
+        with (
+            translated(f"listing of {folder}"),
+            suppress(FileNotFoundError),
+            os.scandir(self._root / folder) as entries,
+        ):
+            for entry in entries:
+                # Files may vanish while we look.
+                with suppress(FileNotFoundError):
+                    if entry.is_file():
+                        found.append(StoredFile(entry.name, entry.stat().st_size))
+        return sorted(found, key=lambda file: file.name)
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Folders."""
+        with (
+            translated(f"listing of {folder}"),
+            suppress(FileNotFoundError),
+            os.scandir(self._root / folder) as entries,
+        ):
+            return sorted(entry.name for entry in entries if entry.is_dir())
+        return []
+
+    def delete(self, name: str) -> None:
+        """Remove."""
+        with translated(f"deletion of {name}"):
+            (self._root / name).unlink(missing_ok=True)
+
+
+class _LocalStagedFile:
+    def __init__(self, root: Path, name: str) -> None:
+        self._root = root
+        # A cancelled caller discards while his last write may still run in its thread: the descriptor must not be
+        # closed, and perhaps given to another file, under it.
+        self._lock = Lock()
+        self._path = root / TMP / name
+        with translated(f"write of {name}"):
+            self._file: io.FileIO = io.FileIO(self._path, "xb")
+
+    def write(self, data: bytes) -> None:
+        """Append all of it."""
+        with self._lock, translated(f"write of {self._path.name}"):
+            view = memoryview(data)
+            while view:
+                view = view[self._file.write(view) or 0 :]
+
+    def publish(self, name: str) -> None:
+        """Bytes first, then the name, then the folder that holds the name."""
+        target = self._root / name
+        with self._lock, translated(f"write of {name}"):
+            os.fsync(self._file.fileno())
+            self._file.close()
+            _make_synced(target.parent)
+            self._path.rename(target)
+            _sync_folder(target.parent)
+
+    def discard(self) -> None:
+        """Close and remove."""
+        with self._lock, translated(f"deletion of {self._path.name}"):
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+
+def _make_synced(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class RemoteDirectory:
+    """Anything that fsspec can write: what has been closed is durable there."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        try:
+            file_system, root = url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            message = f"storage directory {url} cannot be used: its fsspec driver is missing or the URL is wrong"
+            raise UnavailableError(message) from error
+        self._fs: fsspec.AbstractFileSystem = file_system
+        self._root = root.rstrip("/")
+        with translated(f"storage directory {url}"):
+            self._fs.makedirs(f"{self._root}/{TMP}", exist_ok=True)
+
+    @property
+    def url(self) -> str:
+        """As configured."""
+        return self._url
+
+    def stage(self, name: str) -> StagedFile:
+        """A file in `tmp/`, moved on publication: some stores show a file while it is written."""
+        return _RemoteStagedFile(self._fs, self._root, name)
+
+    def open(self, name: str) -> IO[bytes]:
+        """Read."""
+        with translated(f"read of {name}"):
+            opened: IO[bytes] = self._fs.open(f"{self._root}/{name}", "rb")
+            return opened
+
+    def files(self, folder: str) -> Sequence[StoredFile]:
+        """Regular files."""
+        return [
+            StoredFile(str(entry["name"]).rpartition("/")[2], int(entry["size"] or 0))
+            for entry in self._list(folder)
+            if entry["type"] == "file"
+        ]
+
+    def folders(self, folder: str) -> Sequence[str]:
+        """Folders."""
+        return [
+            str(entry["name"]).rstrip("/").rpartition("/")[2]
+            for entry in self._list(folder)
+            if entry["type"] == "directory"
+        ]
+
+    def delete(self, name: str) -> None:
+        """Remove."""
+        with suppress(NotFoundError), translated(f"deletion of {name}"):
+            self._fs.rm_file(f"{self._root}/{name}")
+
+    def _list(self, folder: str) -> list[dict[str, Any]]:
+        with translated(f"listing of {folder}"), suppress(FileNotFoundError):
+            # Without refresh some drivers answer from a cache of their own.
+            self._fs.invalidate_cache(f"{self._root}/{folder}".rstrip("/"))
+            listed: list[dict[str, Any]] = self._fs.ls(f"{self._root}/{folder}".rstrip("/"), detail=True)
+            return sorted(listed, key=lambda entry: str(entry["name"]))
+        return []
+
+
+class _RemoteStagedFile:
+    def __init__(self, file_system: fsspec.AbstractFileSystem, root: str, name: str) -> None:
+        self._fs = file_system
+        self._root = root
+        self._path = f"{root}/{TMP}/{name}"
+        with translated(f"write of {name}"):
+            self._file: IO[bytes] = self._fs.open(self._path, "wb")
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        with translated(f"write of {self._path}"):
+            self._file.write(data)
+
+    def publish(self, name: str) -> None:
+        """Close, which makes it durable, and move."""
+        with translated(f"write of {name}"):
+            self._file.close()
+            target = f"{self._root}/{name}"
+            self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+            self._fs.mv(self._path, target)
+
+    def discard(self) -> None:
+        """Close and remove."""
+        with suppress(NotFoundError), translated(f"deletion of {self._path}"):
+            self._file.close()
+            self._fs.rm_file(self._path)
