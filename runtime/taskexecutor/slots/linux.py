@@ -77,6 +77,14 @@ def children_of(pid: int) -> list[int]:
     return children
 
 
+def is_alive(pid: int) -> bool:
+    """True while the process exists and is no zombie."""
+    try:
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False
+
+
 def process_tree(pid: int) -> list[int]:
     """A process and all its descendants."""
     tree = [pid]

@@ -21,6 +21,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
+from runtime.taskexecutor.slots.linux import is_alive
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.sessions import SlotSessions
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 _LOST_SPARK_WAIT = 2.0
 _RESTART_PAUSE = 1.0
 _STOP_TIMEOUT = 5.0
+_GONE_POLL = 0.002
 
 
 class Slot:
@@ -121,6 +123,11 @@ class SlotProcessPool:
         """Returns once the slots can take tasks."""
         await self.readiness.wait_until(bool)
 
+    @property
+    def template_pid(self) -> int:
+        """The template process, whose descendants are all slot processes and what they have started."""
+        return self._template.pid
+
     def _note_readiness(self) -> None:
         is_spark_ready = self._spark is None or self._spark.is_ready
         is_ready = self._template.is_alive and is_spark_ready and not self._is_stopping
@@ -197,7 +204,9 @@ class SlotProcessPool:
 
     async def _end_process(self, process: SlotProcess) -> None:
         process.kill()
-        await process.wait_exited()
+        exit_ = await process.wait_exited()
+        if exit_.lost_reason:
+            await _wait_gone(process.pid)
         await self._sessions.end(process)
 
     # --- cancel ---------------------------------------------------------------------------------------------
@@ -310,7 +319,8 @@ class SlotProcessPool:
                 slot.fresh = None if slot.fresh is process else slot.fresh
                 self._spawn("end session", self._sessions.end(process))
                 if slot.attempt is None:
-                    self._refill(slot)
+                    # After a pause: what ends an idle process may end the next one as well.
+                    self._spawn("refill slot later", self._refill_later(slot))
 
     # --- losses ---------------------------------------------------------------------------------------------
 
@@ -355,6 +365,16 @@ class SlotProcessPool:
                 self._sessions.forget(attempt.process)
                 if attempt.process.uses_spark:
                     attempt.kill(_lost_failure(attempt, reason))
+
+
+async def _wait_gone(pid: int) -> None:
+    """A process that dies by its parent-death signal is reaped by others: see it go."""
+    try:
+        async with asyncio.timeout(_STOP_TIMEOUT):
+            while is_alive(pid):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(_GONE_POLL)
+    except TimeoutError:
+        logger.error("slot process %s does not die", pid)  # noqa: TRY400 - the sentence is enough
 
 
 def _lost_failure(attempt: RunningAttempt, reason: str) -> FailureInfo:

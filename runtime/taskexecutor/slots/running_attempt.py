@@ -98,6 +98,8 @@ class RunningAttempt:
         )
         if self.is_cancelled and self.kill_failure is None:
             return self._report(ExecutionState.CANCELED, metrics=metrics)
+        if ending.lost_reason and self.kill_failure is None:
+            self.kill_failure = self.system_failure(f"the task's process was lost: {ending.lost_reason}")
         failure = self.kill_failure or failures.of_exit(
             ending.code, memory_bytes=metrics.memory_bytes_peak, timestamp_millis=self._clock.epoch_millis()
         )

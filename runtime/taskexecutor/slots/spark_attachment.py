@@ -7,7 +7,7 @@ import importlib.machinery
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from runtime.taskexecutor.spark.attach import AttachedSpark
 
 NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
-_QUIET_ATTEMPTS = 20
-_QUIET_PAUSE = 0.02
+# Spark's status store learns of the end of a job some milliseconds after its caller does. Together 0.5 s.
+_QUIET_PAUSES = (0.001, 0.001, 0.002, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 _CONNECTION_ERRORS = frozenset({"Py4JNetworkError", "AttachError"})
 _CHAIN_LENGTH_MAX = 20
 
@@ -45,14 +45,14 @@ class SparkAttachment:
 
     def attach(self, payload: bytes) -> None:
         """Connect to the session that the TaskManager has made for this process, and say how that went."""
-        from runtime.taskexecutor.spark.attach import AttachError, attach
+        from runtime.taskexecutor.spark.attach import attach
 
         if self._doors is not None:
             self._doors.restore()
         try:
             self._attached = attach(SlotSession(**decode_fields(payload)))
-        except AttachError as error:
-            self._problem = f"{error}: {error.__cause__}"
+        except Exception as error:  # noqa: BLE001 - whatever it was, the TaskManager replaces this process
+            self._problem = "; ".join(f"{type(link).__name__}: {link}" for link in _chain(error))
             self._channel.send(FrameKind.ATTACH_FAILED, encode_fields(reason=self._problem))
             return
         self._channel.send(FrameKind.ATTACHED)
@@ -114,10 +114,10 @@ class SparkAttachment:
             return True
         try:
             attached.detach()
-            for _ in range(_QUIET_ATTEMPTS):
+            for pause in _QUIET_PAUSES:
                 if not attached.has_active_jobs():
                     return True
-                time.sleep(_QUIET_PAUSE)
+                time.sleep(pause)
         except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
             sys.stderr.write(f"the Spark session of this attempt cannot be asked for what still runs: {error}\n")
         return False
@@ -153,50 +153,38 @@ class _SparkDoors:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        self._originals = [
-            (SparkSession.Builder, "getOrCreate", SparkSession.Builder.__dict__["getOrCreate"]),
-            (SparkContext, "getOrCreate", SparkContext.__dict__["getOrCreate"]),
-            (SparkSession, "active", SparkSession.__dict__["active"]),
-            (SparkSession, "getActiveSession", SparkSession.__dict__["getActiveSession"]),
-        ]
-        self._has_own_new = "__new__" in SparkContext.__dict__
-        self._context = SparkContext
+        self._attachment = attachment
+        self._originals: list[tuple[type, str, object]] = []
 
-        def get_session(builder: Any) -> Any:
-            attachment.ensure()
-            return SparkSession.Builder.getOrCreate(builder)
+        def initialize_context(context: SparkContext, *arguments: Any, **options: Any) -> None:
+            attached = attachment.ensure()
+            # The object exists already, so it becomes a second face of the warm context.
+            vars(context).clear()
+            context.__dict__ = vars(attached.context)
+            SparkContext.__init__(attached.context, *arguments, **options)
 
-        def new_context(cls: type[SparkContext], *arguments: Any, **options: Any) -> Any:
-            attachment.ensure()
-            return SparkContext.__new__(cls, *arguments, **options)
+        self._replace(SparkContext, "__init__", initialize_context)
+        self._replace(SparkContext, "getOrCreate", classmethod(self._through("getOrCreate")))
+        self._replace(SparkSession.Builder, "getOrCreate", self._through("getOrCreate"))
+        self._replace(SparkSession, "active", classmethod(self._through("active")))
+        self._replace(SparkSession, "getActiveSession", classmethod(self._through("getActiveSession")))
 
-        def through(name: str, owner: type) -> classmethod[Any, Any, Any]:
-            def call(cls: Any, *arguments: Any, **options: Any) -> Any:
-                attachment.ensure()
-                return getattr(cls, name)(*arguments, **options)
+    def _through(self, name: str) -> Callable[..., Any]:
+        def call(owner: Any, *arguments: Any, **options: Any) -> Any:
+            self._attachment.ensure()
+            return getattr(owner, name)(*arguments, **options)
 
-            call.__name__ = f"{owner.__name__}.{name}"
-            return classmethod(call)
+        return call
 
-        _set(SparkSession.Builder, "getOrCreate", get_session)
-        _set(SparkContext, "getOrCreate", through("getOrCreate", SparkContext))
-        _set(SparkSession, "active", through("active", SparkSession))
-        _set(SparkSession, "getActiveSession", through("getActiveSession", SparkSession))
-        self._original_new = SparkContext.__dict__.get("__new__")
-        _set(SparkContext, "__new__", new_context)
+    def _replace(self, owner: type, name: str, value: object) -> None:
+        self._originals.append((owner, name, owner.__dict__[name]))
+        setattr(owner, name, value)
 
     def restore(self) -> None:
-        """Make pyspark what it was: the attachment changes it in its own way."""
+        """Make pyspark what it was: the attachment changes it in its own way. Idempotent."""
         for owner, name, original in self._originals:
-            _set(owner, name, original)
-        if self._original_new is not None:
-            _set(self._context, "__new__", self._original_new)
-        elif "__new__" in self._context.__dict__:
-            del self._context.__new__
-
-
-def _set(owner: Any, name: str, value: Any) -> None:
-    setattr(owner, name, value)
+            setattr(owner, name, original)
+        self._originals.clear()
 
 
 class _SparkRefusal(importlib.abc.MetaPathFinder):
@@ -223,5 +211,5 @@ class _SparkRefusal(importlib.abc.MetaPathFinder):
 
             vars(module)["launch_gateway"] = refuse
 
-        _set(spec.loader, "exec_module", load)
+        vars(spec.loader)["exec_module"] = load
         return spec

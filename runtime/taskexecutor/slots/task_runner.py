@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from runtime.common.states import ExecutionState
@@ -182,12 +181,4 @@ def _hand_over(operator: Operator, value: Any, inline_bytes_max: int) -> Any:
 
 
 def _has_living_children() -> bool:
-    return any(not _is_zombie(pid) for pid in linux.children_of(os.getpid()))
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return True
-    return status.rpartition(b")")[2].split()[0] == b"Z"
+    return any(map(linux.is_alive, linux.children_of(os.getpid())))

@@ -30,11 +30,15 @@ _BOOTSTRAP = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """The end of a slot process and of everything below it. `code` is negative for a signal."""
+    """The end of a slot process and of everything below it. `code` is negative for a signal.
+
+    `lost_reason` is set when the template process was lost: then the slot process dies by its parent-death signal.
+    """
 
     code: int
     cpu_millis: int
     memory_bytes: int
+    lost_reason: str = ""
 
 
 ExitListener = Callable[[ProcessExit], None]
@@ -188,9 +192,9 @@ class TemplateProcess:
             case "forked" | "failed":
                 self._note_forked(number, event)
             case "exited":
-                fields = {name: int(str(event[name])) for name in ("code", "cpu_millis", "memory_bytes")}
+                code, cpu, memory = (int(str(event[name])) for name in ("code", "cpu_millis", "memory_bytes"))
                 if listener := self._listeners.pop(number, None):
-                    listener(ProcessExit(**fields))
+                    listener(ProcessExit(code, cpu, memory))
             case other:
                 logger.error("template process said %r", other)
 
@@ -225,4 +229,4 @@ class TemplateProcess:
                 future.set_exception(UnavailableError(self.lost_reason))
         listeners, self._listeners = self._listeners, {}
         for listener in listeners.values():
-            listener(ProcessExit(-signal.SIGKILL, 0, 0))
+            listener(ProcessExit(-signal.SIGKILL, 0, 0, self.lost_reason))

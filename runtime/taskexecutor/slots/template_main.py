@@ -8,6 +8,7 @@ becomes a child of this process, is killed and waited for. Ends, with everything
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -89,7 +90,10 @@ class Template:
         self._end_all()
 
     def _serve_one(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 1)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 1)
+        except ConnectionResetError:
+            data, descriptors = b"", []
         if not data:
             return False
         request = decode_fields(data)
@@ -133,7 +137,7 @@ class Template:
             os.kill(pid, signal.SIGKILL)
         if not orphans:
             for message in self._exited:
-                self._control.send(message)
+                self._send(message)
             self._exited.clear()
 
     def _note_exit(self, pid: int, status: int, usage: resource.struct_rusage) -> None:
@@ -152,7 +156,12 @@ class Template:
             os.wait()
 
     def _tell(self, **fields: Any) -> None:
-        self._control.send(encode_fields(**fields))
+        self._send(encode_fields(**fields))
+
+    def _send(self, message: bytes) -> None:
+        # Without anybody to tell, the next read finds the end and this process ends too.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._control.send(message)
 
     def _become_slot_process(self, descriptor: int) -> NoReturn:
         """In the child. Never returns into the template's loop."""
