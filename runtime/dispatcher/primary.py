@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from runtime.common.errors import BackpressureError, RetryableError, StaleTokenError, UnavailableError
@@ -46,8 +46,10 @@ logger = logging.getLogger(__name__)
 class JobMasterRegistrations(Protocol):
     """The registered JobMaster processes, as the store tells of them."""
 
-    async def follow(self, on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /) -> None:
-        """Tell every change since the term began; eternal."""
+    async def follow(
+        self, known: Sequence[Incarnation], on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /
+    ) -> None:
+        """Tell every change, beginning with what differs from `known`. Eternal."""
 
     async def revoke(self, incarnation: Incarnation, /) -> None:
         """End the lease of a process (R8)."""
@@ -85,9 +87,9 @@ class JobMasterPrimaryDispatcher(Dispatcher):
 
     async def _begin(self) -> None:
         self._rpc.server.add_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER, self.serve, check=self._check)
-        now = self._services.clock.monotonic()
-        self._silent_since = {process.incarnation: now for process in self._registry.processes}
-        self._scope.spawn_eternal("registrations", self._registrations.follow(self._on_registration))
+        known = [process.incarnation for process in self._registry.processes]
+        self._silent_since = dict.fromkeys(known, self._services.clock.monotonic())
+        self._scope.spawn_eternal("registrations", self._registrations.follow(known, self._on_registration))
         self._scope.spawn_eternal("reaper", self._reap())
 
     def _end(self) -> None:

@@ -195,7 +195,10 @@ class Registrations:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
-    async def follow(self, on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /) -> None:
+    async def follow(
+        self, known: Sequence[Incarnation], on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /
+    ) -> None:
+        assert set(known) == set(self._plane.registered)
         self._plane.followers.append(on_change)
         try:
             await asyncio.get_running_loop().create_future()

@@ -1,0 +1,189 @@
+"""JobMasterEntryPoint: builds the JobMaster process and runs its container.
+
+Order: transport, store, registration under this process's lease, then the leader. Ready = registered with a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from dataclasses import replace
+
+from jobmaster_process.blob_shared_client import SharedGraphs, make_blob_shared_client
+from jobmaster_process.container_runner import (
+    ContainerSettings,
+    ContainerState,
+    JobMasterContainerRunner,
+    LeaderAddress,
+)
+from jobmaster_process.load import OwnProcessLoad
+from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
+from runtime.aio.scope import Scope, ServiceScope
+from runtime.aio.watch import Watch
+from runtime.blob.blocking import BlockingIo
+from runtime.blob.store import BlobStore
+from runtime.common.errors import InvalidInputError
+from runtime.common.version import VERSION
+from runtime.config.options import cluster as c
+from runtime.config.options import high_availability as ha_options
+from runtime.config.options import jobmanager as jm
+from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint.components import job_manager_runner_factory, serve_job_masters
+from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.storage import open_blob_store
+from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
+from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability import services as ha_services
+from runtime.highavailability.records import JobMasterRecord
+from runtime.highavailability.registration import JobMasterRegistration
+from runtime.highavailability.retrieval import LeaderRetrieval
+from runtime.highavailability.services import HighAvailabilityServices
+from runtime.rpc.grpc_service import GrpcRpcService
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE = 1.0
+
+
+class JobMasterEntryPoint:
+    """Implements `runtime.entrypoint.process.ClusterProcess`."""
+
+    async def run(self, context: ProcessContext) -> None:
+        """Serve until cancelled."""
+        configuration = context.configuration
+        if not configuration.get(jm.SINGLE_JOBMASTER):
+            message = f"a JobMaster process needs {jm.SINGLE_JOBMASTER.key}: true (jobs run inside the JobManager now)"
+            raise InvalidInputError(message)
+        rpc = GrpcRpcService(
+            options.rpc_settings(
+                configuration,
+                context.incarnation,
+                options.cluster_token(configuration, context.layout),
+                address=jm.JOBMASTER_ADDRESS,
+                bind_host=jm.JOBMASTER_BIND_HOST,
+                port=jm.JOBMASTER_PORT,
+            ),
+            context.clock,
+        )
+        io = BlockingIo()
+        store = open_blob_store(configuration, context.layout, io, context.clock, context.entropy)
+        ha = ha_services.create(
+            options.high_availability_settings(configuration, context.layout),
+            objects=store,
+            clock=context.clock,
+            entropy=context.entropy,
+        )
+        try:
+            await ha.start()
+            await rpc.start()
+            await self._serve(context, rpc, ha, store, io)
+        finally:
+            await rpc.stop(grace=STOP_GRACE)
+            await ha.close()
+            io.close()
+
+    async def _serve(
+        self,
+        context: ProcessContext,
+        rpc: GrpcRpcService,
+        ha: HighAvailabilityServices,
+        store: BlobStore,
+        io: BlockingIo,
+    ) -> None:
+        configuration = context.configuration
+        leader: Watch[LeaderAddress | None] = Watch(None)
+        cache_directory = context.layout.work / "jobmaster" / context.incarnation
+        blobs = make_blob_shared_client(
+            cache_directory,
+            cache_bytes_max=configuration.get(ha_options.BLOB_CACHE_SIZE),
+            store=store,
+            rpc=rpc,
+            blob_address=lambda: None if leader.value is None else leader.value.address,
+            io=io,
+            entropy=context.entropy,
+        )
+        await blobs.start()
+        heartbeats = HeartbeatService(context.clock)
+        registration = ha.job_master_registration(_record(context, rpc))
+        retrieval = ha.leader_retrieval()
+        try:
+            async with Scope("job-master-process") as scope:
+                scope.spawn_eternal("heartbeats", heartbeats.run())
+                connections = serve_job_masters(rpc, heartbeats, options.heartbeat_timing(configuration))
+                scope.spawn_eternal("task-manager-connections", connections.run())
+                runners = job_manager_runner_factory(
+                    ha, connections, SharedGraphs(blobs), context.clock, context.entropy
+                )
+                container = self._container(context, rpc, heartbeats, leader, runners)
+                scope.spawn_eternal("registration", registration.run())
+                _ = await registration.registered.wait_until(bool)
+                scope.spawn_eternal("retrieval", retrieval.run())
+                scope.spawn_eternal("leader", _follow_leader(retrieval, leader))
+                scope.spawn_eternal("load", _register_load(registration, _record(context, rpc), container))
+                scope.spawn("container", container.run())
+                _ = await container.state.wait_until(lambda state: state is ContainerState.READY)
+                context.ready({"address": rpc.server.address})
+        finally:
+            await blobs.stop()
+            await io.run(shutil.rmtree, cache_directory, ignore_errors=True)
+
+    def _container(
+        self,
+        context: ProcessContext,
+        rpc: GrpcRpcService,
+        heartbeats: HeartbeatService,
+        leader: Watch[LeaderAddress | None],
+        runners: JobManagerRunnerFactory,
+    ) -> JobMasterContainerRunner:
+        capacity = context.configuration.get(jm.JOBMASTER_CAPACITY)
+
+        def make_dispatcher(scope: ServiceScope) -> JobMasterSecondaryDispatcher:
+            load = OwnProcessLoad(context.clock)
+            return JobMasterSecondaryDispatcher(capacity=capacity, scope=scope, runner_factory=runners, load=load)
+
+        timeout = options.seconds(context.configuration, c.RPC_TIMEOUT)
+        return JobMasterContainerRunner(
+            ContainerSettings(context.incarnation, capacity, timeout),
+            rpc=rpc,
+            heartbeats=heartbeats,
+            leader=leader,
+            make_dispatcher=make_dispatcher,
+            clock=context.clock,
+            entropy=context.entropy,
+        )
+
+
+def _record(context: ProcessContext, rpc: GrpcRpcService) -> JobMasterRecord:
+    return JobMasterRecord(
+        incarnation=context.incarnation,
+        address=rpc.server.address,
+        capacity=context.configuration.get(jm.JOBMASTER_CAPACITY),
+        jobs=0,
+        state="ready",
+        version=VERSION,
+    )
+
+
+async def _follow_leader(retrieval: LeaderRetrieval, leader: Watch[LeaderAddress | None]) -> None:
+    """From the store's words to the container's. Eternal."""
+    generation = -1
+    while True:
+        known = await retrieval.leader.wait_changed(generation)
+        generation = retrieval.leader.generation
+        leader.set(None if known is None else LeaderAddress(known.token, known.record.address))
+
+
+LOAD_PERIOD = 10.0
+"""The registered load is for people; the leader knows better from heartbeats, and each write costs the store."""
+
+
+async def _register_load(
+    registration: JobMasterRegistration,
+    record: JobMasterRecord,
+    container: JobMasterContainerRunner,
+) -> None:
+    """Keep the number of jobs in the registration about right. Eternal."""
+    while True:
+        await asyncio.sleep(LOAD_PERIOD)
+        registration.update(replace(record, jobs=container.dispatcher.jobs_running))

@@ -1,0 +1,32 @@
+"""DispatcherRunner: stands for leadership, and runs one DispatcherLeaderProcess per term won."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from runtime.aio.watch import Watch
+from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
+from runtime.highavailability.election import LeaderElection, LeadershipEpoch
+
+logger = logging.getLogger(__name__)
+
+
+class DispatcherRunner:
+    """`leading` has the components of the term while it serves, None otherwise."""
+
+    def __init__(self, election: LeaderElection, create: Callable[[LeadershipEpoch], DispatcherLeaderProcess]) -> None:
+        self._election = election
+        self._create = create
+        self.leading: Watch[TermComponents | None] = Watch(None)
+
+    async def run(self) -> None:
+        """Stand, lead, lose, stand again, until cancelled: then resign. A failure of ours comes out."""
+        await self._election.run(self._lead)
+
+    async def _lead(self, epoch: LeadershipEpoch) -> None:
+        try:
+            await self._create(epoch).run(self.leading.set)
+        finally:
+            self.leading.set(None)
+            logger.info("leader term %d is over", epoch.epoch)

@@ -1,0 +1,203 @@
+"""Component factories: what a leadership term of a JobManager consists of, in either mode.
+
+The switch `jobmanager.jobmaster.single.enable` chooses the factory and nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from runtime.blob.store import BlobStore
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import Incarnation
+from runtime.dispatcher.archive_packs import BlobArchivePacks
+from runtime.dispatcher.core.events import ProcessKnown, ProcessLost
+from runtime.dispatcher.endpoint import Dispatcher
+from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
+from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
+from runtime.dispatcher.services import DispatcherServices
+from runtime.dispatcher.settings import DispatcherSettings
+from runtime.dispatcher.standalone import StandaloneDispatcher
+from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability.compaction import Compactor
+from runtime.highavailability.election import LeadershipEpoch
+from runtime.highavailability.records import JobMasterRecord
+from runtime.highavailability.services import HighAvailabilityServices
+from runtime.jobmaster.connections import TaskManagerConnections
+from runtime.jobmaster.endpoint import JobMasterSettings
+from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
+from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
+from runtime.rpc.service import RpcService, StreamKind
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerServices:
+    """What lives as long as the process and every term uses."""
+
+    incarnation: Incarnation
+    rpc: RpcService
+    ha: HighAvailabilityServices
+    blobs: BlobStore
+    heartbeats: HeartbeatService
+    compactor: Compactor
+    clock: Clock
+    entropy: Entropy
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerSettings:
+    """Settings of the components of a term."""
+
+    dispatcher: DispatcherSettings
+    resource_manager: ResourceManagerSettings
+
+
+class DispatcherResourceManagerComponentFactory(ABC):
+    """Builds the DispatcherLeaderProcess of each term won."""
+
+    def __init__(self, services: JobManagerServices, settings: JobManagerSettings) -> None:
+        self._services = services
+        self._settings = settings
+
+    def create(self, epoch: LeadershipEpoch) -> DispatcherLeaderProcess:
+        """A term, not yet recovered."""
+        services = self._services
+        dispatcher_services = DispatcherServices(
+            store=services.ha.leader_job_store(epoch.term, services.compactor),
+            payloads=services.ha.payloads,
+            archives=BlobArchivePacks(services.blobs),
+            clock=services.clock,
+            entropy=services.entropy,
+            token=epoch.token,
+            incarnation=services.incarnation,
+            address=services.rpc.server.address,
+        )
+        return DispatcherLeaderProcess(
+            self._settings.dispatcher,
+            dispatcher_services,
+            known_processes=self._known_processes,
+            construct=partial(self._construct, dispatcher_services, epoch.token),
+        )
+
+    def _construct(self, dispatcher_services: DispatcherServices, token: FencingToken) -> TermComponents:
+        services = self._services
+        resource_manager = ResourceManager(
+            self._settings.resource_manager,
+            token=token,
+            server=services.rpc.server,
+            heartbeats=services.heartbeats,
+            blob_address=services.rpc.server.address,
+            clock=services.clock,
+            entropy=services.entropy,
+        )
+        return TermComponents(self._create_dispatcher(dispatcher_services, resource_manager), resource_manager)
+
+    @abstractmethod
+    def _create_dispatcher(self, services: DispatcherServices, resources: ResourceManager) -> Dispatcher:
+        """The Dispatcher of this mode."""
+
+    @abstractmethod
+    async def _known_processes(self) -> Sequence[ProcessKnown]:
+        """The JobMaster processes that are registered when a term begins."""
+
+
+class StandaloneComponentFactory(DispatcherResourceManagerComponentFactory):
+    """JobMasters run in this process."""
+
+    def __init__(
+        self, services: JobManagerServices, settings: JobManagerSettings, runner_factory: JobManagerRunnerFactory
+    ) -> None:
+        super().__init__(services, settings)
+        self._runner_factory = runner_factory
+
+    def _create_dispatcher(self, services: DispatcherServices, resources: ResourceManager) -> Dispatcher:
+        return StandaloneDispatcher(self._settings.dispatcher, services, resources, self._runner_factory)
+
+    async def _known_processes(self) -> Sequence[ProcessKnown]:
+        return ()
+
+
+class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory):
+    """JobMasters run in JobMaster processes."""
+
+    def _create_dispatcher(self, services: DispatcherServices, resources: ResourceManager) -> Dispatcher:
+        own = self._services
+        return JobMasterPrimaryDispatcher(
+            self._settings.dispatcher,
+            services,
+            resources,
+            rpc=own.rpc,
+            heartbeats=own.heartbeats,
+            registrations=StoredRegistrations(own.ha),
+            blob_address=own.rpc.server.address,
+        )
+
+    async def _known_processes(self) -> Sequence[ProcessKnown]:
+        async for registered in self._services.ha.follow_job_masters():
+            return [_known(record) for record in registered.values()]
+        return ()
+
+
+class StoredRegistrations:
+    """The JobMaster processes' keys, as the Dispatcher wants to hear of them (`JobMasterRegistrations`)."""
+
+    def __init__(self, ha: HighAvailabilityServices) -> None:
+        self._ha = ha
+
+    async def follow(
+        self, known: Sequence[Incarnation], on_change: Callable[[ProcessKnown | ProcessLost], None], /
+    ) -> None:
+        """Every change, beginning with what differs from `known`. Eternal."""
+        before: dict[Incarnation, ProcessKnown | None] = dict.fromkeys(known)
+        async for registered in self._ha.follow_job_masters():
+            current = {incarnation: _known(record) for incarnation, record in registered.items()}
+            for incarnation in before:
+                if incarnation not in current:
+                    on_change(ProcessLost(incarnation))
+            for incarnation, process in current.items():
+                if before.get(incarnation) != process:
+                    on_change(process)
+            before = dict(current)
+
+    async def revoke(self, incarnation: Incarnation, /) -> None:
+        """R8."""
+        await self._ha.revoke_job_master(incarnation)
+
+
+def _known(record: JobMasterRecord) -> ProcessKnown:
+    return ProcessKnown(record.incarnation, record.address, record.capacity)
+
+
+def serve_job_masters(rpc: RpcService, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> TaskManagerConnections:
+    """The streams from TaskManagers to the JobMasters of this process. Whoever calls this runs them."""
+    connections = TaskManagerConnections(heartbeats, timing)
+    # R1: a stream serves many jobs, and every message on it carries its job's epoch.
+    rpc.server.add_stream_handler(
+        StreamKind.TASK_MANAGER_TO_JOB_MASTER, connections.serve, check=lambda _target, _sender: None
+    )
+    return connections
+
+
+def job_manager_runner_factory(
+    ha: HighAvailabilityServices,
+    connections: TaskManagerConnections,
+    graph_source: GraphSource,
+    clock: Clock,
+    entropy: Entropy,
+) -> DefaultJobManagerRunnerFactory:
+    """Runners of the JobMasters of this process. `graph_source` reads graphs that did not travel inline."""
+    return DefaultJobManagerRunnerFactory(
+        store=ha.owner_job_store(),
+        connections=connections,
+        graph_source=graph_source,
+        clock=clock,
+        entropy=entropy,
+        settings=JobMasterSettings(),
+    )

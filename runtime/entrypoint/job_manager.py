@@ -1,0 +1,212 @@
+"""The JobManager process: `python -m runtime.entrypoint.job_manager [-D key=value ...]`.
+
+ClusterEntrypoint builds what lives as long as the process (transport, store, REST); each leadership term builds its
+Dispatcher and ResourceManager through a component factory. REST answers from the start; without a term it says 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from runtime.aio.periodic import Reconciler
+from runtime.aio.scope import Scope
+from runtime.blob.blocking import BlockingIo
+from runtime.blob.server import CHUNK_SOURCE, BlobServer
+from runtime.config.options import cluster as c
+from runtime.config.options import jobmanager as jm
+from runtime.dispatcher.runner import DispatcherRunner
+from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint.components import (
+    DispatcherResourceManagerComponentFactory,
+    JobManagerServices,
+    JobManagerSettings,
+    JobMasterPrimaryComponentFactory,
+    StandaloneComponentFactory,
+    job_manager_runner_factory,
+    serve_job_masters,
+)
+from runtime.entrypoint.process import ProcessContext, run_process
+from runtime.entrypoint.storage import RestBlobs, StoredGraphs, open_blob_store
+from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability import services as ha_services
+from runtime.highavailability.compaction import COMPACTION_PERIOD
+from runtime.highavailability.records import LeaderRecord
+from runtime.resourcemanager.endpoint import ResourceManager
+from runtime.rest.context import LeaderComponents, RestContext
+from runtime.rest.server import RestServer
+from runtime.rpc.grpc_service import GrpcRpcService
+from runtime.security.tokens import ClusterToken
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE = 1.0
+
+
+class ClusterEntrypoint:
+    """Implements `ClusterProcess`."""
+
+    async def run(self, context: ProcessContext) -> None:
+        """Serve until cancelled."""
+        configuration = context.configuration
+        token = options.cluster_token(configuration, context.layout)
+        rpc = GrpcRpcService(
+            options.rpc_settings(
+                configuration,
+                context.incarnation,
+                token,
+                address=jm.JOBMANAGER_ADDRESS,
+                bind_host=jm.JOBMANAGER_BIND_HOST,
+                port=jm.JOBMANAGER_PORT,
+            ),
+            context.clock,
+        )
+        io = BlockingIo()
+        blobs = open_blob_store(configuration, context.layout, io, context.clock, context.entropy)
+        ha = ha_services.create(
+            options.high_availability_settings(configuration, context.layout),
+            objects=blobs,
+            clock=context.clock,
+            entropy=context.entropy,
+        )
+        if not ha.is_durable:
+            logger.warning("high-availability.type is none: jobs are kept in memory, a restart forgets every job")
+        try:
+            await ha.start()
+            await rpc.start()
+            services = JobManagerServices(
+                incarnation=context.incarnation,
+                rpc=rpc,
+                ha=ha,
+                blobs=blobs,
+                heartbeats=HeartbeatService(context.clock),
+                compactor=ha.compactor(),
+                clock=context.clock,
+                entropy=context.entropy,
+            )
+            await self._serve(context, services, token)
+        finally:
+            await rpc.stop(grace=STOP_GRACE)
+            await ha.close()
+            io.close()
+
+    async def _serve(self, context: ProcessContext, services: JobManagerServices, token: ClusterToken | None) -> None:
+        configuration = context.configuration
+        blob_server = BlobServer(services.blobs)
+        services.rpc.server.add_chunk_source(CHUNK_SOURCE, blob_server.chunk_source)
+        async with Scope("job-manager") as scope:
+            scope.spawn_eternal("heartbeats", services.heartbeats.run())
+            factory = self._component_factory(context, services, scope)
+            leading = _Leading(RestBlobs(blob_server))
+            rest = _make_rest(context, services, leading, token)
+            rest.bind()
+            record = LeaderRecord(
+                context.incarnation,
+                services.rpc.server.address,
+                f"{configuration.get(jm.REST_ADDRESS)}:{rest.port}",
+            )
+            runner = DispatcherRunner(services.ha.leader_election(record), factory.create)
+            leading.runner = runner
+            await rest.start(scope)
+            compaction = Reconciler(
+                "job-manager/compaction", services.compactor.activate, period=COMPACTION_PERIOD, clock=context.clock
+            )
+            scope.spawn_eternal("compaction", _while_leading(runner, compaction.run))
+            scope.spawn("dispatcher-runner", runner.run())
+            await self._wait_ready(runner, services)
+            context.ready({"address": record.rest_address, "rpc": record.address})
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                rest.stop()
+
+    async def _wait_ready(self, runner: DispatcherRunner, services: JobManagerServices) -> None:
+        """A JobManager serves when it leads, or when somebody else does and it stands by."""
+        retrieval = services.ha.leader_retrieval()
+        async with Scope("first-leader") as scope:
+            scope.spawn_eternal("retrieval", retrieval.run())
+            own = services.incarnation
+            other = scope.start(
+                "other",
+                retrieval.leader.wait_until(lambda known: known is not None and known.record.incarnation != own),
+            )
+            self_leads = scope.start("self", runner.leading.wait_until(lambda term: term is not None))
+            _ = await asyncio.wait({other, self_leads}, return_when=asyncio.FIRST_COMPLETED)
+            scope.cancel_all()
+
+    def _component_factory(
+        self, context: ProcessContext, services: JobManagerServices, scope: Scope
+    ) -> DispatcherResourceManagerComponentFactory:
+        configuration = context.configuration
+        settings = JobManagerSettings(
+            options.dispatcher_settings(configuration), options.resource_manager_settings(configuration)
+        )
+        if configuration.get(jm.SINGLE_JOBMASTER):
+            return JobMasterPrimaryComponentFactory(services, settings)
+        connections = serve_job_masters(services.rpc, services.heartbeats, options.heartbeat_timing(configuration))
+        scope.spawn_eternal("task-manager-connections", connections.run())
+        graphs = StoredGraphs(services.blobs)
+        runners = job_manager_runner_factory(services.ha, connections, graphs, context.clock, context.entropy)
+        return StandaloneComponentFactory(services, settings, runners)
+
+
+class _Leading:
+    """The components of this process's term, for REST."""
+
+    def __init__(self, blobs: RestBlobs) -> None:
+        self._blobs = blobs
+        self.runner: DispatcherRunner | None = None
+
+    def __call__(self) -> LeaderComponents | None:
+        """None while this process does not lead."""
+        term = None if self.runner is None else self.runner.leading.value
+        if term is None:
+            return None
+        resource_manager = term.resource_manager
+        assert isinstance(resource_manager, ResourceManager), resource_manager
+        return LeaderComponents(term.dispatcher, resource_manager, self._blobs)
+
+
+def _make_rest(
+    context: ProcessContext, services: JobManagerServices, leading: _Leading, token: ClusterToken | None
+) -> RestServer:
+    """The one place where the REST endpoint is built."""
+    configuration = context.configuration
+    timeout = options.seconds(configuration, c.RPC_TIMEOUT)
+
+    def task_executor(address: str) -> TaskExecutorGateway:
+        return services.rpc.connect(TaskExecutorGateway, address, target=None, sender=None, timeout=timeout)
+
+    rest_context = RestContext(
+        leader=leading,
+        task_executor=task_executor,
+        clock=context.clock,
+        configuration=configuration.shown(),
+        long_poll_max=options.seconds(configuration, jm.REST_LONG_POLL_MAX),
+        refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),
+    )
+    check_token = None if token is None else token.matches
+    return RestServer(rest_context, options.rest_settings(configuration), check_token=check_token)
+
+
+async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `work` in every term of this process. Eternal."""
+    while True:
+        _ = await runner.leading.wait_until(lambda term: term is not None)
+        async with Scope("leading") as scope:
+            scope.spawn_eternal("work", work())
+            _ = await runner.leading.wait_until(lambda term: term is None)
+            scope.cancel_all()
+
+
+def main() -> int:
+    """Run a JobManager; the exit code."""
+    return run_process("jobmanager", ClusterEntrypoint, sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""The frame of every process of the cluster: arguments, configuration, logging, signals, exit code.
+
+Exit codes: 1 = it did not come up, with one sentence on stderr; 2 = it failed while it served; 143 / 130 = stopped by
+SIGTERM / SIGINT; 0 = it had nothing left to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.aio.scope import ServiceScope
+from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.ids import Incarnation
+from runtime.common.version import VERSION
+from runtime.config.configuration import Configuration, load
+from runtime.config.layout import Layout
+from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
+from runtime.entrypoint.logging_setup import set_up_logging
+from runtime.entrypoint.ready import report_ready
+from runtime.entrypoint.signals import stop_signals
+
+logger = logging.getLogger(__name__)
+
+EXIT_START_FAILURE = 1
+EXIT_RUNTIME_FAILURE = 2
+STOP_DEADLINE = 8.0
+"""Seconds for an orderly stop; the scripts kill after 10."""
+
+
+@dataclass
+class ProcessContext:
+    """What a process is made from."""
+
+    configuration: Configuration
+    layout: Layout
+    environment: Mapping[str, str]
+    clock: LoopClock = field(default_factory=LoopClock)
+    entropy: SystemEntropy = field(default_factory=SystemEntropy)
+    is_ready: bool = False
+    incarnation: Incarnation = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.incarnation = Incarnation(self.entropy.hex_id())
+
+    def ready(self, facts: Mapping[str, str]) -> None:
+        """The process serves now."""
+        self.is_ready = True
+        logger.info("ready: %s", ", ".join(f"{key} {value}" for key, value in facts.items()))
+        report_ready(self.environment, facts)
+
+
+class ClusterProcess(Protocol):
+    """One kind of process."""
+
+    async def run(self, context: ProcessContext) -> None:
+        """Come up, say `context.ready`, serve until cancelled, then stop in order."""
+
+
+def run_process(name: str, make: Callable[[], ClusterProcess], arguments: Sequence[str]) -> int:
+    """Run one process to its end; the exit code."""
+    if sys.flags.optimize:
+        return _refuse(f"{name} does not run under python -O: its assertions are part of it")
+    environment = os.environ
+    layout = Layout.from_environment(environment)
+    try:
+        configuration = load(layout.conf, environment=environment, dynamic=_dynamic(arguments))
+    except InvalidInputError as error:
+        return _refuse(str(error))
+    set_up_logging(environment, level=configuration.get(LOG_LEVEL), files_max=configuration.get(LOG_MAX))
+    context = ProcessContext(configuration, layout, environment)
+    logger.info("%s %s starts (pid %d, incarnation %s)", name, VERSION, os.getpid(), context.incarnation)
+    return asyncio.run(_supervise(name, make, context))
+
+
+async def _supervise(name: str, make: Callable[[], ClusterProcess], context: ProcessContext) -> int:
+    scope = ServiceScope(name)
+    await scope.open()
+    with stop_signals() as stop:
+        main = scope.start("main", _outcome(make, context))
+        stopping = scope.start("stop", stop.wait())
+        _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not main.done():
+            main.cancel()
+            _ = await asyncio.wait({main}, timeout=STOP_DEADLINE)
+            if not main.done():
+                logger.error("the orderly stop took longer than %.0f s: ending at once", STOP_DEADLINE)
+                logging.shutdown()
+                os._exit(stop.exit_code)
+        failure = None if main.cancelled() else main.result()
+        await scope.close()
+    if failure is not None:
+        return _failed(name, failure, is_ready=context.is_ready)
+    logger.info("%s has stopped", name)
+    return stop.exit_code
+
+
+async def _outcome(make: Callable[[], ClusterProcess], context: ProcessContext) -> BaseException | None:
+    """What the process has failed with, as a value: the supervisor turns it into words and an exit code."""
+    try:
+        await make().run(context)
+    except Exception as error:  # noqa: BLE001 - the boundary of the process: _failed tells it
+        return error
+    return None
+
+
+def _failed(name: str, failure: BaseException, *, is_ready: bool) -> int:
+    cause = _first_cause(failure)
+    is_expected = isinstance(cause, FlinklikeError)
+    if is_ready:
+        logger.critical("%s failed", name, exc_info=failure)
+        _refuse(f"{name} failed: {cause}")
+        return EXIT_RUNTIME_FAILURE
+    if not is_expected:
+        logger.critical("%s did not start", name, exc_info=failure)
+        return _refuse(f"{name} did not start because of an error of its own: {type(cause).__name__}: {cause}")
+    logger.error("%s did not start: %s", name, cause)
+    return _refuse(str(cause))
+
+
+def _first_cause(failure: BaseException) -> BaseException:
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+def _refuse(sentence: str) -> int:
+    sys.stderr.write(sentence + "\n")
+    sys.stderr.flush()
+    return EXIT_START_FAILURE
+
+
+def _dynamic(arguments: Sequence[str]) -> list[str]:
+    """The `key=value` texts of `-D key=value` and `-Dkey=value`."""
+    dynamic: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-D" and rest:
+            dynamic.append(rest.pop(0))
+        elif argument.startswith("-D") and len(argument) > 2:
+            dynamic.append(argument[2:])
+        else:
+            message = f"unknown argument {argument!r}: only -D key=value may follow"
+            raise InvalidInputError(message)
+    return dynamic

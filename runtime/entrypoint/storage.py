@@ -1,0 +1,60 @@
+"""The storage directory of a process: blobs, large records and archives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from runtime.blob.blocking import BlockingIo
+from runtime.blob.directory import open_directory
+from runtime.blob.server import BlobServer
+from runtime.blob.store import BlobStore, BlobStoreSettings
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
+from runtime.config.configuration import Configuration
+from runtime.config.layout import Layout
+from runtime.config.options.high_availability import BLOB_MAX_SIZE
+from runtime.gateways.blob import BlobKey
+
+
+def open_blob_store(
+    configuration: Configuration, layout: Layout, io: BlockingIo, clock: Clock, entropy: Entropy
+) -> BlobStore:
+    """The store on high-availability.storageDir."""
+    settings = BlobStoreSettings(object_bytes_max=configuration.get(BLOB_MAX_SIZE))
+    return BlobStore(open_directory(layout.storage_url(configuration)), settings, io, clock, entropy)
+
+
+class StoredGraphs:
+    """Graphs that did not travel inline, read by a process that sees the storage (`GraphSource`)."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+
+    async def __call__(self, key: str, _sha256: str, /) -> bytes:
+        """The graph's bytes; the reader verifies them."""
+        return await self._store.read_object(key)
+
+
+class RestBlobs:
+    """The BlobServer in the words of REST (`runtime.rest.context.BlobEndpoint`)."""
+
+    def __init__(self, server: BlobServer) -> None:
+        self._server = server
+
+    async def missing(self, digests: Sequence[tuple[str, int]], /) -> tuple[dict[str, BlobKey], Sequence[str]]:
+        """Keys of those that may be referenced (R19), and digests that must be uploaded."""
+        found = await self._server.missing([sha256 for sha256, _size in digests])
+        return {sha256: _blob_key(key) for sha256, key in found.keys.items()}, found.missing
+
+    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
+        """Store and verify."""
+        return await self._server.upload(chunks, sha256=sha256)
+
+    def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
+        """The object's bytes."""
+        return self._server.download(key)
+
+
+def _blob_key(text: str) -> BlobKey:
+    sha256, _, upload_id = text.partition("-")
+    return BlobKey(sha256, upload_id)
