@@ -125,5 +125,5 @@ def spark_version() -> str:
     """pyspark's version, read without importing it."""
     for line in (spark_home() / "version.py").read_text().splitlines():
         if line.startswith("__version__"):
-            return line.partition("=")[2].strip(' "')
+            return line.partition("=")[2].strip(" \"'")
     return "unknown"

@@ -57,6 +57,8 @@ _PRELOADED = (
     "runtime.taskexecutor.spark.guards",
 )
 
+_PANDAS_UNSUPPORTED = 3
+
 
 class AttachError(RetryableError):
     """The session's gateway did not answer: the JVM is gone or the session was closed."""
@@ -88,11 +90,18 @@ def job_database(job_id: str) -> str:
 
 
 def preload() -> None:
-    """Import everything a slot process may need of Spark. For the template: starts no thread, opens no connection."""
+    """Import everything a slot process may need of Spark. For the template: starts no thread, opens no connection.
+
+    Raises InvalidInputError for a pandas that pyspark does not support.
+    """
     # OpenBLAS would start threads at import, which do not survive a fork.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in _PRELOADED:
         importlib.import_module(name)
+    version = str(importlib.import_module("pandas").__version__)
+    if int(version.split(".", maxsplit=1)[0]) >= _PANDAS_UNSUPPORTED:
+        message = f"pandas {version} is installed, pyspark needs pandas<{_PANDAS_UNSUPPORTED}"
+        raise InvalidInputError(message)
 
 
 class AttachedSpark:

