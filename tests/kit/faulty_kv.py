@@ -1,0 +1,111 @@
+"""A KeyValueStore that loses answers on purpose: after the write was applied, or before it was sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from enum import Enum
+
+from runtime.common.errors import OutcomeUnknownError, UnavailableError
+from runtime.highavailability.kv import KeyValueStore, RangeResult, StoreStatus, Txn, TxnResult, WatchBatch
+
+
+class Fault(Enum):
+    """What happens to one transaction."""
+
+    NONE = "NONE"
+    APPLIED_THEN_LOST = "APPLIED_THEN_LOST"
+    LOST_BEFORE = "LOST_BEFORE"
+    REFUSED = "REFUSED"
+
+
+class FaultyKeyValueStore:
+    """Takes one fault from `faults` for each transaction; none left = no fault. `sent` has every try."""
+
+    def __init__(self, kv: KeyValueStore) -> None:
+        self._kv = kv
+        self.faults: deque[Fault] = deque()
+        self.sent: list[Txn] = []
+        self.is_reachable = True
+
+    async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+        """With the next fault."""
+        self.sent.append(txn)
+        fault = self.faults.popleft() if self.faults else Fault.NONE
+        if fault is Fault.REFUSED or not self.is_reachable:
+            message = "refused by the test"
+            raise UnavailableError(message)
+        if fault is Fault.LOST_BEFORE:
+            message = "lost by the test before it was applied"
+            raise OutcomeUnknownError(message)
+        result = await self._kv.txn(txn, timeout=timeout)
+        if fault is Fault.APPLIED_THEN_LOST:
+            message = "lost by the test after it was applied"
+            raise OutcomeUnknownError(message)
+        return result
+
+    def _check_reachable(self) -> None:
+        if not self.is_reachable:
+            message = "not reachable by the test"
+            raise UnavailableError(message)
+
+    async def range(
+        self,
+        key: str,
+        /,
+        *,
+        is_prefix: bool,
+        timeout: float,
+        limit: int = 0,
+        after_key: str = "",
+        revision: int = 0,
+        max_create_revision: int = 0,
+        newest_first: bool = False,
+    ) -> RangeResult:
+        """Passes through."""
+        self._check_reachable()
+        return await self._kv.range(
+            key,
+            is_prefix=is_prefix,
+            timeout=timeout,
+            limit=limit,
+            after_key=after_key,
+            revision=revision,
+            max_create_revision=max_create_revision,
+            newest_first=newest_first,
+        )
+
+    async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
+        """Passes through."""
+        self._check_reachable()
+        return await self._kv.grant_lease(ttl, timeout=timeout)
+
+    async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
+        """Passes through."""
+        self._check_reachable()
+        return await self._kv.keep_lease_alive(lease, timeout=timeout)
+
+    async def revoke_lease(self, lease: int, /, *, timeout: float) -> None:
+        """Passes through."""
+        self._check_reachable()
+        await self._kv.revoke_lease(lease, timeout=timeout)
+
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+        """Passes through."""
+        return self._kv.watch(prefix, start_revision=start_revision)
+
+    async def compact(self, revision: int, /, *, timeout: float) -> None:
+        """Passes through."""
+        await self._kv.compact(revision, timeout=timeout)
+
+    async def status(self, *, timeout: float) -> StoreStatus:
+        """Passes through."""
+        return await self._kv.status(timeout=timeout)
+
+    async def defragment(self, *, timeout: float) -> None:
+        """Passes through."""
+        await self._kv.defragment(timeout=timeout)
+
+    async def close(self) -> None:
+        """Passes through."""
+        await self._kv.close()
