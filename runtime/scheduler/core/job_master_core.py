@@ -290,6 +290,8 @@ class JobMasterCore:
         is_failed = report.state is ExecutionState.FAILED
         ended = ExecutionState.FAILED if is_failed else ExecutionState.CANCELED
         self._transition(execution, ended, report.timestamp_millis)
+        if is_failed and report.failure is not None:
+            self._fail(report.failure, execution, self._task_name(execution))
 
     def _attempt_failed(self, execution: Execution, failure: FailureInfo, at_millis: int) -> None:
         execution.failure = failure

@@ -1,0 +1,231 @@
+"""Random graphs, random outcomes, random orders: every job ends as it must, and no promise is broken on the way."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.gateways.job_master import EndJob, ReleasePartitions
+from runtime.gateways.task import OutputDirectory, TaskExecutionReport
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, OperatorKind
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.job_events import AttemptFinished
+from runtime.scheduler.core.slot_pool import AHEAD_MAX
+from tests.kit.job_graphs import edge, graph, vertex
+from tests.kit.job_master_driver import JobMasterDriver, location, user_failure
+
+TASK_MANAGERS = 3
+STEPS_MAX = 60
+
+
+@st.composite
+def job_graphs(draw: st.DrawFn) -> JobGraph:
+    """A DAG of up to six vertices with all exchange modes and two slot sharing groups."""
+    vertices: list[JobVertex] = []
+    edges: list[JobEdge] = []
+    for number in range(draw(st.integers(1, 6))):
+        parallelism = draw(st.integers(1, 5))
+        group = draw(st.sampled_from(["default", "default", "other"]))
+        name = f"v{number}"
+        vertices.append(vertex(name, OperatorKind.APPLY, parallelism=parallelism, slot_sharing_group=group))
+        producers = draw(st.lists(st.integers(0, number - 1), max_size=2, unique=True)) if number else []
+        for input_index, producer in enumerate(producers):
+            modes = [ExchangeMode.HASH, ExchangeMode.REBALANCE, ExchangeMode.BROADCAST]
+            if vertices[producer].parallelism == parallelism:
+                modes.append(ExchangeMode.FORWARD)
+            if parallelism == 1:
+                modes.append(ExchangeMode.GATHER)
+            mode = draw(st.sampled_from(modes))
+            edges.append(edge(f"v{producer}", name, mode, input_index=input_index))
+    return graph(*vertices, edges=tuple(edges))
+
+
+class Scenario:
+    """One job with its checks: what a person with pencil and paper would demand of every step."""
+
+    def __init__(self, job_graph: JobGraph, data: st.DataObject) -> None:
+        self.data = data
+        self.graph = job_graph
+        self.job = JobMasterDriver(job_graph)
+        self.accepted: set[ExecutionAttemptId] = set()
+        self.finished: set[ExecutionAttemptId] = set()
+        self.released: set[PartitionId] = set()
+        self.told: list[TaskExecutionReport] = []
+        self.offers = 0
+        self.is_disturbed = False
+        self.checked = 0
+
+    def step(self) -> None:
+        """Let one of the things happen that can happen now."""
+        actions = [self.offer, self.tick]
+        if self.job.running():
+            actions += [self.finish, self.finish, self.run, self.fail_rarely, self.lose_rarely]
+        if self.told:
+            actions.append(self.tell_again)
+        if self.job.pending_events is not None:
+            actions += [self.make_durable] * 3
+        if self.job.commits:
+            actions.append(self.move_outputs)
+        actions.append(self.cancel_rarely)
+        self.data.draw(st.sampled_from(actions))()
+        self.check()
+
+    def drain(self) -> None:
+        """Nothing goes wrong any more: the job has to end by itself."""
+        for _ in range(400):
+            if self.job.has_result():
+                return
+            self.make_durable()
+            for attempt_id in self.job.running():
+                is_cancelled = attempt_id in self.job.cancelled
+                self.report(attempt_id, ExecutionState.CANCELED if is_cancelled else ExecutionState.FINISHED)
+            self.make_durable()
+            self.move_outputs()
+            self.offer()
+            self.check()
+        raise AssertionError(f"the job does not end: {self.job.core.summary()}")
+
+    # --- things that happen -------------------------------------------------------------------------------
+
+    def offer(self) -> None:
+        self.offers += 1
+        count = self.data.draw(st.integers(1, 3))
+        numbers = range(self.offers * 10, self.offers * 10 + count)
+        self.job.offer(*numbers, tm=self.data.draw(st.integers(1, TASK_MANAGERS)))
+
+    def tick(self) -> None:
+        self.job.now += self.data.draw(st.sampled_from([0.0001, 0.01, 10.0]))
+        self.job.handle(ev.Ticked(self.job.at()))
+
+    def run(self) -> None:
+        self.job.report(self.any_running(), ExecutionState.RUNNING)
+
+    def finish(self) -> None:
+        self.job.now += self.data.draw(st.sampled_from([0.0001, 0.01, 10.0]))
+        attempt_id = self.any_running()
+        is_cancelled = attempt_id in self.job.cancelled
+        self.report(attempt_id, ExecutionState.CANCELED if is_cancelled else ExecutionState.FINISHED)
+
+    def fail_rarely(self) -> None:
+        if self.data.draw(st.integers(0, 9)) == 0:
+            self.is_disturbed = True
+            self.job.report(self.any_running(), ExecutionState.FAILED, failure=user_failure())
+
+    def lose_rarely(self) -> None:
+        if self.data.draw(st.integers(0, 9)) == 0:
+            self.is_disturbed = True
+            self.job.lose_task_manager(self.data.draw(st.integers(1, TASK_MANAGERS)))
+
+    def cancel_rarely(self) -> None:
+        if self.data.draw(st.integers(0, 19)) == 0:
+            self.is_disturbed = True
+            self.job.handle(ev.CancelWanted(self.job.at()))
+
+    def tell_again(self) -> None:  # R11
+        self.job.reports(self.data.draw(st.sampled_from(self.told)))
+
+    def make_durable(self) -> None:
+        if self.job.pending_events is None:
+            return
+        for event in self.job.pending_events.events:
+            if isinstance(event, AttemptFinished):
+                self.accepted.add(event.attempt_id)
+        self.job.events_durable()
+
+    def move_outputs(self) -> None:
+        for _, commit in self.job.commits:
+            self.job.handle(ev.OutputsMoved(commit.vertex_id, None, self.job.at()))
+
+    def report(self, attempt_id: ExecutionAttemptId, state: ExecutionState) -> None:
+        outputs: tuple[OutputDirectory, ...] = ()
+        if state is ExecutionState.FINISHED:
+            self.finished.add(attempt_id)
+            if not self.job.deployed[attempt_id].outputs and self.data.draw(st.booleans()):
+                outputs = (OutputDirectory("base", str(attempt_id)),)
+        report = self.job.make_report(attempt_id, state, outputs=outputs)
+        self.told.append(report)
+        self.job.reports(report)
+
+    def any_running(self) -> ExecutionAttemptId:
+        return self.data.draw(st.sampled_from(self.job.running()))
+
+    # --- what must hold -----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for attempts in self.job.in_slot.values():
+            assert len(attempts) <= 1 + AHEAD_MAX
+            assert len({attempt_id.vertex_id for attempt_id in attempts}) <= 1
+        for attempt_id in list(self.job.deployed)[self.checked :]:
+            self.checked += 1
+            self.check_inputs(attempt_id)
+        self.check_releases()
+        shown = self.job.core.summary()
+        assert not shown.status.is_globally_terminal  # R3: the result is not durable yet
+        assert sum(getattr(shown.tasks, name) for name in shown.tasks.__slots__) == self.subtasks()
+
+    def check_inputs(self, attempt_id: ExecutionAttemptId) -> None:  # R10
+        task = self.job.deployed[attempt_id]
+        edges = self.graph.in_edges(attempt_id.vertex_id)
+        assert len(task.inputs) == len(edges)
+        for gate, graph_edge in zip(task.inputs, edges, strict=True):
+            parallelism = self.graph.vertex(graph_edge.source).parallelism
+            read = [partition.partition_id.producer for partition in gate.partitions]
+            expected = [attempt_id.subtask_index] if gate.mode is ExchangeMode.FORWARD else list(range(parallelism))
+            assert [producer.subtask_index for producer in read] == expected
+            assert set(read) <= self.accepted
+
+    def check_releases(self) -> None:
+        for message in self.job.messages(ReleasePartitions):
+            for partition in message.partitions:
+                if partition in self.released:
+                    continue
+                self.released.add(partition)
+                graph_edge = self.graph.out_edges(partition.producer.vertex_id)[partition.output]
+                consumers = [one for one in self.accepted if one.vertex_id == graph_edge.target]
+                is_forward = graph_edge.mode is ExchangeMode.FORWARD
+                needed = 1 if is_forward else self.graph.vertex(graph_edge.target).parallelism
+                index = partition.producer.subtask_index
+                done = [one for one in consumers if not is_forward or one.subtask_index == index]
+                assert len(done) == needed, "released before its last consumer was accepted"
+
+    def subtasks(self) -> int:
+        return sum(one.parallelism for one in self.graph.vertices)
+
+    def check_end(self) -> None:
+        job = self.job
+        result = job.pending_result
+        assert result is not None
+        assert not job.running() or job.core.status is not JobStatus.RUNNING
+        job.result_durable()
+        assert job.core.status is result.status
+        assert len(job.ended) == 1
+        assert job.ended[0] == job.core.summary() == job.summaries[-1]
+        declared = job.requirements[-1].requirements if job.requirements else ()
+        assert declared == ()
+        told_end = {
+            incarnation for incarnation, messages in job.sent if any(isinstance(one, EndJob) for one in messages)
+        }
+        assert told_end <= {location(number).incarnation for number in range(1, TASK_MANAGERS + 1)}
+        if not self.is_disturbed:
+            assert result.status is JobStatus.FINISHED
+            assert len(self.finished) == self.subtasks()
+        states = {subtask.current.state for one in result.archived.vertices for subtask in one.subtasks}
+        assert all(state.is_terminal for state in states)
+        if result.status is JobStatus.FINISHED:
+            assert states == {ExecutionState.FINISHED}
+
+
+@given(job_graph=job_graphs(), data=st.data())
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_every_job_ends(job_graph: JobGraph, data: st.DataObject) -> None:
+    scenario = Scenario(job_graph, data)
+    for _ in range(data.draw(st.integers(0, STEPS_MAX))):
+        if scenario.job.has_result():
+            break
+        scenario.step()
+    if not scenario.job.has_result():
+        scenario.drain()
+    scenario.check_end()
