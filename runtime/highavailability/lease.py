@@ -61,7 +61,8 @@ class Lease:
         """Renew until the lease is lost: never returns, raises LeaseLostError."""
         pause = self._until_renewal()
         while True:
-            await asyncio.sleep(pause)
+            # Never past the deadline: who rests on the lease must be stopped at it, not at the next try.
+            await asyncio.sleep(max(0.0, min(pause, self._validity.remaining(self._clock.monotonic()))))
             pause = self._until_renewal() if await self._renew() else self._validity.retry_delay
 
     def _until_renewal(self) -> float:

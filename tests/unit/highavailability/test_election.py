@@ -1,0 +1,390 @@
+"""Leases, leadership, retrieval and registrations on virtual time, over the memory store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SeededEntropy
+from runtime.aio.scope import Scope
+from runtime.common.errors import StaleTokenError
+from runtime.common.ids import ClusterUuid, Incarnation
+from runtime.highavailability.cluster import cluster_uuid
+from runtime.highavailability.election import LeaderElection, LeadershipEpoch
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
+from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
+from runtime.highavailability.registration import (
+    JobMasterRegistration,
+    TaskManagerRegistry,
+    follow_job_masters,
+    revoke_lease_of,
+)
+from runtime.highavailability.retrieval import LeaderRetrieval
+from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.virtual_time import freeze, run_virtual
+
+KEYS = Keys.of_cluster("test")
+CLUSTER = ClusterUuid("c" * 32)
+SETTINGS = LeaseSettings(ttl=5, timeout=3.0)
+
+
+def incarnation(number: int) -> Incarnation:
+    return Incarnation(f"{number:032x}")
+
+
+@dataclass
+class World:
+    """One memory store that each process sees through connections of its own."""
+
+    store: MemoryKeyValueStore = field(default_factory=lambda: MemoryKeyValueStore(LoopClock()))
+    terms: list[tuple[int, LeadershipEpoch]] = field(default_factory=list)
+
+    def connection(self) -> FaultyKeyValueStore:
+        return FaultyKeyValueStore(self.store)
+
+    def election(self, number: int, kv: FaultyKeyValueStore) -> LeaderElection:
+        record = LeaderRecord(incarnation(number), f"host:{number}", f"rest:{number}")
+        return LeaderElection(kv, KEYS, CLUSTER, record, SETTINGS, LoopClock(), SeededEntropy(number))
+
+    def contender(self, number: int) -> Callable[[LeadershipEpoch], Awaitable[None]]:
+        async def lead(epoch: LeadershipEpoch) -> None:
+            self.terms.append((number, epoch))
+            await asyncio.sleep(1e9)
+
+        return lead
+
+    async def wait_terms(self, count: int, *, within: float) -> None:
+        async with asyncio.timeout(within):
+            while len(self.terms) < count:
+                await asyncio.sleep(0.01)
+
+
+def test_the_first_leads_and_the_others_follow_in_order() -> None:
+    async def main() -> None:
+        world = World()
+        async with Scope("test") as scope:
+            for number in (1, 2, 3):
+                task = world.election(number, world.connection()).run(world.contender(number))
+                scope.spawn(f"candidate-{number}", task)
+                await asyncio.sleep(1)
+            assert [number for number, _ in world.terms] == [1]
+            assert await revoke_lease_of(world.store, world.terms[0][1].term.key, timeout=1)
+            await world.wait_terms(2, within=0.1)
+            assert [number for number, _ in world.terms] == [1, 2]
+            assert world.terms[0][1].epoch < world.terms[1][1].epoch
+            # The first one notices at its next renewal, stands again, and is behind the third.
+            await asyncio.sleep(10)
+            assert not world.terms[0][1].is_valid
+            assert world.terms[1][1].is_valid
+            await revoke_lease_of(world.store, world.terms[1][1].term.key, timeout=1)
+            await world.wait_terms(3, within=0.1)
+            await revoke_lease_of(world.store, world.terms[2][1].term.key, timeout=1)
+            await world.wait_terms(4, within=0.1)
+            assert [number for number, _ in world.terms] == [1, 2, 3, 1]
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_a_contender_that_returns_resigns_at_once() -> None:
+    async def main() -> None:
+        world = World()
+
+        async def lead(epoch: LeadershipEpoch) -> None:
+            assert epoch.is_valid
+            await asyncio.sleep(1)
+
+        async with Scope("test") as scope:
+            first = scope.start("first", world.election(1, world.connection()).run(lead))
+            await asyncio.sleep(0.5)
+            scope.spawn("second", world.election(2, world.connection()).run(world.contender(2)))
+            await first
+            await world.wait_terms(1, within=0.1)
+            scope.cancel_all()
+        assert [kv.key for kv in (await world.store.range(KEYS.leaders, is_prefix=True, timeout=1)).kvs] == []
+
+    run_virtual(main())
+
+
+def test_cancellation_resigns() -> None:
+    async def main() -> None:
+        world = World()
+        async with Scope("test") as scope:
+            scope.spawn("first", world.election(1, world.connection()).run(world.contender(1)))
+            await world.wait_terms(1, within=1)
+            scope.cancel_all()
+        assert (await world.store.range(KEYS.leaders, is_prefix=True, timeout=1)).kvs == ()
+
+    run_virtual(main())
+
+
+def test_a_leader_that_cannot_reach_the_store_steps_down_before_its_lease_ends() -> None:
+    async def main() -> None:
+        world = World()
+        kv = world.connection()
+        ended: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def lead(epoch: LeadershipEpoch) -> None:
+            world.terms.append((1, epoch))
+            try:
+                await asyncio.sleep(1e9)
+            finally:
+                ended.append(loop.time())
+
+        async with Scope("test") as scope:
+            scope.spawn("first", world.election(1, kv).run(lead))
+            await world.wait_terms(1, within=1)
+            scope.spawn("second", world.election(2, world.connection()).run(world.contender(2)))
+            await asyncio.sleep(20)
+            assert world.terms[0][1].is_valid
+            kv.is_reachable = False
+            began = loop.time()
+            await world.wait_terms(2, within=SETTINGS.ttl + 0.1)
+            assert ended[0] < loop.time()
+            assert SETTINGS.ttl * 2 / 3 - 0.1 < loop.time() - began <= SETTINGS.ttl
+            kv.is_reachable = True
+            await asyncio.sleep(3)
+            await revoke_lease_of(world.store, world.terms[1][1].term.key, timeout=1)
+            await world.wait_terms(3, within=5)
+            assert [number for number, _ in world.terms] == [1, 2, 1]
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_after_a_freeze_the_old_term_is_over_in_the_same_instant() -> None:
+    async def main() -> None:
+        world = World()
+        async with Scope("test") as scope:
+            scope.spawn("first", world.election(1, world.connection()).run(world.contender(1)))
+            await world.wait_terms(1, within=1)
+            freeze(6)
+            assert not world.terms[0][1].is_valid
+            with pytest.raises(LeaseLostError):
+                world.terms[0][1].check()
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_a_contender_that_finds_its_term_over_stands_again() -> None:
+    async def main() -> None:
+        world = World()
+
+        async def lead(epoch: LeadershipEpoch) -> None:
+            world.terms.append((1, epoch))
+            if len(world.terms) == 1:
+                raise StaleTokenError
+
+        async with Scope("test") as scope:
+            await world.election(1, world.connection()).run(lead)
+            scope.cancel_all()
+        assert len(world.terms) == 2
+        assert world.terms[0][1].epoch < world.terms[1][1].epoch
+
+    run_virtual(main())
+
+
+def test_a_contenders_own_error_comes_out_and_resigns() -> None:
+    async def main() -> None:
+        world = World()
+
+        async def lead(_: LeadershipEpoch) -> None:
+            raise KeyError
+
+        with pytest.RaisesGroup(KeyError):
+            await world.election(1, world.connection()).run(lead)
+        assert (await world.store.range(KEYS.leaders, is_prefix=True, timeout=1)).kvs == ()
+
+    run_virtual(main())
+
+
+def test_a_candidacy_whose_answer_was_lost_is_found_again() -> None:
+    async def main() -> None:
+        world = World()
+        kv = world.connection()
+        kv.faults.extend([Fault.REFUSED, Fault.APPLIED_THEN_LOST, Fault.LOST_BEFORE])
+        async with Scope("test") as scope:
+            scope.spawn("first", world.election(1, kv).run(world.contender(1)))
+            await world.wait_terms(1, within=5)
+            key = world.terms[0][1].term.key
+            stored = (await world.store.range(key, is_prefix=False, timeout=1)).kvs[0]
+            assert stored.create_revision == world.terms[0][1].epoch
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_a_lease_is_not_valid_after_its_deadline_even_if_the_store_keeps_it() -> None:
+    async def main() -> None:
+        world = World()
+        lease = await Lease.grant(world.store, LoopClock(), SETTINGS)
+        lease.check()
+        await asyncio.sleep(4.96)
+        assert not lease.is_valid
+        with pytest.raises(LeaseLostError):
+            await lease.keep_alive()
+
+    run_virtual(main())
+
+
+def test_a_lease_is_renewed_at_a_third_of_its_time() -> None:
+    async def main() -> None:
+        world = World()
+        lease = await Lease.grant(world.store, LoopClock(), SETTINGS)
+        async with Scope("test") as scope:
+            scope.spawn_eternal("lease", lease.keep_alive())
+            await asyncio.sleep(60)
+            lease.check()
+            scope.cancel_all()
+        await lease.revoke()
+        assert not lease.is_valid
+
+    run_virtual(main())
+
+
+def test_retrieval_follows_the_leader() -> None:
+    async def main() -> None:
+        world = World()
+        retrieval = LeaderRetrieval(world.store, KEYS, CLUSTER, SeededEntropy(9), timeout=1)
+        async with Scope("test") as scope:
+            scope.spawn("retrieval", retrieval.run())
+            await asyncio.sleep(1)
+            assert retrieval.leader.value is None
+            for number in (1, 2):
+                scope.spawn(f"{number}", world.election(number, world.connection()).run(world.contender(number)))
+                await asyncio.sleep(1)
+            first = await retrieval.leader.wait_until(lambda leader: leader is not None)
+            assert first is not None
+            assert (first.record.address, first.epoch) == ("host:1", world.terms[0][1].epoch)
+            assert first.token == world.terms[0][1].token
+            # History is forgotten while nothing changes: the follower lists again and misses nothing.
+            await world.store.txn(Txn((), (Put("/other", b""),)), timeout=1)
+            await world.store.compact((await world.store.status(timeout=1)).revision, timeout=1)
+            await revoke_lease_of(world.store, world.terms[0][1].term.key, timeout=1)
+            second = await retrieval.leader.wait_until(lambda leader: leader is not None and leader != first)
+            assert second is not None
+            assert second.record.address == "host:2"
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+RECORD = JobMasterRecord(incarnation(7), "host:7", capacity=10, jobs=0, state="ready", version="0.1.0")
+
+
+def registration(kv: FaultyKeyValueStore) -> JobMasterRegistration:
+    return JobMasterRegistration(kv, KEYS, RECORD, SETTINGS, LoopClock(), SeededEntropy(7))
+
+
+async def registered(world: World) -> JobMasterRecord | None:
+    async for job_masters in follow_job_masters(world.store, KEYS, timeout=1, entropy=SeededEntropy(8)):
+        return job_masters.get(RECORD.incarnation)
+    return None
+
+
+def test_a_job_master_process_registers_updates_and_leaves() -> None:
+    async def main() -> None:
+        world = World()
+        ours = registration(world.connection())
+        assert not ours.is_valid
+        async with Scope("test") as scope:
+            scope.spawn("registration", ours.run())
+            await ours.registered.wait_until(bool)
+            assert await registered(world) == RECORD
+            draining = replace(RECORD, state="draining", jobs=3)
+            ours.update(replace(RECORD, jobs=1))
+            ours.update(draining)
+            await asyncio.sleep(30)
+            assert await registered(world) == draining
+            scope.cancel_all()
+        assert not ours.is_valid
+        assert await registered(world) is None
+
+    run_virtual(main())
+
+
+def test_a_job_master_process_registers_again_after_it_was_cut_off() -> None:
+    async def main() -> None:
+        world = World()
+        kv = world.connection()
+        ours = registration(kv)
+        async with Scope("test") as scope:
+            scope.spawn("registration", ours.run())
+            await ours.registered.wait_until(bool)
+            kv.is_reachable = False
+            await asyncio.sleep(SETTINGS.ttl)
+            assert not ours.is_valid
+            await asyncio.sleep(5)
+            assert await registered(world) is None
+            kv.is_reachable = True
+            await ours.registered.wait_until(bool)
+            assert await registered(world) == RECORD
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_a_revoked_job_master_process_comes_back_by_itself() -> None:
+    async def main() -> None:
+        world = World()
+        ours = registration(world.connection())
+        async with Scope("test") as scope:
+            scope.spawn("registration", ours.run())
+            await ours.registered.wait_until(bool)
+            assert await revoke_lease_of(world.store, KEYS.job_master(RECORD.incarnation), timeout=1)  # R8
+            assert not await revoke_lease_of(world.store, KEYS.job_master(RECORD.incarnation), timeout=1)
+            assert await registered(world) is None
+            await asyncio.sleep(SETTINGS.ttl)
+            assert await registered(world) == RECORD
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_a_task_manager_stays_registered_until_it_is_removed() -> None:
+    async def main() -> None:
+        world = World()
+        registry = TaskManagerRegistry(world.store, KEYS, SeededEntropy(1), timeout=1)
+        record = TaskManagerRecord(incarnation(5), "tm-5", "host:5", "guard:5", "boot", 4)
+        other = replace(record, incarnation=incarnation(55))
+        await registry.register(record)
+        await registry.register(other)
+        fence = Put(f"{KEYS.task_manager(record.incarnation)}/fences/{'a' * 32}", b"1")
+        await world.store.txn(Txn((), (fence,)), timeout=1)
+        await asyncio.sleep(1e6)
+        assert await registry.task_managers() == {record.incarnation: record, other.incarnation: other}
+        await registry.unregister(record.incarnation)
+        left = await world.store.range(KEYS.task_managers, is_prefix=True, timeout=1)
+        assert [kv.key for kv in left.kvs] == [KEYS.task_manager(other.incarnation)]
+
+        async with Scope("test") as scope:
+            scope.spawn("leader", world.election(1, world.connection()).run(world.contender(1)))
+            await world.wait_terms(1, within=1)
+            term = world.terms[0][1].term
+            await registry.remove_dead(term, other.incarnation)
+            assert await registry.task_managers() == {}
+            scope.cancel_all()
+        with pytest.raises(StaleTokenError):
+            await registry.remove_dead(term, other.incarnation)
+
+    run_virtual(main())
+
+
+def test_the_cluster_uuid_is_made_once() -> None:
+    async def main() -> None:
+        world = World()
+        kv = world.connection()
+        kv.faults.append(Fault.APPLIED_THEN_LOST)
+        first = await cluster_uuid(kv, KEYS, SeededEntropy(1), timeout=1)
+        assert await cluster_uuid(kv, KEYS, SeededEntropy(2), timeout=1) == first
+
+    run_virtual(main())
