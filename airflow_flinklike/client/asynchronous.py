@@ -13,7 +13,8 @@ from airflow_flinklike.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response
-from airflow_flinklike.client.retrying import Attempts, check_addresses
+from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses, needs_tls
+from airflow_flinklike.client.token import authorization
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph
 
@@ -36,8 +37,13 @@ class AsyncFlinklikeClient:
         self.addresses = check_addresses(addresses)
         self._retry_for = retry_for
         self._sleep = sleep
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.AsyncClient(headers=headers, transport=transport, verify=verify, trust_env=False)
+        self._answered = 0
+        self._http = httpx.AsyncClient(
+            headers=authorization(token),
+            transport=transport,
+            verify=verify if needs_tls(self.addresses) else False,
+            trust_env=False,
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -89,26 +95,26 @@ class AsyncFlinklikeClient:
 
     async def run(self, operation: Operation[T]) -> T:
         """Drive an operation to its end."""
-        try:
-            step = next(operation)
-            while True:
-                step = await self._advance(operation, step)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        answer: Response | AnswerLostError | None = None
+        while True:
+            try:
+                step = operation.throw(answer) if isinstance(answer, AnswerLostError) else operation.send(answer)
+            except StopIteration as done:  # must not leave a coroutine
+                value: T = done.value
+                return value
+            answer = await self._answer(step)
 
-    async def _advance(self, operation: Operation[T], step: Request | Pause) -> Request | Pause:
+    async def _answer(self, step: Request | Pause) -> Response | AnswerLostError | None:
         if isinstance(step, Pause):
             await self._sleep(step.seconds)
-            return operation.send(None)
+            return None
         try:
-            response = await self._send(step)
+            return await self._send(step)
         except AnswerLostError as lost:
-            return operation.throw(lost)
-        return operation.send(response)
+            return lost
 
     async def _send(self, request: Request) -> Response:
-        attempts = Attempts(self.addresses, self._retry_for)
+        attempts = Attempts(self.addresses, self._retry_for, first=self._answered)
         while True:
             try:
                 answer = await self._http.request(
@@ -117,20 +123,17 @@ class AsyncFlinklikeClient:
                     params=dict(request.params),
                     content=_content(request),
                     headers={"content-type": request.content_type} if request.body is not None else {},
-                    timeout=httpx.Timeout(request.timeout, connect=5.0),
+                    timeout=httpx.Timeout(request.timeout, connect=CONNECT_SECONDS),
                 )
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                reason = str(error) or type(error).__name__
-            except httpx.TransportError as error:
-                if request.tells_loss:
-                    raise AnswerLostError(str(error) or type(error).__name__) from error
-                reason = str(error) or type(error).__name__
-            else:
-                response = Response(answer.status_code, dict(answer.headers), answer.content)
-                if not attempts.is_unavailable(response):
-                    return response
-                reason = response.body[:300].decode("utf-8", "replace")
-            await self._sleep(attempts.next_pause(reason))
+            except httpx.RequestError as error:
+                await self._sleep(attempts.pause_for_failure(request, error))
+                continue
+            response = Response(answer.status_code, dict(answer.headers), answer.content)
+            pause = attempts.pause_for_answer(response)
+            if pause is None:
+                self._answered = attempts.index
+                return response
+            await self._sleep(pause)
 
 
 def _content(request: Request) -> bytes | AsyncIterator[bytes] | None:

@@ -7,14 +7,16 @@ from typing import Any
 
 from airflow_flinklike.artifacts import BlobSource
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
-from airflow_flinklike.client.protocol import AnswerLostError, Operation, Request, ask, json_request
-from airflow_flinklike.exceptions import JobNotFoundError
+from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, ask, json_request
+from airflow_flinklike.exceptions import ClusterUnavailableError, JobNotFoundError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import Artifact, JobGraph
 
 LONG_POLL_SECONDS = 20.0
 _ANSWER_SECONDS = 30.0
+_LOST_ANSWERS_MAX = 6
+_LOST_ANSWER_PAUSE = 0.2
 _STATUS_OF_APPLICATION = {
     "SUCCEEDED": JobStatus.FINISHED,
     "FAILED": JobStatus.FAILED,
@@ -34,16 +36,27 @@ def submit(job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: st
         "options": {"client": client},
     }
     request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True)
-    while True:
+    reason = ""
+    for tried in range(_LOST_ANSWERS_MAX):
         try:
             response = yield from ask(request)
-        except AnswerLostError:
-            try:
-                yield from status(job_id, wait=0, since=0)
-            except JobNotFoundError:
-                continue
-            return SubmittedJob(job_id, is_new=True)
-        return SubmittedJob(job_id, is_new=response.json().get("outcome") != "ALREADY_SUBMITTED")
+        except AnswerLostError as lost:
+            if (yield from _is_known(job_id)):
+                return SubmittedJob(job_id, is_new=True)
+            reason = str(lost)
+            yield Pause(_LOST_ANSWER_PAUSE * (1 << tried))
+        else:
+            return SubmittedJob(job_id, is_new=response.json().get("outcome") != "ALREADY_SUBMITTED")
+    message = f"submitting job {job_id}: the connection broke {_LOST_ANSWERS_MAX} times before an answer came: {reason}"
+    raise ClusterUnavailableError(message)
+
+
+def _is_known(job_id: JobId) -> Operation[bool]:
+    try:
+        yield from status(job_id, wait=0, since=0)
+    except JobNotFoundError:
+        return False
+    return True
 
 
 def upload_artifacts(graph: JobGraph, contents: BlobContents) -> Operation[JobGraph]:

@@ -98,28 +98,38 @@ def retry_after(response: Response) -> float:
 def error_of(response: Response) -> FlinklikeClientError:
     """The error that an HTTP status stands for."""
     sentences = tuple(error_sentences(response))
-    text = "; ".join(sentences) or f"HTTP {response.status}"
+    text = refusal_text(response)
     match response.status:
         case 401 | 403:
             return AuthenticationError(text)
+        case 404 if not sentences:
+            message = f"{text}: is this the address of a flinklike cluster?"
+            return ClusterUnavailableError(message)
         case 404:
             return JobNotFoundError(text)
         case 409:
             return JobConflictError(text)
         case 400 | 413 | 422:
-            return JobRefusedError(text, sentences)
+            return JobRefusedError(text, sentences or (text,))
         case _:
             return ClusterUnavailableError(text)
 
 
+def refusal_text(response: Response) -> str:
+    """What a refusal says, in one sentence."""
+    sentences = tuple(error_sentences(response))
+    if sentences:
+        return "; ".join(sentences)
+    start = " ".join(response.body[:120].decode("utf-8", "replace").split())
+    return f"HTTP {response.status}" + (f" ({start})" if start else "")
+
+
 def error_sentences(response: Response) -> Iterator[str]:
-    """The sentences of Flink's error body, or the start of whatever came instead."""
+    """The sentences of Flink's error body; none when the body is something else."""
     try:
         document = json.loads(response.body)
     except ValueError:
-        document = None
+        return
     errors = document.get("errors") if isinstance(document, dict) else None
     if isinstance(errors, list):
         yield from map(str, errors)
-    elif response.body:
-        yield response.body[:500].decode("utf-8", "replace")

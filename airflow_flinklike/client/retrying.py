@@ -4,54 +4,104 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
-from airflow_flinklike.client.protocol import Response
-from airflow_flinklike.exceptions import ClusterUnavailableError, JobRefusedError
+import httpx
 
+from airflow_flinklike.client.protocol import AnswerLostError, Request, Response, refusal_text
+from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError, JobRefusedError
+
+CONNECT_SECONDS = 5.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 3.0
 _UNAVAILABLE = frozenset({502, 503, 504})
 
 
 def check_addresses(addresses: Sequence[str]) -> tuple[str, ...]:
-    """Addresses with a scheme and without a trailing slash. Raises JobRefusedError if there are none."""
+    """Addresses with a scheme and without a trailing slash. Raises JobRefusedError that names the wrong one."""
     cleaned = [one.strip().rstrip("/") for one in addresses if one.strip()]
     if not cleaned:
         message = "no cluster address: give http://host:port of the JobManager's REST endpoint"
         raise JobRefusedError(message)
-    return tuple(one if "://" in one else f"http://{one}" for one in cleaned)
+    return tuple(_check_address(one if "://" in one else f"http://{one}") for one in cleaned)
+
+
+def _check_address(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        httpx.URL(address)
+    except (ValueError, httpx.InvalidURL):
+        is_good = False
+    if not is_good:
+        message = f"{address[:200]!r} is no address of a cluster: expected host:port or http(s)://host:port"
+        raise JobRefusedError(message)
+    return address
+
+
+def needs_tls(addresses: Sequence[str]) -> bool:
+    """False when no address is https: then no certificates have to be loaded, which takes longer than a submit."""
+    return any(one.startswith("https:") for one in addresses)
 
 
 class Attempts:
-    """The tries of one request: rotates over the addresses, pauses with jitter, gives up when `budget` is used.
+    """The tries of one request: round after round over the addresses, with a pause after each round.
 
-    `budget` is the sum of the pauses in seconds, so a cluster that restarts is ridden over.
+    `budget` bounds, in seconds, the pauses and what was lost in timeouts, so that a cluster that restarts is ridden
+    over. Every address is tried at least once. `first` is the address to begin with: the one that answered last.
     """
 
-    def __init__(self, addresses: Sequence[str], budget: float) -> None:
+    def __init__(self, addresses: Sequence[str], budget: float, *, first: int = 0) -> None:
         self._addresses = addresses
         self._budget = budget
-        self._number = 0
+        self._tried = 0
         self._spent = 0.0
+        self.index = first
 
     @property
     def address(self) -> str:
         """Where to send it now."""
-        return self._addresses[self._number % len(self._addresses)]
+        return self._addresses[self.index]
 
-    def is_unavailable(self, response: Response) -> bool:
-        """True for answers that say: not here, not now."""
-        return response.status in _UNAVAILABLE
-
-    def next_pause(self, reason: str) -> float:
+    def next_pause(self, reason: str, *, lost_seconds: float = 0.0) -> float:
         """Seconds until the next try. Raises ClusterUnavailableError when the budget is used."""
+        self._tried += 1
+        self._spent += lost_seconds
+        self.index = (self.index + 1) % len(self._addresses)
+        if self._tried % len(self._addresses):
+            return 0.0
         if self._spent >= self._budget:
-            addresses = ", ".join(self._addresses)
-            message = f"no JobManager answers at {addresses} (tried for {self._budget:.0f} s): {reason}"
+            message = f"no JobManager answers at {', '.join(self._addresses)}{self._effort()}: {reason}"
             raise ClusterUnavailableError(message)
-        self._number += 1
-        rounds = self._number // len(self._addresses)
+        rounds = self._tried // len(self._addresses) - 1
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * float(1 << min(rounds, 10)))
         pause = longest * (0.5 + secrets.randbelow(500) / 1000)
         self._spent += pause
         return pause
+
+    def pause_for_answer(self, response: Response) -> float | None:
+        """Seconds until the next try when the answer says: not here, not now. None for every other answer."""
+        if response.status not in _UNAVAILABLE:
+            return None
+        return self.next_pause(refusal_text(response))
+
+    def pause_for_failure(self, request: Request, error: httpx.RequestError) -> float:
+        """Seconds until the next try after a failure of the transport. Raises AnswerLostError, FlinklikeClientError."""
+        reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
+            message = f"{request.method} {request.path} cannot be sent: {reason}"
+            raise FlinklikeClientError(message) from error
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+            return self.next_pause(reason, lost_seconds=_lost_seconds(request, error))
+        if request.tells_loss:
+            raise AnswerLostError(reason) from error
+        return self.next_pause(reason, lost_seconds=_lost_seconds(request, error))
+
+    def _effort(self) -> str:
+        return f" (tried for {self._budget:.0f} s)" if self._budget >= 1 else ""
+
+
+def _lost_seconds(request: Request, error: httpx.RequestError) -> float:
+    if isinstance(error, httpx.ConnectTimeout):
+        return CONNECT_SECONDS
+    return request.timeout if isinstance(error, httpx.TimeoutException) else 0.0

@@ -30,9 +30,22 @@ def find_token(environment: Mapping[str, str] = os.environ, *, token_file: str |
         except OSError as error:
             message = f"the token file {named} cannot be read: {error.strerror}"
             raise AuthenticationError(message) from error
+        except UnicodeDecodeError as error:
+            message = f"the token file {named} does not hold a token"
+            raise AuthenticationError(message) from error
     home = environment.get("FLINKLIKE_HOME") or str(Path(__file__).resolve().parents[2])
     run = environment.get("FLINKLIKE_RUN_DIR") or str(Path(home) / "run")
     try:
         return (Path(run) / "token").read_text(encoding="utf-8").strip()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return None
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header of every request. Raises AuthenticationError for what cannot be a token."""
+    if not token:
+        return {}
+    if not token.isascii() or not token.isprintable() or " " in token:
+        message = "the cluster's token must be one word of ASCII characters: is the right file named?"
+        raise AuthenticationError(message)
+    return {"authorization": f"Bearer {token}"}

@@ -1,0 +1,139 @@
+"""`@task.flinklike`: a function of the DAG file runs on a warm slot; its return value becomes the XCom.
+
+A parameter named `spark` gets the slot's warm session, one named `ctx` the TaskContext; both are left out when the
+task is called in the DAG. Parameters with names of Airflow's context (`ds`, `run_id`, ...) are filled in when they
+are plain values; objects that live in the worker cannot travel.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
+from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
+
+from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.function import INJECTED, function_job
+from airflow_flinklike.operators.base import FlinklikeJobOperator
+from airflow_flinklike.program import JobProgram
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_FUNCTION_ATTRIBUTE = "flinklike_function"
+
+
+class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
+    """The operator behind `@task.flinklike`.
+
+    :param conf: Spark SQL configuration of the session
+    :param py_files: Python files that the function imports; files and archives likewise
+    :param job_timeout: seconds after which the cluster ends the job by itself
+    """
+
+    custom_operator_name = "@task.flinklike"
+    template_fields: Sequence[str] = (  # type: ignore[mutable-override]  # Airflow narrows it just so
+        *DecoratedOperator.template_fields,
+        "conf",
+        "py_files",
+        "files",
+        "archives",
+        "environment",
+        "flinklike_conn_id",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **DecoratedOperator.template_fields_renderers,
+        "conf": "json",
+        "environment": "json",
+    }
+
+    def __init__(
+        self,
+        *,
+        conf: Mapping[str, Any] | None = None,
+        py_files: str | Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
+        archives: str | Sequence[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        job_timeout: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conf = conf
+        self.py_files = py_files
+        self.files = files
+        self.archives = archives
+        self.environment = environment
+        self.job_timeout = job_timeout
+
+    def build_program(self, context: Context) -> JobProgram:
+        """The function with its rendered arguments. Raises PipelineError."""
+        function = getattr(self.python_callable, _FUNCTION_ATTRIBUTE, self.python_callable)
+        arguments = {**_context_arguments(function, len(self.op_args), context), **self.op_kwargs}
+        return function_job(
+            function,
+            args=self.op_args,
+            kwargs=arguments,
+            name=f"{self.dag_id}.{self.task_id}",
+            conf=self.conf,
+            py_files=self.py_files or (),
+            files=self.files or (),
+            archives=self.archives or (),
+            environment=self.environment,
+            params=dict(context.get("params") or {}),
+            execution_timeout=self.job_timeout,
+        ).build()
+
+
+def flinklike_task(
+    python_callable: Callable[..., Any] | None = None,
+    multiple_outputs: bool | None = None,  # noqa: FBT001 - Airflow's signature of every task decorator
+    **kwargs: Any,
+) -> TaskDecorator:
+    """Run a function on the cluster. Takes the arguments of FlinklikeDecoratedOperator."""
+
+    def decorate(function: Callable[..., Any]) -> TaskDecorator:
+        return task_decorator_factory(
+            python_callable=without_injected(function),
+            multiple_outputs=multiple_outputs,
+            decorated_operator_class=FlinklikeDecoratedOperator,
+            **kwargs,
+        )
+
+    return cast("TaskDecorator", decorate) if python_callable is None else decorate(python_callable)
+
+
+def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as Airflow should see it: without `spark` and `ctx`, wherever they stand."""
+    signature = inspect.signature(function)
+    rest = [parameter for name, parameter in signature.parameters.items() if name not in INJECTED]
+
+    @functools.wraps(function)
+    def visible(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    visible.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # what inspect reads first
+    setattr(visible, _FUNCTION_ATTRIBUTE, function)
+    return visible
+
+
+def _context_arguments(function: Callable[..., Any], given: int, context: Context) -> dict[str, Any]:
+    """Values for parameters that are named like keys of Airflow's context and were not given."""
+    names = [name for name in inspect.signature(function).parameters if name not in INJECTED][given:]
+    found: dict[str, Any] = {}
+    for name in names:
+        if name not in KNOWN_CONTEXT_KEYS or name not in context:
+            continue
+        value: Any = dict(context[name]) if name == "params" else context[name]  # type: ignore[literal-required]  # any key
+        if not isinstance(value, str | int | float | bool | dict | None):
+            message = (
+                f"parameter {name!r}: Airflow's {name} is a {type(value).__name__} and stays in the worker; "
+                "pass what the function needs of it as an argument"
+            )
+            raise PipelineError(message)
+        found[name] = value
+    return found

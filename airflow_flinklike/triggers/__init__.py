@@ -1,0 +1,1 @@
+"""Triggers: what waits for a job in the triggerer."""

@@ -1,0 +1,538 @@
+"""Operators, decorator, sensor and trigger against a fake REST endpoint: what is submitted, adopted, cancelled."""
+
+import pickle
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout, TaskDeferred
+
+from airflow_flinklike import Pipeline
+from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
+from airflow_flinklike.exceptions import (
+    ClusterUnavailableError,
+    JobCanceledError,
+    JobFailedError,
+    JobNotFoundError,
+    PipelineError,
+)
+from airflow_flinklike.operators.base import STORE_KEY
+from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+from airflow_flinklike.sensors.job import FlinklikeJobSensor
+from airflow_flinklike.triggers.job import FlinklikeJobTrigger
+from runtime.jobgraph.graph import JobGraph, PickledCode
+from tests.kit.airflow_context import FakeStateStore, context
+from tests.kit.fake_rest import FakeCluster, FakeJob
+
+Build = Callable[[], Pipeline]
+
+
+def job(name: str) -> Build:
+    """A function that builds a pipeline of that name: the fake ends it accordingly."""
+
+    def build() -> Pipeline:
+        pipeline = Pipeline(name)
+        pipeline.source("read", "jobs.code:read")
+        return pipeline
+
+    return build
+
+
+def submit(name: str = "finish", **fields: Any) -> FlinklikeSubmitOperator:
+    return FlinklikeSubmitOperator(**{"task_id": "run", "pipeline": job(name), "poll_interval": 0.2, **fields})
+
+
+def only_job(rest: FakeCluster) -> tuple[str, FakeJob]:
+    assert len(rest.jobs) == 1
+    return next(iter(rest.jobs.items()))
+
+
+# --- submit -----------------------------------------------------------------------------------------------
+
+
+def test_the_value_of_the_job_is_returned(rest: FakeCluster) -> None:
+    rest.results["finish"] = {"rows": 5}
+    seen = context()
+    assert submit().execute(seen) == {"rows": 5}
+    job_id, _ = only_job(rest)
+    assert seen["ti"].xcoms == {
+        "_link_FlinklikeJobLink": f"{rest.url}/ui/jobs/{job_id}",
+        "job_id": job_id,
+    }
+    assert seen["task_state_store"].values == {STORE_KEY: {"job_id": job_id, "max_tries": 2}}
+
+
+def test_the_link_and_the_stored_id_are_there_while_the_job_runs(rest: FakeCluster) -> None:
+    seen = context()
+    found: list[Any] = []
+
+    def look_and_finish() -> None:
+        with rest.changed:
+            assert rest.changed.wait_for(lambda: "GET" in {r[0] for r in rest.requests}, timeout=10)
+            found.append((dict(seen["ti"].xcoms), dict(seen["task_state_store"].values)))
+        rest.finish(next(iter(rest.jobs)), 7)
+
+    rest_of = threading.Thread(target=look_and_finish)
+    rest_of.start()
+    original = rest.answer
+
+    def noticing(method: str, target: str, body: bytes) -> tuple[int, Any]:
+        rest.changed.notify_all()
+        return original(method, target, body)
+
+    rest.answer = noticing  # type: ignore[method-assign]  # so that the observer wakes up
+    assert submit("hang").execute(seen) == 7
+    rest_of.join()
+    xcoms, stored = found[0]
+    assert "_link_FlinklikeJobLink" in xcoms
+    assert STORE_KEY in stored
+
+
+def test_the_id_is_stored_before_the_submit(rest: FakeCluster) -> None:
+    store = FakeStateStore()
+
+    class DiesError(Exception):
+        pass
+
+    def die(key: str, value: Any) -> None:
+        store.values[key] = value
+        raise DiesError
+
+    store.set = die  # type: ignore[method-assign]  # the worker dies right after it stored the id
+    with pytest.raises(DiesError):
+        submit().execute(context(store))
+    assert not rest.jobs
+    del store.set
+    stored = store.values[STORE_KEY]["job_id"]
+    submit().execute(context(store))
+    assert list(rest.jobs) == [stored]
+
+
+def test_a_failed_job_raises_with_its_root_cause(rest: FakeCluster) -> None:
+    del rest
+    with pytest.raises(JobFailedError) as caught:
+        submit("fail").execute(context())
+    assert str(caught.value).startswith("ValueError: no rows\n")
+    assert caught.value.kind == "USER"
+
+
+def test_a_lost_answer_to_the_submit_leads_to_one_job(rest: FakeCluster) -> None:
+    rest.lost_answers = 1
+    submit().execute(context())
+    only_job(rest)
+
+
+def test_exactly_one_of_pipeline_and_application(rest: FakeCluster) -> None:
+    for fields in ({"pipeline": None}, {"application": "etl.py"}):
+        with pytest.raises(PipelineError, match="either pipeline= or application="):
+            submit(**fields).execute(context())
+    with pytest.raises(PipelineError, match="conf, files belong to application="):
+        submit(conf={"a": "b"}, files="x").execute(context())
+    assert not rest.jobs
+
+
+# --- what is submitted --------------------------------------------------------------------------------------
+
+
+def graph_of(operator: Any, seen: Any = None) -> JobGraph:
+    program = operator.build_program(context() if seen is None else seen)
+    assert isinstance(program.graph, JobGraph)
+    return program.graph
+
+
+def with_day(day: str, factor: int = 1) -> Pipeline:
+    return Pipeline(f"{day} x {factor}").source("read", "jobs.code:read").pipeline
+
+
+def test_params_fill_arguments_and_reach_the_job() -> None:
+    operator = submit(pipeline=with_day, params={"day": "{{ ds }}", "factor": 2, "other": True})
+    seen = context(params={"day": "{{ ds }}", "factor": 2, "other": True})
+    graph = graph_of(operator, seen)
+    assert graph.name == "2024-05-06 x 2"
+    assert graph.params == {"day": "2024-05-06", "factor": 2, "other": True}
+
+
+def test_values_of_the_runs_conf_win_and_are_never_templates() -> None:
+    operator = submit(pipeline=with_day, params={"day": "{{ ds }}"})
+    assert graph_of(operator, context(params={"day": "{{ var.value.secret }}"})).name == "{{ var.value.secret }} x 1"
+
+
+def test_pipeline_params_win_over_params() -> None:
+    operator = submit(pipeline=with_day, params={"day": "a"}, pipeline_params={"day": "b", "factor": 3})
+    assert graph_of(operator, context(params={"day": "a"})).name == "b x 3"
+
+
+def test_a_pipeline_may_be_an_object_or_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graph_of(submit(pipeline=with_day("x"))).name == "x x 1"
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "unit" / "pipeline"))
+    assert graph_of(submit(pipeline="pipeline_fixture_jobs:simple", pipeline_params={"days": 2})).vertices[
+        0
+    ].splits == (
+        0,
+        1,
+    )
+
+
+def test_an_application_is_a_script_job(tmp_path: Path) -> None:
+    for name in ("etl.py", "lib.zip", "a.csv"):
+        (tmp_path / name).write_text("x")
+    operator = FlinklikeSubmitOperator(
+        task_id="etl",
+        application=str(tmp_path / "etl.py"),
+        application_args=["--day", "{{ ds }}"],
+        conf={"spark.sql.shuffle.partitions": 2},
+        py_files=str(tmp_path / "lib.zip"),
+        files=[str(tmp_path / "a.csv")],
+        name="etl {{ ds }}",
+        environment={"A": "b"},
+        job_timeout=timedelta(minutes=1),
+    )
+    operator.render_template_fields(context())
+    graph = graph_of(operator)
+    code = graph.vertices[0].operators[0].code
+    assert code.type == "script"
+    assert (graph.name, code.args) == ("etl 2024-05-06", ("--day", "2024-05-06"))
+    assert graph.spark_conf == {"spark.sql.shuffle.partitions": "2"}
+    assert [f.name for f in graph.py_files + graph.files] == ["lib.zip", "a.csv"]
+    assert (graph.environment, graph.execution_timeout_seconds) == ({"A": "b"}, 60)
+
+
+def test_every_template_field_is_assigned_verbatim() -> None:
+    operator = submit()
+    assert all(hasattr(operator, field) for field in operator.template_fields)
+    assert all(hasattr(decorated(lambda: 1), field) for field in FlinklikeDecoratedOperator.template_fields)
+
+
+# --- adopt, clear, kill -------------------------------------------------------------------------------------
+
+
+def started(rest: FakeCluster, name: str, *, max_tries: int = 2) -> tuple[FakeStateStore, str]:
+    """A first try whose worker died while the job ran (or after it ended)."""
+    store = FakeStateStore()
+    operator = submit(name)
+    with operator.hook.get_conn() as client:
+        job_id = operator._submit(context(store, max_tries=max_tries), client, "b" * 32)  # type: ignore[arg-type]
+    rest.requests.clear()
+    return store, job_id
+
+
+def test_a_retry_adopts_a_finished_job_with_its_value(rest: FakeCluster) -> None:
+    rest.results["finish"] = 11
+    store, job_id = started(rest, "finish")
+    seen = context(store)
+    assert submit("finish").execute(seen) == 11
+    assert list(rest.jobs) == [job_id]
+    assert ("POST", "/jobs") not in rest.requests
+    assert seen["ti"].xcoms["job_id"] == job_id
+
+
+def test_a_retry_adopts_a_running_job(rest: FakeCluster) -> None:
+    store, job_id = started(rest, "hang")
+    timer = threading.Timer(0.2, rest.finish, (job_id, 5))
+    timer.start()
+    assert submit("hang").execute(context(store)) == 5
+    timer.join()
+    assert list(rest.jobs) == [job_id]
+
+
+def test_a_retry_after_a_failed_job_submits_afresh(rest: FakeCluster) -> None:
+    store, job_id = started(rest, "fail")
+    submit("finish").execute(context(store))
+    assert len(rest.jobs) == 2
+    assert store.values[STORE_KEY]["job_id"] != job_id
+
+
+def test_without_durable_every_try_submits(rest: FakeCluster) -> None:
+    store, _ = started(rest, "finish")
+    submit("finish", durable=False).execute(context(store))
+    assert len(rest.jobs) == 2
+
+
+def test_a_clear_of_a_finished_task_submits_afresh(rest: FakeCluster) -> None:
+    store, _ = started(rest, "finish", max_tries=2)
+    submit("finish").execute(context(store, max_tries=3))
+    assert len(rest.jobs) == 2
+
+
+def test_a_clear_of_a_running_task_ends_its_job_first(rest: FakeCluster) -> None:
+    store, job_id = started(rest, "hang", max_tries=2)
+    submit("finish").execute(context(store, max_tries=3))
+    assert rest.jobs[job_id].status == "CANCELED"
+    posted = [request for request in rest.requests if request[0] in {"POST", "PATCH"}]
+    assert [request[0] for request in posted] == ["PATCH", "POST"]
+
+
+def test_a_request_of_an_earlier_try_that_arrives_late_is_adopted(rest: FakeCluster) -> None:
+    """The retry found no job, and its own submit of the same id meets the earlier one, pickled differently."""
+    store, job_id = started(rest, "finish")
+    late = rest.jobs.pop(job_id)
+    original = rest.submit
+
+    def after_the_late_one(body: dict[str, Any]) -> tuple[int, Any]:
+        rest.jobs.setdefault(job_id, late)
+        return original(body)
+
+    rest.submit = after_the_late_one  # type: ignore[method-assign]  # the earlier request is executed first
+    submit("finish again").execute(context(store))
+    assert list(rest.jobs) == [job_id]
+
+
+def test_a_kill_cancels_the_job(rest: FakeCluster) -> None:
+    operator = submit("hang")
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            operator.execute(context())
+        except JobCanceledError as error:
+            raised.append(error)
+
+    worker = threading.Thread(target=run)
+    with rest.changed:
+        worker.start()
+        assert rest.changed.wait_for(lambda: operator._job_id in rest.jobs or _poke(rest), timeout=10)
+    operator.on_kill()
+    operator.on_kill()
+    worker.join(10)
+    assert rest.cancels[0] == operator._job_id
+    assert len(raised) == 1
+
+
+def _poke(rest: FakeCluster) -> bool:
+    """Give the fake's threads the lock for a moment."""
+    rest.changed.wait(0.01)
+    return bool(rest.jobs)
+
+
+def test_a_kill_before_the_submit_or_without_consent_does_nothing(rest: FakeCluster) -> None:
+    submit().on_kill()
+    store, _ = started(rest, "hang")
+    operator = submit("hang", cancel_on_kill=False)
+    operator._job_id = store.values[STORE_KEY]["job_id"]
+    operator.on_kill()
+    assert not rest.cancels
+
+
+# --- deferral ---------------------------------------------------------------------------------------------
+
+
+def deferred(operator: Any, seen: Any = None) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute(context() if seen is None else seen)
+    return caught.value
+
+
+async def event_of(trigger: FlinklikeJobTrigger) -> dict[str, Any]:
+    async for event in trigger.run():
+        payload: dict[str, Any] = event.payload
+        return payload
+    raise AssertionError("no event")
+
+
+@pytest.mark.asyncio
+async def test_a_deferrable_task_comes_back_with_the_value(rest: FakeCluster) -> None:
+    rest.results["hang"] = None
+    operator = submit("hang", deferrable=True, inline_seconds=0)
+    caught = deferred(operator)
+    trigger = caught.trigger
+    assert isinstance(trigger, FlinklikeJobTrigger)
+    assert (caught.method_name, caught.timeout, trigger.deadline_millis) == ("execute_complete", None, None)
+    rest.finish(trigger.job_id, {"a": 1})
+    event = await event_of(trigger)
+    assert event == {"reason": "finished", "job_id": trigger.job_id, "message": ""}
+    assert submit("hang").execute_complete(context(), event) == {"a": 1}
+
+
+def test_a_small_job_is_not_deferred(rest: FakeCluster) -> None:
+    rest.results["finish"] = 3
+    assert submit("finish", deferrable=True).execute(context()) == 3
+
+
+def test_a_retry_of_a_deferrable_task_adopts_too(rest: FakeCluster) -> None:
+    store, job_id = started(rest, "hang")
+    caught = deferred(submit("hang", deferrable=True, inline_seconds=0), context(store))
+    assert caught.trigger.job_id == job_id
+
+
+def test_the_execution_timeout_travels_with_the_trigger(rest: FakeCluster) -> None:
+    caught = deferred(
+        submit("hang", deferrable=True, inline_seconds=0, execution_timeout=timedelta(seconds=30)), context()
+    )
+    trigger: Any = caught.trigger
+    assert trigger.deadline_millis is not None
+    assert caught.timeout == timedelta(seconds=330)
+    operator = submit("hang", execution_timeout=timedelta(seconds=30))
+    with pytest.raises(AirflowTaskTimeout, match="was not over within execution_timeout"):
+        operator.execute_complete(context(), {"reason": "timeout", "job_id": trigger.job_id})
+    assert rest.cancels == [trigger.job_id]
+
+
+@pytest.mark.parametrize(("reason", "error"), [("not_found", JobNotFoundError), ("error", ClusterUnavailableError)])
+def test_other_events_raise(reason: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match="what happened"):
+        submit().execute_complete(context(), {"reason": reason, "job_id": "c" * 32, "message": "what happened"})
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("name", "reason"), [("finish", "finished"), ("fail", "failed")])
+async def test_the_trigger_says_how_the_job_ended(rest: FakeCluster, name: str, reason: str) -> None:
+    _, job_id = started(rest, name)
+    assert (await event_of(FlinklikeJobTrigger(job_id, "flinklike_default")))["reason"] == reason
+
+
+@pytest.mark.asyncio
+async def test_the_trigger_ends_at_its_deadline(rest: FakeCluster) -> None:
+    _, job_id = started(rest, "hang")
+    trigger = FlinklikeJobTrigger(job_id, "flinklike_default", deadline_millis=0)
+    assert (await event_of(trigger))["reason"] == "timeout"
+
+
+@pytest.mark.asyncio
+async def test_the_trigger_reports_a_job_that_is_unknown(rest: FakeCluster) -> None:
+    del rest
+    event = await event_of(FlinklikeJobTrigger("d" * 32, "flinklike_default"))
+    assert (event["reason"], event["message"]) == ("not_found", f"Job {'d' * 32} not found")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("consent", [True, False])
+async def test_a_kill_in_the_triggerer(rest: FakeCluster, *, consent: bool) -> None:
+    _, job_id = started(rest, "hang")
+    await FlinklikeJobTrigger(job_id, "flinklike_default", cancel_on_kill=consent).on_kill()
+    assert rest.cancels == ([job_id] if consent else [])
+
+
+def test_triggers_survive_serialization() -> None:
+    trigger = FlinklikeJobTrigger("a" * 32, "c", cancel_on_kill=True, deadline_millis=5, poll_interval=3.0)
+    path, kwargs = trigger.serialize()
+    from airflow.sdk._shared.module_loading import import_string
+    from airflow.sdk.serde import deserialize, serialize
+
+    assert deserialize(serialize(kwargs)) == kwargs
+    assert import_string(path)(**kwargs).serialize() == (path, kwargs)
+
+
+# --- sensor -----------------------------------------------------------------------------------------------
+
+
+def sensor(job_id: str, **fields: Any) -> FlinklikeJobSensor:
+    return FlinklikeJobSensor(**{"task_id": "wait", "job_id": job_id, "poke_interval": 0.05, **fields})
+
+
+def test_the_sensor_returns_the_value(rest: FakeCluster) -> None:
+    _, job_id = started(rest, "hang")
+    timer = threading.Timer(0.2, rest.finish, (job_id, [3]))
+    timer.start()
+    seen = context()
+    assert sensor(job_id).execute(seen) == [3]
+    timer.join()
+    assert seen["ti"].xcoms["_link_FlinklikeJobLink"].endswith(f"/ui/jobs/{job_id}")
+
+
+def test_the_sensor_fails_without_retry_when_the_job_did(rest: FakeCluster) -> None:
+    _, job_id = started(rest, "fail")
+    with pytest.raises(AirflowFailException, match="ValueError: no rows"):
+        sensor(job_id).execute(context())
+    with pytest.raises(AirflowFailException, match="is not a job id"):
+        sensor("xyz").execute(context())
+
+
+def test_the_deferrable_sensor_looks_once_and_leaves_the_job_alone(rest: FakeCluster) -> None:
+    _, job_id = started(rest, "hang")
+    operator = sensor(job_id, deferrable=True, timeout=60)
+    caught = deferred(operator)
+    trigger: Any = caught.trigger
+    assert (trigger.cancel_on_kill, caught.timeout) == (False, timedelta(seconds=60))
+    rest.finish(job_id, "x")
+    assert deferred_value(operator, job_id) == "x"
+    assert sensor(job_id, deferrable=True).execute(context()) == "x"
+    assert isinstance(operator, BaseSensorOperator)
+
+
+def deferred_value(operator: FlinklikeJobSensor, job_id: str) -> Any:
+    return operator.execute_complete(context(), {"reason": "finished", "job_id": job_id, "message": ""})
+
+
+# --- decorator ----------------------------------------------------------------------------------------------
+
+
+def decorated(function: Any, *args: Any, **kwargs: Any) -> FlinklikeDecoratedOperator:
+    options = kwargs.pop("options", {})
+    return FlinklikeDecoratedOperator(
+        task_id="fn", python_callable=without_injected(function), op_args=args, op_kwargs=kwargs, **options
+    )
+
+
+class Slot:
+    """A TaskContext's part that functions use here."""
+
+    spark = "session"
+
+
+def run_function(operator: FlinklikeDecoratedOperator, seen: Any = None) -> Any:
+    code = graph_of(operator, seen).vertices[0].operators[0].code
+    assert isinstance(code, PickledCode)
+    return pickle.loads(code.payload())(Slot())
+
+
+def test_spark_and_ctx_are_filled_in_on_the_slot() -> None:
+    def total(spark: Any, a: int, ctx: Any, b: int = 2) -> Any:
+        return spark, a, ctx.spark, b
+
+    assert run_function(decorated(total, 1)) == ("session", 1, "session", 2)
+    assert run_function(decorated(total, a=1, b=5)) == ("session", 1, "session", 5)
+
+
+def test_plain_values_of_the_context_are_filled_in() -> None:
+    def dated(ds: str, params: dict[str, Any], x: int = 0) -> Any:
+        return ds, params, x
+
+    seen = context(params={"p": 1})
+    assert run_function(decorated(dated, x=4), seen) == ("2024-05-06", {"p": 1}, 4)
+
+
+def test_objects_of_the_worker_cannot_travel() -> None:
+    def uses_ti(ti: Any) -> Any:
+        return ti
+
+    with pytest.raises(PipelineError, match="parameter 'ti': Airflow's ti is a FakeTaskInstance and stays"):
+        graph_of(decorated(uses_ti))
+
+
+def test_a_missing_argument_is_found_when_the_dag_is_parsed() -> None:
+    with pytest.raises(TypeError, match="missing a required argument: 'a'"):
+        decorated(lambda spark, a: a)
+
+
+def test_the_decorated_function_is_one_job(rest: FakeCluster) -> None:
+    from airflow.sdk import DAG
+
+    with DAG(dag_id="finish_dag", schedule=None):
+        operator = decorated(lambda: 1, options={"conf": {"spark.sql.ansi.enabled": False}})
+    rest.results["finish_dag.fn"] = 12
+    assert operator.execute(context()) == 12
+    _, submitted = only_job(rest)
+    assert submitted.graph["spark_conf"] == {"spark.sql.ansi.enabled": "false"}
+    assert submitted.client == "airflow finish_dag.fn manual__1"
+
+
+def test_the_decorator_makes_tasks_and_mapped_tasks() -> None:
+    from airflow.sdk import DAG
+
+    from airflow_flinklike.decorators.flinklike import flinklike_task
+
+    @flinklike_task(retries=3)
+    def add(spark: Any, a: int, b: int) -> int:
+        """Adds."""
+        return a + b
+
+    with DAG(dag_id="d", schedule=None) as dag:
+        add(1, 2)  # type: ignore[call-arg]  # spark is filled in on the slot
+        add.partial(b=1).expand(a=[1, 2])
+    assert sorted(dag.task_ids) == ["add", "add__1"]
+    assert dag.get_task("add").retries == 3
+    assert dag.get_task("add").doc_md == "Adds."

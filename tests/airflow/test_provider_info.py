@@ -1,0 +1,158 @@
+"""Provider info, entry points, imports, the connection form, and what parsing a DAG costs."""
+
+import functools
+import importlib
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # no stubs installed
+import pytest
+
+from airflow_flinklike.hooks.flinklike import FlinklikeHook
+from airflow_flinklike.provider_info import get_provider_info
+
+ROOT = Path(__file__).resolve().parents[2]
+INFO = get_provider_info()
+
+
+def load(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def schema(name: str) -> Any:
+    import airflow
+
+    return json.loads((Path(airflow.__path__[0]) / name).read_text())
+
+
+def test_it_follows_airflows_schema() -> None:
+    jsonschema.validate(INFO, schema("provider_info.schema.json"))
+
+
+def test_the_connection_follows_the_stricter_schema_of_authors() -> None:
+    strict = schema("provider.yaml.schema.json")["properties"]["connection-types"]
+    jsonschema.validate(INFO["connection-types"], strict)
+
+
+@pytest.mark.parametrize("key", ["operators", "sensors", "hooks", "triggers"])
+def test_every_module_exists(key: str) -> None:
+    for entry in INFO[key]:
+        for module in entry["python-modules"]:
+            importlib.import_module(module)
+
+
+def test_every_class_exists() -> None:
+    paths = [
+        INFO["connection-types"][0]["hook-class-name"],
+        INFO["extra-links"][0],
+        INFO["task-decorators"][0]["class-name"],
+        INFO["plugins"][0]["plugin-class"],
+    ]
+    assert all(callable(load(path)) for path in paths)
+
+
+def test_entry_points_lead_here() -> None:
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert 'provider_info = "airflow_flinklike.provider_info:get_provider_info"' in pyproject
+    assert 'flinklike = "airflow_flinklike.plugin:FlinklikePlugin"' in pyproject
+    installed = [e for e in entry_points(group="apache_airflow_provider") if e.value.startswith("airflow_flinklike")]
+    for entry in installed:
+        assert entry.load()() == INFO
+
+
+def test_the_hook_and_the_connection_type_agree() -> None:
+    connection = INFO["connection-types"][0]
+    assert connection["connection-type"] == FlinklikeHook.conn_type
+    assert connection["hook-name"] == FlinklikeHook.hook_name
+    arguments: dict[str, Any] = {FlinklikeHook.conn_name_attr: "other"}
+    assert FlinklikeHook(**arguments).flinklike_conn_id == "other"
+
+
+def test_the_plugin_registers_the_link() -> None:
+    from airflow_flinklike.links import FlinklikeJobLink
+    from airflow_flinklike.plugin import FlinklikePlugin
+
+    assert [type(link) for link in FlinklikePlugin.operator_extra_links] == [FlinklikeJobLink]
+
+
+HEAVY = ("pyspark", "pandas", "pyarrow", "grpc", "google.protobuf", "fsspec", "fastapi", "uvicorn")
+
+
+def imports_of(code: str, *, environment: dict[str, str] | None = None) -> tuple[list[str], list[str]]:
+    """Heavy modules, and our runtime's packages, that are loaded after `code`; sockets are refused meanwhile."""
+    script = (
+        "import json, socket, sys\n"
+        "def refuse(*a, **k): raise AssertionError('a connection was opened')\n"
+        "socket.socket.connect = socket.socket.connect_ex = refuse\n"
+        f"before = set(sys.modules)\n{code}\n"
+        f"heavy = [m for m in {HEAVY!r} if m in sys.modules]\n"
+        "ours = sorted({m.split('.')[1] for m in sys.modules if m.startswith('runtime.')})\n"
+        "print('RESULT' + json.dumps([heavy, ours]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))
+    heavy, ours = json.loads(line.removeprefix("RESULT"))
+    return heavy, ours
+
+
+@functools.cache
+def of_airflow_itself() -> tuple[str, ...]:
+    """What any DAG with any operator loads: Airflow 3.3's templating imports fsspec."""
+    heavy, ours = imports_of("from airflow.sdk import BaseOperator, BaseSensorOperator, dag, task")
+    assert ours == []
+    assert set(heavy) <= {"fsspec"}
+    return tuple(heavy)
+
+
+USE = """
+from datetime import datetime
+from airflow.sdk import dag, task
+from airflow_flinklike import Pipeline
+from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+from airflow_flinklike.sensors.job import FlinklikeJobSensor
+from airflow_flinklike.decorators.flinklike import flinklike_task
+
+@flinklike_task
+def count(spark, n): return spark.range(n).count()
+
+def build():
+    pipeline = Pipeline("p")
+    pipeline.source("a", lambda ctx: None)
+    return pipeline
+
+@dag(schedule=None, start_date=datetime(2024, 1, 1))
+def example():
+    one = FlinklikeSubmitOperator(task_id="one", pipeline=build, deferrable=True)
+    two = FlinklikeSubmitOperator(task_id="two", application="etl.py")
+    one >> two >> FlinklikeJobSensor(task_id="wait", job_id="0" * 32) >> count(5)
+
+example()
+"""
+
+
+def test_parsing_a_dag_is_light_and_opens_no_connection() -> None:
+    heavy, ours = imports_of(USE)
+    assert [module for module in heavy if module not in of_airflow_itself()] == []
+    assert ours == ["common", "jobgraph"]
+
+
+@pytest.mark.parametrize("name", ["tpch_revenue.py", "word_count.py"])
+def test_parsing_the_example_dags_is_light_too(name: str) -> None:
+    path = str(ROOT / "dags" / name)
+    heavy, ours = imports_of(f"import runpy\nsys.path.insert(0, {str(ROOT / 'dags')!r})\nrunpy.run_path({path!r})")
+    assert [module for module in heavy if module not in of_airflow_itself()] == []
+    assert ours == ["common", "jobgraph"]

@@ -1,0 +1,169 @@
+"""A small cluster's REST endpoint without a cluster, for tests of clients: real sockets, jobs that end as told.
+
+A job's fate is told by its name: `finish...`, `fail...`, `hang...` (until cancelled or `finish()` is called).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+TOKEN = "fake-token"
+_TERMINAL = {"FINISHED", "FAILED", "CANCELED"}
+
+
+@dataclass
+class FakeJob:
+    """One submitted job."""
+
+    graph: dict[str, Any]
+    client: str
+    status: str = "RUNNING"
+    modified: int = 1
+    result: Any = None
+    failure: dict[str, Any] = field(default_factory=dict)
+
+
+class FakeCluster:
+    """Jobs, and what was asked. `results` gives the values of jobs by name."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.jobs: dict[str, FakeJob] = {}
+        self.results: dict[str, Any] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.cancels: list[str] = []
+        self.lost_answers = 0
+        self.url = ""
+
+    def submit(self, body: dict[str, Any]) -> tuple[int, Any]:
+        job_id, graph = body["job_id"], body["job_graph"]
+        if job_id in self.jobs:
+            if self.jobs[job_id].graph == graph:
+                return 202, {"jobUrl": f"/jobs/{job_id}", "outcome": "ALREADY_SUBMITTED", "status": "RUNNING"}
+            return 409, {"errors": [f"job {job_id} exists with another digest"]}
+        job = self.jobs[job_id] = FakeJob(graph, body["options"]["client"])
+        if graph["name"].startswith("finish"):
+            self._end(job, "FINISHED", self.results.get(graph["name"]))
+        elif graph["name"].startswith("fail"):
+            job.failure = {
+                "class": "ValueError",
+                "message": "no rows",
+                "stack-trace": "Traceback: no rows",
+                "kind": "USER",
+            }
+            self._end(job, "FAILED", None)
+        return 202, {"jobUrl": f"/jobs/{job_id}", "outcome": "ACCEPTED", "status": job.status}
+
+    def finish(self, job_id: str, value: Any = None) -> None:
+        """End a hanging job."""
+        with self.changed:
+            self._end(self.jobs[job_id], "FINISHED", value)
+
+    def cancel(self, job_id: str) -> tuple[int, Any]:
+        self.cancels.append(job_id)
+        job = self.jobs.get(job_id)
+        if job is None:
+            return 404, {"errors": [f"Job {job_id} not found"]}
+        if job.status in _TERMINAL - {"CANCELED"}:
+            return 409, {"errors": ["already ended"]}
+        self._end(job, "CANCELED", None)
+        return 202, {}
+
+    def _end(self, job: FakeJob, status: str, value: Any) -> None:
+        job.status, job.result, job.modified = status, value, job.modified + 1
+        self.changed.notify_all()
+
+    def status(self, job_id: str, wait: float, since: int) -> tuple[int, Any]:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return 404, {"errors": [f"Job {job_id} not found"]}
+        self.changed.wait_for(lambda: job.modified > since or job.status in _TERMINAL, timeout=wait)
+        return 200, {"status": job.status, "last-modification": job.modified, "pending-reason": ""}
+
+    def execution_result(self, job_id: str, wait: float) -> tuple[int, Any]:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return 404, {"errors": [f"Job {job_id} not found"]}
+        self.changed.wait_for(lambda: job.status in _TERMINAL, timeout=wait)
+        if job.status not in _TERMINAL:
+            return 200, {"status": {"id": "IN_PROGRESS"}}
+        names = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "CANCELED"}
+        body = {"id": job_id, "application-status": names[job.status], "net-runtime": 5, "result": job.result}
+        if job.failure:
+            body["failure-cause"] = job.failure
+        return 200, {"status": {"id": "COMPLETED"}, "job-execution-result": body}
+
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
+        """Route one request; the lock is held and given up by waits."""
+        url = urlparse(target)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        parts = url.path.strip("/").split("/")
+        wait = float(query.get("wait", 0))
+        match method, parts:
+            case "POST", ["jobs"]:
+                return self.submit(json.loads(body))
+            case "GET", ["jobs", job_id, "status"]:
+                return self.status(job_id, wait, int(query.get("since", 0)))
+            case "GET", ["jobs", job_id, "execution-result"]:
+                return self.execution_result(job_id, wait)
+            case "PATCH", ["jobs", job_id]:
+                return self.cancel(job_id)
+            case "GET", ["overview"]:
+                return 200, {"taskmanagers": 1, "slots-total": 4, "slots-available": 3, "flink-version": "0.1.0"}
+            case _:
+                return 404, {"errors": [f"Not found: {target}"]}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    cluster: FakeCluster
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        cluster = self.cluster
+        with cluster.changed:
+            cluster.requests.append((self.command, self.path))
+            if self.headers.get("authorization") != f"Bearer {TOKEN}":
+                status, answer = 401, {"errors": ["the cluster's token is missing or wrong"]}
+            else:
+                status, answer = cluster.answer(self.command, self.path, body)
+        if self.command == "POST" and cluster.lost_answers > 0:
+            cluster.lost_answers -= 1
+            self.close_connection = True
+            return
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_PATCH = _serve  # noqa: N815 - the base class's names
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Silent."""
+
+
+@contextmanager
+def fake_cluster() -> Iterator[FakeCluster]:
+    """A running fake on a free port of 127.0.0.1."""
+    cluster = FakeCluster()
+    handler = type("Handler", (_Handler,), {"cluster": cluster})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    cluster.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield cluster
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
