@@ -1,0 +1,98 @@
+"""R21: what is compacted when, and when submits are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.common.errors import StorageExhaustedError
+from runtime.highavailability.compaction import COMPACTION_PERIOD, Compactor
+from runtime.highavailability.kv import CompactedError, Put, StoreStatus, Txn
+from runtime.highavailability.memory import MemoryKeyValueStore
+from tests.kit.virtual_time import ManualClock, run_virtual
+
+KEY = "/a"
+
+
+async def write(kv: MemoryKeyValueStore, value: bytes = b"") -> int:
+    return (await kv.txn(Txn((), (Put(KEY, value),)), timeout=1)).revision
+
+
+async def is_kept(kv: MemoryKeyValueStore, revision: int) -> bool:
+    try:
+        await kv.range(KEY, is_prefix=False, timeout=1, revision=revision)
+    except CompactedError:
+        return False
+    return True
+
+
+def test_every_minute_to_the_revision_of_five_minutes_ago() -> None:
+    async def main() -> None:
+        kv, clock = MemoryKeyValueStore(LoopClock()), ManualClock()
+        compactor = Compactor(kv, clock, timeout=1)
+        revisions = []
+        for minute in range(12):
+            revisions.append(await write(kv))
+            await write(kv)
+            await compactor.activate()
+            for past, revision in enumerate(revisions):
+                # Whoever lags by less than five minutes can still follow.
+                if minute - past < 5:
+                    assert await is_kept(kv, revision), (minute, past)
+                if minute - past > 5:
+                    assert not await is_kept(kv, revision), (minute, past)
+            clock.advance(COMPACTION_PERIOD)
+
+    run_virtual(main())
+
+
+def test_from_80_percent_of_the_quota_on_submits_are_refused_until_it_shrinks() -> None:
+    async def main() -> None:
+        kv, clock = MemoryKeyValueStore(LoopClock(), quota_bytes=10_000), ManualClock()
+        compactor = Compactor(kv, clock, timeout=1)
+        compactor.check_capacity()
+        for _ in range(3):
+            await write(kv, bytes(2000))
+        await compactor.activate()
+        compactor.check_capacity()
+        await write(kv, bytes(2000))
+        await compactor.activate()
+        with pytest.raises(StorageExhaustedError):
+            compactor.check_capacity()
+        with pytest.raises(StorageExhaustedError):
+            await write(kv, bytes(2000))
+        for _ in range(6):
+            clock.advance(COMPACTION_PERIOD)
+            await compactor.activate()
+        compactor.check_capacity()
+
+    run_virtual(main())
+
+
+class HollowStore(MemoryKeyValueStore):
+    """Says that its file is nearly full and mostly empty, until it is defragmented."""
+
+    def __init__(self) -> None:
+        super().__init__(LoopClock())
+        self.is_defragmented = False
+
+    async def status(self, *, timeout: float) -> StoreStatus:
+        status = replace(await super().status(timeout=timeout), quota_bytes=1000, used_bytes=100)
+        return replace(status, size_bytes=100 if self.is_defragmented else 900)
+
+    async def defragment(self, *, timeout: float) -> None:
+        self.is_defragmented = True
+
+
+def test_a_file_that_is_mostly_empty_is_defragmented() -> None:
+    async def main() -> None:
+        kv = HollowStore()
+        compactor = Compactor(kv, ManualClock(), timeout=1)
+        status = await compactor.activate()
+        assert status.has_defragmented
+        assert kv.is_defragmented
+        compactor.check_capacity()
+
+    run_virtual(main())
