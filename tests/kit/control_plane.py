@@ -34,7 +34,7 @@ from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
 from runtime.gateways.dispatcher import AssignJob, JobSummary, SubmitJobRequest, TaskCounts
-from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
+from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.resource_manager import (
     JobRequirements,
     JobsEnded,
@@ -48,6 +48,7 @@ from runtime.gateways.resource_manager import (
     SlotStatus,
     TaskManagerRegistered,
 )
+from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
@@ -55,7 +56,10 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import MemoryObjectStore, Payloads
-from runtime.highavailability.records import ResultRecord
+from runtime.highavailability.records import Payload, ResultRecord
+from runtime.jobmaster.connections import TaskManagerConnections
+from runtime.jobmaster.endpoint import JobMasterSettings
+from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory
 from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
@@ -318,8 +322,9 @@ class HollowTaskManager:
 class ControlPlane:
     """The world of one test. `is_split`: JobMasters in processes of their own."""
 
-    def __init__(self, *, is_split: bool) -> None:
+    def __init__(self, *, is_split: bool, has_real_job_masters: bool = False) -> None:
         self.is_split = is_split
+        self.has_real_job_masters = has_real_job_masters
         self.clock = LoopClock()
         self.entropy = SystemEntropy()
         self.network = LocalNetwork()
@@ -335,7 +340,7 @@ class ControlPlane:
         self.leader_watch: Watch[LeaderAddress | None] = Watch(None)
         self.rpcs: list[LocalRpcService] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.limits = JobRegistryLimits(jobs_max=100, submits_in_flight_max=50)
+        self.limits = JobRegistryLimits(jobs_max=1000, submits_in_flight_max=1000)
         self.terms = 0
         self.clean_period = 0.02
         self.heartbeat_interval = 0.05
@@ -358,6 +363,28 @@ class ControlPlane:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
         self.tasks.append(task)
         return task
+
+    def runner_factory(self, rpc: LocalRpcService, heartbeats: HeartbeatService) -> JobManagerRunnerFactory:
+        """Scripted runners, or real JobMasters on the streams of this process."""
+        if not self.has_real_job_masters:
+            return self.runners
+        connections = TaskManagerConnections(heartbeats, HeartbeatTiming(0.5, 10.0))
+        rpc.server.add_stream_handler(
+            StreamKind.TASK_MANAGER_TO_JOB_MASTER, connections.serve, check=lambda _target, _sender: None
+        )
+        _ = self.spawn(connections.run())
+
+        async def stored_graph(key: str, sha256: str, /) -> bytes:
+            return await self.payloads.load(Payload(sha256, b"", key))
+
+        return DefaultJobManagerRunnerFactory(
+            store=self.owner_store,
+            connections=connections,
+            graph_source=stored_graph,
+            clock=self.clock,
+            entropy=self.entropy,
+            settings=JobMasterSettings(validate=True),
+        )
 
     async def lead(self) -> Leader:
         """Start a JobManager process that wins the election."""
@@ -390,6 +417,7 @@ class ControlPlane:
         )
         managers: list[ResourceManager] = []
         heartbeats = self.new_heartbeats()
+        runners = self.runners if self.is_split else self.runner_factory(rpc, heartbeats)
 
         def construct() -> TermComponents:
             manager = ResourceManager(
@@ -403,7 +431,7 @@ class ControlPlane:
             )
             managers.append(manager)
             if not self.is_split:
-                return TermComponents(StandaloneDispatcher(settings, services, manager, self.runners), manager)
+                return TermComponents(StandaloneDispatcher(settings, services, manager, runners), manager)
             dispatcher = JobMasterPrimaryDispatcher(
                 settings,
                 services,
@@ -448,15 +476,16 @@ class ControlPlane:
         for follower in list(self.followers):
             follower(known)
 
+        heartbeats = self.new_heartbeats()
+        runners = self.runner_factory(rpc, heartbeats)
+
         def make(scope: ServiceScope) -> JobMasterSecondaryDispatcher:
-            return JobMasterSecondaryDispatcher(
-                capacity=capacity, scope=scope, runner_factory=self.runners, load=NoLoad()
-            )
+            return JobMasterSecondaryDispatcher(capacity=capacity, scope=scope, runner_factory=runners, load=NoLoad())
 
         container = JobMasterContainerRunner(
             ContainerSettings(incarnation, capacity, 5.0),
             rpc=rpc,
-            heartbeats=self.new_heartbeats(),
+            heartbeats=heartbeats,
             leader=self.leader_watch,
             make_dispatcher=make,
             clock=self.clock,
