@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from runtime.aio.mailbox import Mailbox
-from runtime.aio.scope import ServiceScope
+from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
@@ -22,7 +22,13 @@ from runtime.common.errors import FlinklikeError, StaleTokenError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.gateways.job_master import CommitOutputs, OutputsCommitted
-from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotReport, SlotRequestRefused
+from runtime.gateways.resource_manager import (
+    JobsEnded,
+    RegisterTaskManager,
+    RequestSlot,
+    SlotReport,
+    SlotRequestRefused,
+)
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, TaskExecutorGateway
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
@@ -104,6 +110,7 @@ class TaskExecutor:
     def __init__(
         self,
         settings: TaskExecutorSettings,
+        registration: RegisterTaskManager,
         rpc: RpcService,
         retrieval: LeaderRetrieval,
         pool: SlotPool,
@@ -126,8 +133,8 @@ class TaskExecutor:
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = TaskExecutorCore(
-            settings.registration.task_manager_id,
-            slots=settings.registration.slots,
+            registration.task_manager_id,
+            slots=registration.slots,
             queue_max=settings.queue_max,
             reports_max=settings.reports_max,
             report_bytes_max=settings.report_bytes_max,
@@ -145,7 +152,7 @@ class TaskExecutor:
         )
         self._job_masters = JobMasterConnections(
             rpc,
-            settings.incarnation,
+            registration.incarnation,
             settings.connections,
             heartbeats=self._heartbeats,
             entropy=entropy.child("job masters"),
@@ -157,7 +164,7 @@ class TaskExecutor:
         self._leader = ResourceManagerConnection(
             rpc,
             retrieval,
-            settings.registration,
+            registration,
             settings.connections,
             registration_timeout=settings.registration_timeout,
             clock=clock,
@@ -169,6 +176,8 @@ class TaskExecutor:
         )
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
         self._cluster = ""
+        self.blob_address: str | None = None
+        """Where the leader's BlobServer listens, as far as it is known."""
         self._reported: SlotReport | None = None
         self._is_stopping = False
         self.is_serving: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
@@ -203,14 +212,21 @@ class TaskExecutor:
             logger.warning("%d attempts still run after %g s of draining", self.running.value, timeout)
 
     async def stop(self) -> None:
-        """End all tasks of the endpoint. The pool is stopped before, so that its last reports still leave."""
+        """Send what waits on the streams, then end. The pool is stopped before, so that its last reports leave."""
+        self._is_stopping = True
         self._rpc.server.remove_gateway(TaskExecutorGateway)
+        async with Scope("task executor/close") as closing:
+            closing.spawn("leader", self._leader.close())
+            closing.spawn("job masters", self._job_masters.close())
         for timer in self._timers.values():
             timer.cancel()
-        await self._scope.close()
+        if self._scope.is_open:
+            await self._scope.close()
 
     async def flush(self) -> None:
-        """Return when everything that was posted before is handled."""
+        """Return when everything that was posted before is handled; at once when nothing is handled any more."""
+        if not self._scope.is_open:
+            return
         done = asyncio.get_running_loop().create_future()
         self._mailbox.put(_LeaderBatch((), done))
         await done
@@ -296,6 +312,7 @@ class TaskExecutor:
             logger.error("cluster %s has become cluster %s: everything that runs here is ended", self._cluster, cluster)
             self._apply(ClusterChanged())  # R1
         self._cluster = cluster
+        self.blob_address = connected.registered.blob_address or None
         self._reported = None
         self._report_slots()
         self._note_serving()

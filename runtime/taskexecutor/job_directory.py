@@ -11,8 +11,8 @@ import asyncio
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,10 +31,10 @@ _IN_SYS_PATH_AS_THEY_ARE = (".zip", ".egg", ".whl", ".jar")
 
 
 class BlobFiles(Protocol):
-    """Local files of stored objects: a cache in front of the blob store."""
+    """Local files of stored objects: `runtime.blob.client.BlobSharedClient`."""
 
-    async def get_file(self, key: str, size_bytes: int, /) -> Path:
-        """A verified local copy, to be read soon. Raises NotFoundError, RetryableError."""
+    def file(self, key: str, /) -> AbstractAsyncContextManager[Path]:
+        """A verified local copy that stays within the block; never written to. Raises NotFoundError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +105,31 @@ class JobDirectories:
 
     async def _prepare(self, job: JobInformation) -> JobDirectory:
         blobs = (*job.py_files, *job.files, *job.archives, *job.wheels)
-        sources = {blob.sha256: await self._local(blob) for blob in blobs}
         root = self._root / job.job_id
-        return await asyncio.to_thread(_lay_out, root, job, sources, self._limits)
+        async with AsyncExitStack() as held:
+            sources = {blob.sha256: await held.enter_async_context(self._local(blob)) for blob in blobs}
+            return await asyncio.to_thread(_lay_out, root, job, sources, self._limits)
 
     def _code_path(self, job_id: JobId, blob: BlobReference) -> Path:
         return self._root / job_id / "code" / _plain_name(blob.sha256) / _plain_name(blob.name)
 
     async def _fetch_code(self, job_id: JobId, blob: BlobReference) -> Path:
         path = self._code_path(job_id, blob)
-        await asyncio.to_thread(_place, await self._local(blob), path)
+        async with self._local(blob) as source:
+            await asyncio.to_thread(_place, source, path)
         return path
 
-    async def _local(self, blob: BlobReference) -> Path | bytes:
+    @asynccontextmanager
+    async def _local(self, blob: BlobReference) -> AsyncIterator[Path | bytes]:
+        """A local source of a file, for as long as the block lasts."""
         if blob.key:
-            return await self._blobs.get_file(blob.key, blob.size_bytes)
+            async with self._blobs.file(blob.key) as path:
+                yield path
+            return
         if hashlib.sha256(blob.inline).hexdigest() != blob.sha256:
             message = f"{blob.name} travelled inside the job and does not have the digest {blob.sha256}"
             raise InvalidInputError(message)
-        return blob.inline
+        yield blob.inline
 
 
 def _has_files(job: JobInformation) -> bool:

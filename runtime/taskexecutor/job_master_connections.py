@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.aio.scope import ServiceScope
+from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.entropy import Entropy
 from runtime.common.errors import BackpressureError, FlinklikeError, UnavailableError
 from runtime.common.ids import Incarnation
@@ -62,6 +62,7 @@ class JobMasterConnections:
         self._is_needed = is_needed
         self._connections: dict[Incarnation, _Connection] = {}
         self._number = 0
+        self._is_closing = False
 
     def connect(self, location: JobMasterLocation) -> None:
         """Open a stream unless there is one or one is being opened."""
@@ -88,12 +89,20 @@ class JobMasterConnections:
             # Nothing may get lost between two messages: a fresh stream starts over with what is not acknowledged.
             connection.stream.abort(f"the peer does not read: {error}")
 
+    async def close(self) -> None:
+        """Flush and end all streams, and dial no more."""
+        self._is_closing = True
+        async with Scope("job masters/close") as closing:
+            for connection in self._connections.values():
+                if connection.stream is not None:
+                    closing.spawn(str(connection.location.incarnation), connection.stream.close())
+
     async def _keep(self, connection: _Connection) -> None:
         """Dial, serve, dial again, for as long as a job of that process is here."""
         location = connection.location
         failures = 0
         try:
-            while self._is_needed(location.incarnation):
+            while self._is_needed(location.incarnation) and not self._is_closing:
                 try:
                     connection.stream = await self._dial(location)
                 except FlinklikeError as error:

@@ -113,6 +113,7 @@ class ResourceManagerConnection:
         self._epoch = 0
         self._cluster = ""
         self._number = 0
+        self._is_closing = False
         self._last_failure = "no JobManager is known"
 
     @property
@@ -131,12 +132,20 @@ class ResourceManagerConnection:
         except BackpressureError as error:
             self._stream.abort(f"the leader does not read: {error}")
 
+    async def close(self) -> None:
+        """Flush and end the stream, and dial no more."""
+        self._is_closing = True
+        if self._stream is not None:
+            await self._stream.close()
+
     async def run(self) -> None:
         """Stay registered until cancelled. Raises RegistrationRefusedError, NoLeaderError."""
         self._scope.spawn_eternal("leader retrieval", self._follow())
         deadline = Deadline.after(self._clock, self._registration_timeout)
         failures = 0
         while True:
+            if self._is_closing:
+                await asyncio.Event().wait()
             location = await self._next_leader(deadline)
             try:
                 await self._session(location)

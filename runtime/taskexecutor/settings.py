@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.aio.retry import RetryPolicy
-from runtime.common.ids import Incarnation
-from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 
 
@@ -23,9 +21,8 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorSettings:
-    """What a TaskExecutor is and how much it keeps."""
+    """How long a TaskExecutor waits and how much it keeps."""
 
-    registration: RegisterTaskManager
     log_directory: Path
     slot_timeout: float = 10.0
     registration_timeout: float = 300.0
@@ -34,8 +31,3 @@ class TaskExecutorSettings:
     report_bytes_max: int = 64 << 20
     mailbox_max: int = 100_000
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
-
-    @property
-    def incarnation(self) -> Incarnation:
-        """This life of this process."""
-        return self.registration.incarnation

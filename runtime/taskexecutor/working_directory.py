@@ -1,7 +1,7 @@
 """The TaskManager's own directory on its host, and what earlier TaskManagers have left beside it.
 
-`<work>/tm-<incarnation>/` holds `lock`, `jobs/` and scratch of Spark. The lock is held by this process and inherited by
-the processes it forks, so a directory whose lock is free belongs to a TaskManager of which nothing runs any more here.
+`<work>/tm-<incarnation>/` holds `lock`, `jobs/`, the blob cache and scratch of Spark. This process holds the lock, so a
+directory whose lock is free belongs to a TaskManager that has ended, and whose slots end with it (R13).
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ class WorkingDirectory:
     def spark(self) -> Path:
         """Scratch of Spark."""
         return self.path / "spark"
+
+    @property
+    def blobs(self) -> Path:
+        """Cache of blobs."""
+        return self.path / "blobs"
 
     def acquire(self) -> None:
         """Make the directory and hold its lock. Raises OSError."""

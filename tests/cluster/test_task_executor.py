@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -333,10 +334,11 @@ async def test_a_cancel_during_preparation_ends_the_attempt_before_it_reaches_it
     class SlowBlobs:
         asked = asyncio.Event()
 
-        async def get_file(self, _key: str, _size_bytes: int, /) -> Path:
+        @asynccontextmanager
+        async def file(self, _key: str, /) -> AsyncIterator[Path]:
             self.asked.set()
             await asyncio.Event().wait()
-            raise AssertionError
+            yield tmp_path
 
     blobs = SlowBlobs()
     async with task_executor_cluster(tmp_path, blobs=blobs) as cluster:

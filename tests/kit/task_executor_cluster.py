@@ -26,6 +26,7 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.gateways.task import DEFAULT_PROFILE, TaskExecutionReport
 from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamKind
 from runtime.rpc.settings import RpcSettings
@@ -46,16 +47,15 @@ WAIT = 10.0
 class ScriptedPeer:
     """One process that a TaskManager dials: keeps what arrives, sends what it is told."""
 
-    def __init__(self, network: LocalNetwork, name: Incarnation, kind: StreamKind) -> None:
+    def __init__(self, rpc: LocalRpcService | GrpcRpcService, name: Incarnation, kind: StreamKind) -> None:
         self.incarnation = name
         self.received: list[Any] = []
         self.batches: list[Sequence[Any]] = []
         self.streams: list[MessageStream] = []
         self.arrivals: Watch[int] = Watch(0)
         self.answer_registration: Callable[[RegisterTaskManager], Any] = lambda _: registered()
-        self._network = network
         self._kind = kind
-        self.rpc = LocalRpcService(network, RpcSettings(name, None), LoopClock())
+        self.rpc = rpc
 
     @property
     def address(self) -> str:
@@ -131,9 +131,12 @@ async def until_gone(path: Path) -> None:
 class NoBlobs:
     """A blob store that has nothing."""
 
-    async def get_file(self, key: str, _size_bytes: int, /) -> Path:
-        message = f"no blob {key}"
-        raise NotFoundError(message)
+    @asynccontextmanager
+    async def file(self, key: str, /) -> AsyncIterator[Path]:
+        if key:
+            message = f"no blob {key}"
+            raise NotFoundError(message)
+        yield Path()
 
 
 @dataclass
@@ -164,10 +167,8 @@ class TaskExecutorCluster:
         return [int(offer.allocation_id[1:], 16) for offer in offers]
 
 
-def executor_settings(
-    log_directory: Path, *, slots: int = 2, address: str = "", **overrides: Any
-) -> TaskExecutorSettings:
-    registration = RegisterTaskManager(
+def registration(*, slots: int = 2, address: str = "") -> RegisterTaskManager:
+    return RegisterTaskManager(
         incarnation=incarnation(3),
         task_manager_id="tm-test",
         address=address,
@@ -182,14 +183,17 @@ def executor_settings(
         cpu_cores=2,
         memory_bytes=0,
     )
+
+
+def executor_settings(
+    log_directory: Path, *, heartbeat: HeartbeatTiming | None = None, **overrides: Any
+) -> TaskExecutorSettings:
     connections = ConnectionSettings(
         connect_timeout=5.0,
-        heartbeat=overrides.pop("heartbeat", HeartbeatTiming(interval=0.5, timeout=5.0)),
+        heartbeat=heartbeat or HeartbeatTiming(interval=0.5, timeout=5.0),
         retry=RetryPolicy(delay_initial=0.01, delay_max=0.05),
     )
-    return TaskExecutorSettings(
-        registration=registration, log_directory=log_directory, connections=connections, **overrides
-    )
+    return TaskExecutorSettings(log_directory=log_directory, connections=connections, **overrides)
 
 
 @asynccontextmanager
@@ -204,16 +208,19 @@ async def task_executor_cluster(
     **overrides: Any,
 ) -> AsyncIterator[TaskExecutorCluster]:
     network = LocalNetwork()
-    leader = ScriptedPeer(network, incarnation(1), StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER)
-    job_master = ScriptedPeer(network, incarnation(2), StreamKind.TASK_MANAGER_TO_JOB_MASTER)
-    prepare(leader, job_master)
     clock = LoopClock()
-    rpc = LocalRpcService(network, RpcSettings(incarnation(3), None), clock)
+    leader_rpc, job_master_rpc, rpc = (
+        LocalRpcService(network, RpcSettings(incarnation(number), None), clock) for number in (1, 2, 3)
+    )
+    leader = ScriptedPeer(leader_rpc, incarnation(1), StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER)
+    job_master = ScriptedPeer(job_master_rpc, incarnation(2), StreamKind.TASK_MANAGER_TO_JOB_MASTER)
+    prepare(leader, job_master)
     for service in (leader, job_master, rpc):
         await service.start()
     used = pool or TestingSlotPool()
     executor = TaskExecutor(
-        executor_settings(tmp_path / "log", address=rpc.server.address, **overrides),
+        executor_settings(tmp_path / "log", **overrides),
+        registration(address=rpc.server.address),
         rpc,
         retrieval or StaticLeader(leader.address),
         used,
@@ -233,5 +240,5 @@ async def task_executor_cluster(
     finally:
         if waits:
             await executor.stop()
-        for service in (rpc, job_master.rpc, leader.rpc):
-            await service.stop(grace=0.0)
+        for stopping in (rpc, job_master_rpc, leader_rpc):
+            await stopping.stop(grace=0.0)

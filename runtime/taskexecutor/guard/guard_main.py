@@ -92,6 +92,8 @@ class Guard:
     def _become_main(self, guard: int, control: socket.socket, blocked: set[int | signal.Signals]) -> NoReturn:
         try:
             die_with_parent(guard)
+            # Ctrl-C reaches a terminal's foreground group: the guard alone, which forwards it once.
+            os.setpgid(0, 0)
             os.set_inheritable(control.fileno(), True)  # noqa: FBT003 (positional only)
             environment = {
                 **self._environment,

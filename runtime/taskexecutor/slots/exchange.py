@@ -72,7 +72,7 @@ class Exchange:
     def _read_files(self, paths: Sequence[str], schema: StructType) -> DataFrame:
         spark = self._session()
         if not paths:
-            return spark.createDataFrame([], schema)
+            return routing.empty_frame(spark, schema)
         if len(paths) <= _LISTED_IN_PROCESS_MAX:
             return spark.read.schema(schema).parquet(*paths)
         # Above the threshold Spark would start a job just to list the files.

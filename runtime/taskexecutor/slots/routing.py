@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.gateways.task import ExchangeMode, InputGate, ResultPartitionSpec
 from runtime.taskexecutor.slots.failures import TaskError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -121,6 +121,15 @@ def common_schema(source_name: str, schemas: Sequence[str]) -> StructType:
             )
             raise TaskError(message)
     return first
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """No rows, made in the JVM: `createDataFrame([], ...)` would start Python workers for it."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    java: Any = spark._jsparkSession  # noqa: SLF001 - pyspark has no public way that stays in the JVM
+    rows = spark.sparkContext._jvm.java.util.ArrayList()  # type: ignore[union-attr]  # noqa: SLF001 - as above
+    return DataFrame(java.createDataFrame(rows, java.parseDataType(schema.json())), spark)
 
 
 def _shape(schema: StructType) -> list[tuple[str, str]]:

@@ -226,6 +226,8 @@ def main(arguments: list[str]) -> None:
     preload(("runtime.taskexecutor.slots.slot_main", *config.preload))
     for name in SINGLE_THREADED:
         os.environ.pop(name, None)
+    # Otherwise Spark's Python workers run whatever python3 is on the PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     control = socket.socket(fileno=int(arguments[0]))
     control.set_inheritable(False)
     template = Template(control, config)

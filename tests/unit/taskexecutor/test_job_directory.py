@@ -7,6 +7,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,14 +39,15 @@ class MemoryBlobs:
         (self.cache / key).write_bytes(content)
         return BlobReference(key, sha256, len(content), name)
 
-    async def get_file(self, key: str, _size_bytes: int, /) -> Path:
+    @asynccontextmanager
+    async def file(self, key: str, /) -> AsyncIterator[Path]:
         self.asked.append(key)
         await self.release.wait()
         path = self.cache / key
         if not path.exists():
             message = f"no blob {key}"
             raise NotFoundError(message)
-        return path
+        yield path
 
 
 class Box:

@@ -1,0 +1,225 @@
+"""The TaskManager's main process: options to settings, and the parts that a TaskManagerRunner starts and stops."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.blob.blocking import BlockingIo
+from runtime.blob.client import BlobClientSettings, BlobSharedClient
+from runtime.blob.directory import open_directory
+from runtime.blob.store import BlobStore, BlobStoreSettings
+from runtime.common.errors import PermanentError
+from runtime.common.ids import Incarnation
+from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.config.configuration import Configuration
+from runtime.config.options import high_availability as ha
+from runtime.config.options import taskmanager as tm
+from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
+from runtime.entrypoint.option_mapping import (
+    cluster_token,
+    heartbeat_timing,
+    high_availability_settings,
+    rpc_settings,
+    seconds,
+)
+from runtime.entrypoint.process import ProcessContext
+from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.gateways.task import ResourceProfile
+from runtime.highavailability.services import HighAvailabilityServices, create
+from runtime.rpc.grpc_service import GrpcRpcService
+from runtime.taskexecutor.guard.channel import GuardChannel
+from runtime.taskexecutor.guard.guard_main import boot_id
+from runtime.taskexecutor.partitions import ExchangeDirectory
+from runtime.taskexecutor.runner import RunnerSettings, TaskManagerRunner
+from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
+from runtime.taskexecutor.slots.logs import LogRetention
+from runtime.taskexecutor.slots.pool import SlotProcessPool
+from runtime.taskexecutor.slots.work import SlotSettings
+from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
+from runtime.taskexecutor.spark_supervision import TaskManagerSpark
+from runtime.taskexecutor.working_directory import WorkingDirectory
+
+SPARK_MASTER = "spark.master"
+DEFAULT_MASTER = "local[*]"
+
+
+class GuardError(PermanentError):
+    """The guard could not open its liveness socket."""
+
+
+class TaskManagerProcess:
+    """Implements `ClusterProcess`."""
+
+    def __init__(self, guard: GuardChannel) -> None:
+        self._guard = guard
+
+    async def run(self, context: ProcessContext) -> None:
+        """Serve until cancelled."""
+        context.incarnation = Incarnation(self._guard.incarnation)
+        registration = _registration(context, _listening_guard(self._guard, context.configuration))
+        io = BlockingIo()
+        try:
+            runner = _make_runner(context, registration, io)
+            await runner.run(lambda registered: context.ready(_facts(registered)))
+        finally:
+            io.close()
+
+
+def _listening_guard(guard: GuardChannel, configuration: Configuration) -> str:
+    """The address of the guard's liveness socket."""
+    try:
+        port = guard.listen(configuration.get(tm.TASKMANAGER_BIND_HOST))
+    except OSError as error:
+        message = f"the TaskManager's guard cannot listen (taskmanager.bind-host): {error}"
+        raise GuardError(message) from error
+    return f"{configuration.get(tm.TASKMANAGER_HOST)}:{port}"
+
+
+def _facts(registration: RegisterTaskManager) -> dict[str, str]:
+    """What the start script shows."""
+    return {
+        "address": registration.address,
+        "guard": registration.guard_address,
+        "id": registration.task_manager_id,
+        "slots": str(registration.slots),
+    }
+
+
+def slots_of(configuration: Configuration) -> int:
+    """`taskmanager.numberOfTaskSlots`, by default the cores of this process."""
+    return configuration.get(tm.SLOTS) or _cores()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskManager:
+    configuration = context.configuration
+    slots = slots_of(configuration)
+    memory_bytes = configuration.get(tm.TASK_MEMORY)
+    has_spark = configuration.get(tm.SPARK_ENABLED)
+    offered = effective_conf(_spark_settings(context, Path())) if has_spark else {}
+    host = configuration.get(tm.TASKMANAGER_HOST)
+    return RegisterTaskManager(
+        incarnation=context.incarnation,
+        task_manager_id=configuration.get(tm.TASKMANAGER_RESOURCE_ID) or f"{host}-{context.incarnation[:8]}",
+        address="",
+        guard_address=guard_address,
+        boot_id=boot_id(),
+        version=VERSION,
+        protocol_version=PROTOCOL_VERSION,
+        slots=slots,
+        slot_profile=ResourceProfile(
+            cpu_cores=_cores() / slots,
+            memory_bytes=memory_bytes // slots,
+            spark_profile=configuration.get(tm.SPARK_PROFILE),
+        ),
+        has_spark=has_spark,
+        spark_conf=json.dumps(offered, sort_keys=True).encode(),
+        cpu_cores=_cores(),
+        memory_bytes=memory_bytes,
+    )
+
+
+def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io: BlockingIo) -> TaskManagerRunner:
+    configuration, layout = context.configuration, context.layout
+    directory = WorkingDirectory(layout.work, context.incarnation)
+    spark = None
+    if registration.has_spark:
+        spark = TaskManagerSpark(_spark_settings(context, directory.spark))
+    store = BlobStore(
+        open_directory(layout.storage_url(configuration)),
+        BlobStoreSettings(configuration.get(ha.BLOB_MAX_SIZE)),
+        io,
+        context.clock,
+        context.entropy,
+    )
+    rpc = GrpcRpcService(
+        rpc_settings(
+            configuration,
+            context.incarnation,
+            cluster_token(configuration, layout),
+            address=tm.TASKMANAGER_HOST,
+            bind_host=tm.TASKMANAGER_BIND_HOST,
+            port=tm.TASKMANAGER_PORT,
+        ),
+        context.clock,
+    )
+
+    def make_blobs(blob_address: Callable[[], str | None]) -> BlobSharedClient:
+        settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE))
+        return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
+
+    return TaskManagerRunner(
+        _runner_settings(context),
+        registration,
+        rpc=rpc,
+        leader_address=f"{configuration.get(JOBMANAGER_ADDRESS)}:{configuration.get(JOBMANAGER_PORT)}",
+        services=_services(context, store),
+        pool=SlotProcessPool(_slot_settings(configuration, registration), spark, context.clock, context.entropy),
+        spark=spark,
+        make_blobs=make_blobs,
+        exchange=ExchangeDirectory(layout.exchange_url(configuration), context.incarnation),
+        directory=directory,
+        clock=context.clock,
+        entropy=context.entropy,
+    )
+
+
+def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServices | None:
+    """None where jobs live in the JobManager's memory: then there is nothing durable to take part in."""
+    settings = high_availability_settings(context.configuration, context.layout)
+    if settings.etcd is None:
+        return None
+    return create(settings, objects=store, clock=context.clock, entropy=context.entropy)
+
+
+def _runner_settings(context: ProcessContext) -> RunnerSettings:
+    configuration = context.configuration
+    return RunnerSettings(
+        executor=TaskExecutorSettings(
+            log_directory=context.layout.log / "attempts",
+            slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
+            registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
+            connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),
+        ),
+        log_retention=LogRetention(
+            bytes_max=configuration.get(tm.ATTEMPT_LOG_TOTAL),
+            age_max=seconds(configuration, tm.ATTEMPT_LOG_RETENTION),
+        ),
+    )
+
+
+def _slot_settings(configuration: Configuration, registration: RegisterTaskManager) -> SlotSettings:
+    return SlotSettings(
+        slots=registration.slots,
+        task_manager_id=registration.task_manager_id,
+        memory_bytes_max=registration.slot_profile.memory_bytes,
+        cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
+        is_reuse_enabled=configuration.get(tm.SLOT_PROCESS_REUSE),
+        inline_bytes_max=configuration.get(tm.EXCHANGE_INLINE_MAX),
+        log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
+        is_static_conf_fatal=configuration.get(tm.SCRIPT_STATIC_CONF) == "fail",
+    )
+
+
+def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
+    configuration = context.configuration
+    conf = {key: value for key, value in configuration.spark_conf.items() if key != SPARK_MASTER}
+    return SparkSettings(
+        master=configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER),
+        slots=slots_of(configuration),
+        cores=_cores(),
+        heap_bytes=configuration.get(tm.SPARK_MEMORY),
+        work_directory=work.absolute(),
+        cds_directory=context.layout.cds,
+        log_directory=context.layout.log,
+        bind_address=configuration.get(tm.TASKMANAGER_BIND_HOST),
+        spark_conf=conf,
+        warm_up_count=configuration.get(tm.SPARK_WARM_UP),
+        class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),
+    )

@@ -1,0 +1,267 @@
+"""TaskManagerRunner: one TaskManager from its first process to its last.
+
+Start: working directory, template process (before any JVM, so that no slot holds its pipes), Spark in the background,
+the registration key (before the first slot report), then the endpoint. Stop: no more slots, a short drain, slots, the
+last reports, Spark, and only then the registration key: whoever sees it gone knows that nothing runs here (R13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from runtime.aio.periodic import Reconciler
+from runtime.aio.retry import RetryPolicy, retry
+from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
+from runtime.blob.client import BlobSharedClient
+from runtime.common.clock import Clock, Deadline
+from runtime.common.entropy import Entropy
+from runtime.common.ids import JobId
+from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.highavailability.records import TaskManagerRecord
+from runtime.highavailability.retrieval import LeaderInformation
+from runtime.highavailability.services import HighAvailabilityServices
+from runtime.rpc.service import RpcService
+from runtime.taskexecutor.endpoint import TaskExecutor
+from runtime.taskexecutor.partitions import ExchangeDirectory
+from runtime.taskexecutor.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
+from runtime.taskexecutor.settings import TaskExecutorSettings
+from runtime.taskexecutor.slot_pool import SlotPool
+from runtime.taskexecutor.slots.logs import LogRetention, collect_logs
+from runtime.taskexecutor.spark_supervision import TaskManagerSpark, supervise_spark
+from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class StartableSlotPool(SlotPool, Protocol):
+    """A pool with its life."""
+
+    async def start(self) -> None:
+        """Processes up."""
+
+    async def stop(self) -> None:
+        """All of them reaped; attempts that ran have reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSettings:
+    """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s."""
+
+    executor: TaskExecutorSettings
+    log_retention: LogRetention
+    drain_timeout: float = 2.0
+    step_timeout: float = 6.0
+    log_period: float = 60.0
+    leftover_period: float = 600.0
+    spark_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=1.0, delay_max=30.0))
+
+
+class WatchedLeader:
+    """LeaderRetrieval over what highavailability knows of the leader."""
+
+    def __init__(self, leader: Watch[LeaderInformation | None]) -> None:
+        self._leader = leader
+
+    async def leaders(self) -> AsyncIterator[LeaderLocation | None]:
+        """The leader now, then each change."""
+        while True:
+            generation = self._leader.generation
+            known = self._leader.value
+            yield None if known is None else LeaderLocation(known.record.address, known.epoch)
+            await self._leader.wait_changed(generation)
+
+
+class TaskManagerRunner:
+    """Everything it is given is made but not started; it starts and stops all of it.
+
+    Without `services` the leader is the one JobManager at `leader_address`. `make_blobs` gets the function that tells
+    where the leader's BlobServer is.
+    """
+
+    def __init__(
+        self,
+        settings: RunnerSettings,
+        registration: RegisterTaskManager,
+        *,
+        rpc: RpcService,
+        leader_address: str,
+        services: HighAvailabilityServices | None,
+        pool: StartableSlotPool,
+        spark: TaskManagerSpark | None,
+        make_blobs: Callable[[Callable[[], str | None]], BlobSharedClient],
+        exchange: ExchangeDirectory,
+        directory: WorkingDirectory,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._settings = settings
+        self._registration = registration
+        self._rpc = rpc
+        self._leader_address = leader_address
+        self._services = services
+        self._pool = pool
+        self._spark = spark
+        self._blobs = make_blobs(lambda: None if self._executor is None else self._executor.blob_address)
+        self._exchange = exchange
+        self._directory = directory
+        self._clock = clock
+        self._entropy = entropy
+        self._executor: TaskExecutor | None = None
+        self._steps: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+
+    async def run(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
+        """Serve until cancelled, then stop in order. `on_ready` is called once, when the slots can be used."""
+        try:
+            await self._serve(on_ready)
+        finally:
+            await self._stop()
+
+    async def _serve(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
+        self._directory.acquire()
+        self._at_stop("working directory", self._remove_directory)
+        await self._pool.start()
+        async with Scope("task manager") as scope:
+            if self._spark is not None:
+                supervision = supervise_spark(self._spark, self._settings.spark_retry, self._entropy.child("spark"))
+                scope.spawn_eternal("spark", supervision)
+            executor = await self._start_executor(scope)
+            scope.spawn_eternal("task executor", executor.wait_failed())
+            for reconciler in self._reconcilers(executor):
+                scope.spawn_eternal(reconciler.name, reconciler.run())
+            await executor.is_serving.wait_until(bool)
+            on_ready(self._registration)
+            await asyncio.Event().wait()
+
+    async def _start_executor(self, scope: Scope) -> TaskExecutor:
+        """Transport, services, key, endpoint, in this order: the key is there before the first slot report (R13)."""
+        await self._rpc.start()
+        self._at_stop("transport", lambda: self._rpc.stop(grace=0.5))
+        self._registration = replace(self._registration, address=self._rpc.server.address)
+        retrieval: LeaderRetrieval = StaticLeader(self._leader_address)
+        if self._services is not None:
+            retrieval = await self._start_services(self._services, scope)
+        await self._blobs.start()
+        self._at_stop("blob client", self._blobs.stop)
+        executor = self._executor = TaskExecutor(
+            self._settings.executor,
+            self._registration,
+            self._rpc,
+            retrieval,
+            self._pool,
+            blobs=self._blobs,
+            exchange=self._exchange,
+            job_root=self._directory.jobs,
+            spark=self._spark,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        self._at_stop("task executor", executor.stop)
+        if self._services is not None:
+            await self._register(self._services)
+        self._at_stop("Spark", self._stop_spark)
+        self._at_stop("slots", self._stop_slots)
+        self._at_stop("drain", lambda: executor.drain(self._settings.drain_timeout))
+        await executor.start()
+        return executor
+
+    async def _start_services(self, services: HighAvailabilityServices, scope: Scope) -> LeaderRetrieval:
+        """Connect to etcd. It may come up after us, for as long as a JobManager may."""
+        deadline = Deadline.after(self._clock, self._settings.executor.registration_timeout)
+        self._at_stop("high availability", services.close)
+        await retry(
+            services.start,
+            policy=self._settings.executor.connections.retry,
+            clock=self._clock,
+            entropy=self._entropy,
+            deadline=deadline,
+            on_retry=lambda error, delay: logger.warning("etcd is away, next try in %.1f s: %s", delay, error),
+        )
+        retrieval = services.leader_retrieval()
+        scope.spawn_eternal("leader retrieval", retrieval.run())
+        return WatchedLeader(retrieval.leader)
+
+    async def _register(self, services: HighAvailabilityServices) -> None:
+        registration, registry = self._registration, services.task_manager_registry()
+        # Also when the write is cut short: it may have been done.
+        self._at_stop("registration", lambda: registry.unregister(registration.incarnation))
+        await registry.register(
+            TaskManagerRecord(
+                incarnation=registration.incarnation,
+                task_manager_id=registration.task_manager_id,
+                address=registration.address,
+                guard_address=registration.guard_address,
+                boot_id=registration.boot_id,
+                slots=registration.slots,
+            )
+        )
+
+    # --- background -----------------------------------------------------------------------------------------
+
+    def _reconcilers(self, executor: TaskExecutor) -> list[Reconciler[int]]:
+        leftovers = LeftoverCollector(self._directory, self._exchange, self._is_job_over)
+        settings = self._settings
+        return [
+            Reconciler("leftovers", leftovers.activate, period=settings.leftover_period, clock=self._clock),
+            Reconciler(
+                "log retention", partial(self._collect_logs, executor), period=settings.log_period, clock=self._clock
+            ),
+        ]
+
+    async def _collect_logs(self, executor: TaskExecutor) -> int:
+        deleted = await asyncio.to_thread(
+            collect_logs,
+            self._settings.executor.log_directory,
+            self._settings.log_retention,
+            now_seconds=self._clock.epoch_millis() / 1000,
+            keep=executor.attempt_ids,
+        )
+        return len(deleted)
+
+    async def _is_job_over(self, job_id: JobId) -> bool:
+        """R16: no graph, or a result. Without durable services a job does not outlive its TaskManager."""
+        services = self._services
+        if services is None:
+            return True
+        timeout = self._settings.step_timeout
+        graph = await services.kv.range(services.keys.graph(job_id), is_prefix=False, timeout=timeout)
+        if not graph.kvs:
+            return True
+        result = await services.kv.range(services.keys.result(job_id), is_prefix=False, timeout=timeout)
+        return bool(result.kvs)
+
+    # --- stop -----------------------------------------------------------------------------------------------
+
+    def _at_stop(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
+        self._steps.append((name, step))
+
+    async def _stop(self) -> None:
+        """Last started, first stopped. A step that fails or hangs does not keep the others from being taken."""
+        while self._steps:
+            name, step = self._steps.pop()
+            started = self._clock.monotonic()
+            try:
+                async with asyncio.timeout(self._settings.step_timeout):
+                    await step()
+            except Exception:
+                # The boundary of the stop: what is left is ended by the guard.
+                logger.exception("stopping %s failed", name)
+            logger.debug("stopping %s took %.2f s", name, self._clock.monotonic() - started)
+
+    async def _stop_slots(self) -> None:
+        await self._pool.stop()
+        if self._executor is not None:
+            await self._executor.flush()
+
+    async def _stop_spark(self) -> None:
+        if self._spark is not None:
+            await self._spark.stop()
+
+    async def _remove_directory(self) -> None:
+        await self._exchange.remove()
+        await asyncio.to_thread(self._directory.remove)
