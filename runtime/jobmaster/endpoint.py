@@ -299,6 +299,7 @@ class JobMaster:
 
         def on_retry(error: Exception, delay: float) -> None:
             logger.warning("job %s: writing %s failed, next try in %.1f s: %s", self.job_id, what, delay, error)
+            self.post(ev.WriteDelayed(f"the job store does not take {what}, it is tried again: {error}", self.moment()))
 
         if isinstance(write, WriteEvents):
             data, number = encode_events(write.events), write.number

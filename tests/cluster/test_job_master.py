@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import Incarnation, JobId
@@ -26,7 +27,9 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport
 from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.record_codec import decode_record, encode_record
 from runtime.highavailability.records import OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import OperatorKind
@@ -366,6 +369,37 @@ async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
         failure = (await stored_archive(box)).failure
         assert failure is not None
         assert "rpc.max-message-size" in failure.message
+
+
+class _AwayStore(KvOwnerJobStore):
+    """A job store whose first writes do not get through."""
+
+    refusals = 3
+
+    async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
+        if self.refusals > 0:
+            self.refusals -= 1
+            message = "etcd is away"
+            raise UnavailableError(message)
+        await super().write_result(job_id, epoch, result)
+
+
+@pytest.mark.asyncio
+async def test_writes_are_repeated_until_they_get_through() -> None:  # R2
+    async with job_master_box() as box:
+        task_manager = await box.task_manager()
+        box.factory._store = _AwayStore(
+            box.kv, box.keys, Payloads(box.objects), JobStoreSettings(timeout=5.0), SeededEntropy(2)
+        )
+        assignment = await box.assign(JOB, lone())
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FINISHED
+        assert "etcd is away" in box.listener.summaries[-2].pending_reason
+        assert (await stored_result(box)).status is JobStatus.FINISHED
 
 
 @pytest.mark.asyncio

@@ -109,6 +109,14 @@ class EventsWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteDelayed:
+    """The write in flight does not get through; it is repeated without limit (R2, R20)."""
+
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class ResultWritten:
     """The result is durable (R3)."""
 
@@ -154,6 +162,6 @@ class Ticked:
 
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = SlotsOffered | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
-StoreEvent = EventsWritten | ResultWritten | OwnershipLost
+StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
 ControlEvent = CancelWanted | DeadlineReached | ResourcesNotified | Ticked
 Event = InitializationEvent | TaskManagerEvent | StoreEvent | ControlEvent

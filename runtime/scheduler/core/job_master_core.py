@@ -69,6 +69,7 @@ class JobMasterCore:
         "_publication",
         "_resources_reason",
         "_result",
+        "_store_reason",
         "_validate",
         "_work",
     )
@@ -87,6 +88,7 @@ class JobMasterCore:
         self._at = ev.Moment(0.0, submit_millis)
         self._initialization_reason = "loading the job graph"
         self._resources_reason = ""
+        self._store_reason = ""
         self._is_over = False
 
     @property
@@ -106,9 +108,14 @@ class JobMasterCore:
             return False
         return self._publication.is_behind or (self._work is not None and self._work.acceptance.has_riders)
 
+    @property
+    def _is_quiet(self) -> bool:
+        """True while only the result is awaited, which takes milliseconds: the next thing shown is the end."""
+        return self._result is not None and not self._store_reason
+
     def summary(self) -> JobSummary:
         """What is known of the job now."""
-        if self._result is None and not self._is_over:
+        if not self._is_quiet and not self._is_over:
             return self._publication.refresh(self._pending_reason(), self._at.millis)
         return self._publication.latest
 
@@ -146,7 +153,7 @@ class JobMasterCore:
         match event:
             case ev.JobGraphLoaded() | ev.InitializationFailed() | ev.InitializationDelayed():
                 self._on_initialization(event)
-            case ev.EventsWritten() | ev.ResultWritten() | ev.OwnershipLost():
+            case ev.EventsWritten() | ev.WriteDelayed() | ev.ResultWritten() | ev.OwnershipLost():
                 self._on_store(event)
             case ev.CancelWanted() | ev.DeadlineReached() | ev.ResourcesNotified() | ev.Ticked():
                 self._on_control(event)
@@ -174,7 +181,10 @@ class JobMasterCore:
     def _on_store(self, event: ev.StoreEvent) -> None:
         match event:
             case ev.EventsWritten(number):
+                self._store_reason = ""
                 self._on_events_written(number)
+            case ev.WriteDelayed(reason):
+                self._store_reason = self._store_reason or reason
             case ev.ResultWritten():
                 self._on_result_written()
             case ev.OwnershipLost(reason):
@@ -393,7 +403,7 @@ class JobMasterCore:
                 self._acknowledge(work, execution)
         for slot in work.placement.pool.allocations():
             self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
-        for incarnation in work.placement.task_managers:
+        for incarnation in work.placement.met:
             self._outbox.to(incarnation).ends = True
 
     # --- what follows from every event --------------------------------------------------------------------
@@ -472,9 +482,10 @@ class JobMasterCore:
             ended = self.status.is_globally_terminal
             told = [*self._declare(()), PublishSummary(self._publication.latest)] if ended else []
             told.append(EndRunner(self._publication.latest if ended else None))
-        elif self._result is None:
-            alive = self._work is not None and self.status in _ALIVE
-            told += self._declare(self._work.placement.requirements() if alive and self._work is not None else ())
+        elif not self._is_quiet:
+            if self._result is None:
+                alive = self._work if self.status in _ALIVE else None
+                told += self._declare(alive.placement.requirements() if alive is not None else ())
             self._publication.refresh(self._pending_reason(), self._at.millis)
             if self._publication.is_due or (isinstance(event, ev.Ticked) and self._publication.is_behind):
                 told.append(PublishSummary(self._publication.pushed()))
@@ -489,6 +500,8 @@ class JobMasterCore:
         return [DeclareRequirements(JobRequirements(graph.job_id, graph.epoch, requirements, ()))]
 
     def _pending_reason(self) -> str:
+        if self._store_reason:
+            return self._store_reason
         if self.status is JobStatus.INITIALIZING:
             return self._initialization_reason
         if self.status in _STOPPING:

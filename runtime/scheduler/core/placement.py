@@ -21,9 +21,22 @@ from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
 
 
 class Placement:
-    """Slots and subtasks of one job brought together."""
+    """Slots and subtasks of one job brought together.
 
-    __slots__ = ("_demand", "_deployments", "_graph", "_is_demand_new", "_outbox", "_touched", "pool", "task_managers")
+    `met`: the TaskManagers that have had a slot of the job; `task_managers`: those that know what its tasks share.
+    """
+
+    __slots__ = (
+        "_demand",
+        "_deployments",
+        "_graph",
+        "_is_demand_new",
+        "_outbox",
+        "_touched",
+        "met",
+        "pool",
+        "task_managers",
+    )
 
     def __init__(self, graph: ExecutionGraph, outbox: Outbox) -> None:
         self._graph = graph
@@ -34,6 +47,7 @@ class Placement:
         self._is_demand_new = True
         self.pool = SlotPool()
         self.task_managers: dict[Incarnation, TaskManagerLocation] = {}
+        self.met: dict[Incarnation, None] = {}
 
     @property
     def is_waiting_for_slots(self) -> bool:
@@ -59,6 +73,7 @@ class Placement:
                 letter.accepted.append(offer.allocation_id)
             elif _take_kind(open_counts, ActiveSlot(offer, location)):
                 self.pool.accept(offer, location)
+                self.met[location.incarnation] = None
                 letter.accepted.append(offer.allocation_id)
             else:
                 letter.rejected.append(offer.allocation_id)
@@ -134,6 +149,7 @@ class Placement:
         """Forget a TaskManager and its slots. Returns the attempts that were in them."""
         self._outbox.drop(incarnation)
         self.task_managers.pop(incarnation, None)
+        self.met.pop(incarnation, None)
         allocations = self.pool.of_task_manager(incarnation)
         return [attempt_id for allocation in allocations for attempt_id in self.pool.remove(allocation)]
 

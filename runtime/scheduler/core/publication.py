@@ -72,12 +72,12 @@ class Publication:
         return self.latest
 
     def ended(self, status: JobStatus, millis: int) -> JobSummary:
-        """The summary that will be shown once `status` is durable."""
+        """The summary that will be shown once `status` is durable. One more may be shown before: that it takes long."""
         latest = self.refresh("", millis)
         return replace(
             latest,
             status=status,
-            sequence=latest.sequence + 1,
+            sequence=latest.sequence + 2,
             end_millis=millis,
             last_modification_millis=max(millis, latest.last_modification_millis + 1),
         )

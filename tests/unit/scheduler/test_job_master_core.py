@@ -108,6 +108,31 @@ def test_requirements_end_with_the_job() -> None:
     assert job.requirements[-1].requirements == ()
 
 
+def test_a_store_that_is_away_shows_as_the_reason_and_the_end_still_comes_last() -> None:  # R20
+    job = JobMasterDriver(lone())
+    job.offer(1)
+    job.report(job.running()[0])
+    for _ in range(3):
+        job.handle(ev.WriteDelayed("etcd is away", job.at()))
+    assert job.summaries[-1].pending_reason == "etcd is away"
+    assert job.summaries[-1].status is J.RUNNING
+    pushed = len(job.summaries)
+    job.result_durable()
+    assert len(job.summaries) == pushed + 1
+    assert (job.summaries[-1].status, job.summaries[-1].pending_reason) == (J.FINISHED, "")
+    assert job.summaries[-1].sequence > job.summaries[-2].sequence
+
+
+def test_store_reason_goes_when_events_get_through() -> None:
+    job = JobMasterDriver(two_stages())
+    job.offer(1, 2)
+    job.report(job.running()[0])
+    job.handle(ev.WriteDelayed("etcd is away", job.at()))
+    assert job.core.summary().pending_reason == "etcd is away"
+    job.events_durable()
+    assert job.core.summary().pending_reason == ""
+
+
 # --- slots -----------------------------------------------------------------------------------------------------------
 
 
@@ -558,6 +583,19 @@ def test_lost_idle_task_manager_disturbs_nobody() -> None:
     job.report(job.in_slot[allocation(1)][0])
     job.lose_task_manager(1)
     assert job.status() is J.RUNNING
+
+
+def test_task_manager_with_a_slot_but_no_task_hears_of_the_end_too() -> None:
+    job = JobMasterDriver(two_stages())
+    job.offer(1, 2, tm=1)
+    job.reports(*(job.make_report(attempt_id) for attempt_id in job.running()))
+    job.handle(ev.SlotsGone(location(1).incarnation, (allocation(1),), "gone", job.at()))
+    job.offer(3, tm=2)
+    job.handle(ev.CancelWanted(job.at()))
+    job.events_durable()
+    job.result_durable()
+    ended = {incarnation for incarnation, messages in job.sent if any(isinstance(one, EndJob) for one in messages)}
+    assert ended == {location(1).incarnation, location(2).incarnation}
 
 
 def test_lost_slot_fails_what_ran_in_it() -> None:
