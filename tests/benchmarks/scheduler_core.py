@@ -112,9 +112,10 @@ def finished(task: TaskDeploymentDescriptor) -> tuple[TaskExecutionReport, TaskE
 
 
 def seconds(cluster: Cluster, slots: int) -> float:
-    begin = time.perf_counter()
+    """CPU time: nothing in here waits, and the machine may be shared."""
+    begin = time.process_time()
     cluster.run(slots)
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def no_op(report: Report, jobs: int) -> None:
