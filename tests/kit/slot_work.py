@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -50,7 +51,13 @@ _numbers = count()
 
 def pickled(function: Callable[..., Any]) -> PickledCode:
     """By value, also for functions of test modules."""
-    return PickledCode.of_bytes(cloudpickle.dumps(function))
+    module = inspect.getmodule(function)
+    assert module is not None, function
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        return PickledCode.of_bytes(cloudpickle.dumps(function))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def operator(code: CodeReference | Callable[..., Any] | str, name: str = "work") -> Operator:
