@@ -29,6 +29,7 @@ class EtcdProcess:
     """One etcd that can be killed, frozen and started again on the same data and port."""
 
     def __init__(self, directory: Path, *, scheme: str = "http", extra_arguments: tuple[str, ...] = ()) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self._settings = EmbeddedEtcdSettings(
             data_dir=directory / "etcd",

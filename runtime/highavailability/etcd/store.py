@@ -185,10 +185,17 @@ class EtcdKeyValueStore:
                 await connection.defragment(pb.DefragmentRequest(), timeout=timeout, metadata=metadata)
             except grpc.aio.AioRpcError as error:
                 raise translate(error, f"defragmentation of {connection.endpoint}", is_write=False) from error
-        request = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, alarm=pb.ALARM_NOSPACE)
-        await self._call(
-            "lift of the alarm", lambda connection: connection.alarm, request, timeout=timeout, is_write=False
-        )
+        raised = await self._alarm(pb.AlarmRequest(action=pb.AlarmRequest.GET), timeout=timeout)
+        for alarm in raised.alarms:
+            if alarm.alarm == pb.ALARM_NOSPACE:
+                request = pb.AlarmRequest(
+                    action=pb.AlarmRequest.DEACTIVATE, member_id=alarm.member_id, alarm=alarm.alarm
+                )
+                await self._alarm(request, timeout=timeout)
+
+    async def _alarm(self, request: pb.AlarmRequest, *, timeout: float) -> pb.AlarmResponse:
+        # Both asking and lifting may be repeated, so a lost answer is no unknown outcome.
+        return await self._call("alarm", lambda connection: connection.alarm, request, timeout=timeout, is_write=False)
 
     async def close(self) -> None:
         """End all watches and connections. Idempotent."""

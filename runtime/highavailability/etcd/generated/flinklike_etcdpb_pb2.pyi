@@ -966,20 +966,46 @@ class AlarmRequest(_message.Message):
 Global___AlarmRequest: _TypeAlias = AlarmRequest  # noqa: Y015
 
 @_typing.final
+class AlarmMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    ALARM_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.int
+    alarm: Global___AlarmType.ValueType
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.int = ...,
+        alarm: Global___AlarmType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "member_id", b"member_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlarmMember: _TypeAlias = AlarmMember  # noqa: Y015
+
+@_typing.final
 class AlarmResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HEADER_FIELD_NUMBER: _builtins.int
+    ALARMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def header(self) -> Global___ResponseHeader: ...
+    @_builtins.property
+    def alarms(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlarmMember]: ...
     def __init__(
         self,
         *,
         header: Global___ResponseHeader | None = ...,
+        alarms: _abc.Iterable[Global___AlarmMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarms", b"alarms", "header", b"header"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

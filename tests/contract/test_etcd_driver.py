@@ -1,0 +1,342 @@
+"""The driver against a real etcd that is killed, frozen, full, compacted, or wants a login or certificates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.common.errors import (
+    OutcomeUnknownError,
+    StorageExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+)
+from runtime.highavailability.etcd import generate
+from runtime.highavailability.etcd.settings import EtcdSettings, UnsafeEtcdVersionError, check_version
+from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.guards import absent
+from runtime.highavailability.kv import Get, KeyValueStore, Put, Txn
+from tests.kit.certificates import CertificateAuthority
+from tests.kit.etcd import EtcdProcess
+
+TIMEOUT = 5.0
+
+pytestmark = [pytest.mark.etcd]
+
+
+@asynccontextmanager
+async def opened(store: EtcdKeyValueStore) -> AsyncIterator[EtcdKeyValueStore]:
+    try:
+        await store.open(timeout=TIMEOUT)
+        yield store
+    finally:
+        await store.close()
+
+
+async def put(kv: KeyValueStore, key: str, value: bytes = b"", *, timeout: float = TIMEOUT) -> int:
+    return (await kv.txn(Txn((), (Put(key, value),)), timeout=timeout)).revision
+
+
+async def put_until_it_works(kv: KeyValueStore, key: str) -> int:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await put(kv, key, timeout=1.0)
+            except (UnavailableError, OutcomeUnknownError):
+                await asyncio.sleep(0.05)
+
+
+class Watching:
+    """A watch that runs beside the test."""
+
+    def __init__(self, kv: KeyValueStore, prefix: str, start_revision: int) -> None:
+        self._kv = kv
+        self._prefix = prefix
+        self._start_revision = start_revision
+        self.keys: list[str] = []
+        self.revisions: list[int] = []
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        async for batch in self._kv.watch(self._prefix, start_revision=self._start_revision):
+            self.keys += [event.kv.key for event in batch.events]
+            self.revisions += [event.kv.mod_revision for event in batch.events]
+            self._changed.set()
+
+    @property
+    def distinct_keys(self) -> list[str]:
+        """A put whose answer was lost is repeated by these tests, so a key may come twice."""
+        return list(dict.fromkeys(self.keys))
+
+    async def wait_for(self, key: str, *, timeout: float = 20.0) -> None:
+        async with asyncio.timeout(timeout):
+            while key not in self.keys:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+# --- outages ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_kill_and_restart_lose_no_event_and_no_lease(own_etcd: EtcdProcess) -> None:
+    async with opened(own_etcd.store()) as kv:
+        lease = await kv.grant_lease(30, timeout=TIMEOUT)
+        start = await put(kv, "/w/0")
+        watching = Watching(kv, "/w/", start)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(watching.run())
+            await watching.wait_for("/w/0")
+            own_etcd.kill()
+            with pytest.raises((UnavailableError, OutcomeUnknownError)):
+                await put(kv, "/w/x")
+            with pytest.raises(UnavailableError):
+                await kv.range("/w/", is_prefix=True, timeout=1.0)
+            own_etcd.start()
+            # Written by another client while our watch is still away.
+            own_etcd.ctl("put", "/w/1", "meanwhile")
+            await put_until_it_works(kv, "/w/2")
+            await watching.wait_for("/w/2")
+            assert watching.distinct_keys == ["/w/0", "/w/1", "/w/2"]
+            assert watching.revisions == sorted(set(watching.revisions))
+            assert await kv.keep_lease_alive(lease, timeout=TIMEOUT) == 30
+            task.cancel()
+
+
+@pytest.mark.asyncio
+async def test_a_write_into_a_frozen_etcd_has_an_unknown_outcome_and_a_read_has_none(own_etcd: EtcdProcess) -> None:
+    async with opened(own_etcd.store()) as kv:
+        start = await put(kv, "/w/0")
+        watching = Watching(kv, "/w/", start)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(watching.run())
+            await watching.wait_for("/w/0")
+            own_etcd.freeze()
+            create = Txn((absent("/w/1"),), (Put("/w/1", b"ours"),), (Get("/w/1"),))
+            with pytest.raises(OutcomeUnknownError):
+                await kv.txn(create, timeout=0.5)
+            with pytest.raises(UnavailableError):
+                await kv.range("/w/", is_prefix=True, timeout=0.5)
+            with pytest.raises(UnavailableError):
+                await kv.keep_lease_alive(1, timeout=0.5)
+            own_etcd.thaw()
+            await put_until_it_works(kv, "/w/2")
+            # R2: the identical transaction settles it, whichever way it went.
+            settled = await kv.txn(create, timeout=TIMEOUT)
+            assert settled.succeeded or settled.results[0].kvs[0].value == b"ours"
+            await watching.wait_for("/w/2")
+            await watching.wait_for("/w/1")
+            assert sorted(watching.distinct_keys) == ["/w/0", "/w/1", "/w/2"]
+            task.cancel()
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_frozen_endpoint_is_noticed_by_an_idle_watch_which_moves_to_the_next(tmp_path: Path) -> None:
+    """Two etcds that know nothing of each other stand for two members: only the driver's rotation is looked at."""
+    first, second = EtcdProcess(tmp_path / "1"), EtcdProcess(tmp_path / "2")
+    try:
+        first.start()
+        second.start()
+        settings = EtcdSettings((first.endpoint, second.endpoint), allow_unsafe_version=True)
+        async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
+            watching = Watching(kv, "/w/", 2)
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(watching.run())
+                await put(kv, "/w/0")
+                await watching.wait_for("/w/0")
+                first.freeze()
+                second.ctl("put", "/w/0", "x")
+                second.ctl("put", "/w/1", "x")
+                # Pings every 10 s, answered within 3 s: without ping_timeout_ms this takes over a minute.
+                await watching.wait_for("/w/1", timeout=18)
+                task.cancel()
+    finally:
+        first.stop()
+        second.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_dead_endpoint_is_passed_over(own_etcd: EtcdProcess) -> None:
+    settings = EtcdSettings(("127.0.0.1:1", own_etcd.endpoint), allow_unsafe_version=True)
+    async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
+        await put(kv, "/a")
+        assert (await kv.range("/a", is_prefix=False, timeout=TIMEOUT)).kvs
+    nowhere = EtcdSettings(("127.0.0.1:1", "127.0.0.1:2"))
+    with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1, 127\.0\.0\.1:2"):
+        async with opened(EtcdKeyValueStore(nowhere, LoopClock(), SystemEntropy())):
+            raise AssertionError
+
+
+async def fill(kv: KeyValueStore) -> None:
+    for _ in range(100):
+        await put(kv, "/a", bytes(200_000))
+
+
+# --- quota --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_full_etcd_says_so_and_is_usable_again_after_compaction(tmp_path: Path) -> None:
+    process = EtcdProcess(tmp_path, extra_arguments=("--quota-backend-bytes=4000000",))
+    try:
+        process.start()
+        async with opened(process.store()) as kv:
+            with pytest.raises(StorageExhaustedError):
+                await fill(kv)
+            status = await kv.status(timeout=TIMEOUT)
+            await kv.compact(status.revision, timeout=TIMEOUT)
+            await kv.defragment(timeout=TIMEOUT)
+            assert await put(kv, "/a", b"small") > status.revision
+            assert (await kv.status(timeout=TIMEOUT)).size_bytes < status.size_bytes
+    finally:
+        process.stop()
+
+
+# --- login --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded_etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
+    """With users: root, and bob who may only use /allowed/. Tokens live for a second."""
+    process = EtcdProcess(tmp_path, extra_arguments=("--auth-token-ttl=1",))
+    try:
+        process.start()
+        for command in (
+            "user add root:secret",
+            "user grant-role root root",
+            "role add some",
+            "role grant-permission some --prefix=true readwrite /allowed/",
+            "user add bob:bobs",
+            "user grant-role bob some",
+            "auth enable",
+        ):
+            process.ctl(*command.split())
+        yield process
+    finally:
+        process.stop()
+
+
+@pytest.mark.asyncio
+async def test_users_and_tokens_that_expire(guarded_etcd: EtcdProcess) -> None:
+    async with opened(guarded_etcd.store(username="bob", password="bobs")) as kv:
+        start = await put(kv, "/allowed/0")
+        watching = Watching(kv, "/allowed/", start)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(watching.run())
+            await watching.wait_for("/allowed/0")
+            await asyncio.sleep(2.5)
+            await put(kv, "/allowed/1")
+            await watching.wait_for("/allowed/1")
+            await asyncio.sleep(2.5)
+            later = Watching(kv, "/allowed/", start)
+            other = tasks.create_task(later.run())
+            await later.wait_for("/allowed/1")
+            task.cancel()
+            other.cancel()
+        with pytest.raises(UnauthenticatedError):
+            await put(kv, "/forbidden/0")
+        with pytest.raises(UnauthenticatedError):
+            async with asyncio.timeout(TIMEOUT):
+                await Watching(kv, "/forbidden/", 1).run()
+        lease = await kv.grant_lease(10, timeout=TIMEOUT)
+        assert await kv.keep_lease_alive(lease, timeout=TIMEOUT) == 10
+
+
+@pytest.mark.asyncio
+async def test_a_change_of_rights_is_survived(guarded_etcd: EtcdProcess) -> None:
+    async with opened(guarded_etcd.store(username="bob", password="bobs")) as kv:
+        await put(kv, "/allowed/0")
+        guarded_etcd.ctl("--user=root:secret", "role", "add", "another")
+        await put(kv, "/allowed/1")
+
+
+@pytest.mark.parametrize("login", [{}, {"username": "bob", "password": "wrong"}], ids=["none", "wrong"])
+@pytest.mark.asyncio
+async def test_a_wrong_login_is_refused(guarded_etcd: EtcdProcess, login: dict[str, str]) -> None:
+    with pytest.raises(UnauthenticatedError):
+        async with opened(guarded_etcd.store(**login)) as kv:
+            await put(kv, "/allowed/0")
+
+
+def test_the_password_is_in_no_repr() -> None:
+    assert "geheim" not in repr(EtcdSettings(("a:1",), username="bob", password="geheim"))
+
+
+# --- TLS ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_mutual_tls(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path)
+    stranger = CertificateAuthority(tmp_path, "another CA")
+    server, client, wrong = authority.issue("server"), authority.issue("client"), stranger.issue("wrong")
+    process = EtcdProcess(
+        tmp_path,
+        scheme="https",
+        extra_arguments=(
+            f"--cert-file={server.cert}",
+            f"--key-file={server.key}",
+            "--client-cert-auth",
+            f"--trusted-ca-file={authority.cert}",
+        ),
+    )
+    ca = str(authority.cert)
+    try:
+        process.start()
+        ours = {"tls_ca": ca, "tls_cert": str(client.cert), "tls_key": str(client.key)}
+        async with opened(process.store(**ours)) as kv:
+            start = await put(kv, "/a")
+            watching = Watching(kv, "/", start)
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(watching.run())
+                await watching.wait_for("/a")
+                task.cancel()
+        for refused in (
+            {},
+            {"tls_ca": ca},
+            {"tls_ca": ca, "tls_cert": str(wrong.cert), "tls_key": str(wrong.key)},
+            {**ours, "tls_ca": str(stranger.cert)},
+        ):
+            with pytest.raises(UnavailableError):
+                async with opened(process.store(**refused)):
+                    raise AssertionError(refused)
+    finally:
+        process.stop()
+
+
+# --- versions and generated code ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "is_safe"),
+    [("3.4.23", True), ("3.5.0", False), ("3.5.1", False), ("3.5.2", False), ("3.5.3", True), ("3.5.10", True)],
+)
+def test_unsafe_versions(version: str, *, is_safe: bool) -> None:
+    check_version(version, endpoint="a:1", allow_unsafe=True)
+    if is_safe:
+        check_version(version, endpoint="a:1", allow_unsafe=False)
+        return
+    with pytest.raises(UnsafeEtcdVersionError, match="allow-unsafe-version"):
+        check_version(version, endpoint="a:1", allow_unsafe=False)
+
+
+@pytest.mark.asyncio
+async def test_an_unsafe_etcd_is_refused_at_open(own_etcd: EtcdProcess) -> None:
+    if not own_etcd.ctl("version").startswith("etcdctl version: 3.5.1"):
+        pytest.skip("this etcd is a safe one")
+    with pytest.raises(UnsafeEtcdVersionError, match=own_etcd.endpoint):
+        async with opened(own_etcd.store(allow_unsafe_version=False)):
+            raise AssertionError
+
+
+def test_generated_code_is_fresh(tmp_path: Path) -> None:
+    generate.generate(tmp_path)
+    for made in tmp_path.iterdir():
+        assert made.read_text() == (generate.GENERATED / made.name).read_text(), made.name
