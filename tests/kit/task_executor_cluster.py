@@ -97,12 +97,12 @@ class ScriptedPeer:
     def reports(self) -> list[TaskExecutionReport]:
         return [report for message in self.of(TaskReports) for report in message.reports]
 
-    async def wait(self, predicate: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT):
+    async def wait(self, predicate: Callable[[], bool], *, timeout: float = WAIT) -> None:
+        async with asyncio.timeout(timeout):
             await self.arrivals.wait_until(lambda _: predicate())
 
-    async def wait_for(self, kind: type[MessageT], count: int = 1) -> MessageT:
-        await self.wait(lambda: len(self.of(kind)) >= count)
+    async def wait_for(self, kind: type[MessageT], count: int = 1, *, timeout: float = WAIT) -> MessageT:
+        await self.wait(lambda: len(self.of(kind)) >= count, timeout=timeout)
         return self.of(kind)[count - 1]
 
     async def wait_reports(self, count: int) -> list[TaskExecutionReport]:
@@ -121,9 +121,9 @@ def refused(reason: str) -> RegistrationRefused:
     return RegistrationRefused(reason)
 
 
-async def until_gone(path: Path) -> None:
+async def until_gone(path: Path, *, timeout: float = WAIT) -> None:
     """Wait until a file or directory is deleted."""
-    async with asyncio.timeout(WAIT):
+    async with asyncio.timeout(timeout):
         while os.path.lexists(path):  # noqa: ASYNC240 - there is no event for it
             await asyncio.sleep(0.001)
 
