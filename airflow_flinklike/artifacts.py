@@ -31,10 +31,14 @@ class BlobSource:
             yield self.data
             return
         digest = hashlib.sha256()
-        with self.path.open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-                yield chunk
+        try:
+            with self.path.open("rb") as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    digest.update(chunk)
+                    yield chunk
+        except OSError as error:
+            message = f"file {self.path} cannot be read any more: {error.strerror}"
+            raise PipelineError(message) from error
         if digest.hexdigest() != self.sha256:
             message = f"file {self.path} was changed while the job was being submitted"
             raise PipelineError(message)

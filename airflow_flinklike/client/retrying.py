@@ -19,7 +19,7 @@ _UNAVAILABLE = frozenset({502, 503, 504})
 
 def check_addresses(addresses: Sequence[str]) -> tuple[str, ...]:
     """Addresses with a scheme and without a trailing slash. Raises JobRefusedError that names the wrong one."""
-    cleaned = [one.strip().rstrip("/") for one in addresses if one.strip()]
+    cleaned = [one.strip() for one in addresses if one.strip()]
     if not cleaned:
         message = "no cluster address: give http://host:port of the JobManager's REST endpoint"
         raise JobRefusedError(message)
@@ -30,13 +30,13 @@ def _check_address(address: str) -> str:
     try:
         parts = urlsplit(address)
         is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        httpx.URL(address)
+        is_good = is_good and not any(letter.isspace() for letter in address) and bool(httpx.URL(address).host)
     except (ValueError, httpx.InvalidURL):
         is_good = False
     if not is_good:
         message = f"{address[:200]!r} is no address of a cluster: expected host:port or http(s)://host:port"
         raise JobRefusedError(message)
-    return address
+    return address.rstrip("/")
 
 
 def needs_tls(addresses: Sequence[str]) -> bool:

@@ -1,0 +1,55 @@
+"""Where a client finds address and token without being told."""
+
+from pathlib import Path
+
+import pytest
+
+from airflow_flinklike.client import find_address, find_token
+from airflow_flinklike.exceptions import AuthenticationError
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name in ("named", "environment", "run/token", "home/run/token"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"token of {name}\n")
+    return tmp_path
+
+
+def test_the_nearest_source_wins(files: Path) -> None:
+    environment = {
+        "FLINKLIKE_TOKEN": "token itself",
+        "FLINKLIKE_TOKEN_FILE": str(files / "environment"),
+        "FLINKLIKE_RUN_DIR": str(files / "run"),
+        "FLINKLIKE_HOME": str(files / "home"),
+    }
+    found = [find_token(environment, token_file=str(files / "named"))]
+    for name in ("FLINKLIKE_TOKEN", "FLINKLIKE_TOKEN_FILE", "FLINKLIKE_RUN_DIR", "FLINKLIKE_HOME"):
+        found.append(find_token(environment))
+        environment.pop(name)
+    assert found == [
+        "token of named",
+        "token itself",
+        "token of environment",
+        "token of run/token",
+        "token of home/run/token",
+    ]
+
+
+def test_a_file_that_was_named_must_be_readable(files: Path) -> None:
+    with pytest.raises(AuthenticationError, match=r"nowhere cannot be read: No such file"):
+        find_token({}, token_file=str(files / "nowhere"))
+    with pytest.raises(AuthenticationError, match="cannot be read"):
+        find_token({"FLINKLIKE_TOKEN_FILE": str(files / "nowhere")})
+    (files / "named").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(AuthenticationError, match="does not hold a token"):
+        find_token({}, token_file=str(files / "named"))
+
+
+def test_no_token_anywhere_is_no_error(tmp_path: Path) -> None:
+    assert find_token({"FLINKLIKE_RUN_DIR": str(tmp_path)}) is None
+
+
+def test_the_address() -> None:
+    assert find_address({"FLINKLIKE_ADDRESS": "a:1,b:2"}) == "a:1,b:2"
+    assert find_address({}) == "http://127.0.0.1:8081"
