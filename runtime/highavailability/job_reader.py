@@ -76,11 +76,20 @@ class JobReader:
             jobs.append((JobId(kv.key.removeprefix(self._keys.all_done)), record))
         return jobs
 
+    async def all_done(self) -> AsyncIterator[DoneRecord]:
+        """Every cleaned job, in pages at one revision. Raises UnreadableRecordError, CompactedError."""
+        async for page, _ in self._pages(self._keys.all_done):
+            for kv in page:
+                yield decode_record(DoneRecord, kv.value, key=kv.key)
+
+    async def event_payloads(self, job_id: JobId) -> Sequence[Payload]:
+        """Where the event batches are, in order. Raises UnreadableRecordError."""
+        answer = await self._kv.range(self._keys.events(job_id), is_prefix=True, timeout=self._timeout)
+        return [decode_record(EventsRecord, kv.value, key=kv.key).events for kv in answer.kvs]
+
     async def events(self, job_id: JobId) -> Sequence[bytes]:
         """All event batches in order. Raises UnreadableRecordError, NotFoundError, PayloadCorruptError."""
-        answer = await self._kv.range(self._keys.events(job_id), is_prefix=True, timeout=self._timeout)
-        records = [decode_record(EventsRecord, kv.value, key=kv.key) for kv in answer.kvs]
-        return [await self._payloads.load(record.events) for record in records]
+        return [await self._payloads.load(payload) for payload in await self.event_payloads(job_id)]
 
     async def load(self, payload: Payload) -> bytes:
         """The bytes of a graph or an archive. Raises NotFoundError, PayloadCorruptError."""

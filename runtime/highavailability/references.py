@@ -1,0 +1,49 @@
+"""Every object key that anything durable refers to: what R19's collection must not delete.
+
+Keys are found by their form (`<sha256>-<upload id>`) in the records and in the job graphs themselves, so that no new
+kind of reference can be forgotten here. A record or graph that cannot be read stops the collection: it might refer to
+anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from runtime.highavailability.job_reader import JobReader
+from runtime.highavailability.record_codec import UnreadableRecordError
+from runtime.highavailability.records import Payload, StoredJob
+
+_OBJECT_KEY = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}-[0-9a-f]{32}(?![0-9a-f])")
+
+
+async def referenced_objects(reader: JobReader) -> frozenset[str]:
+    """A linearizable read. Raises UnreadableRecordError, NotFoundError, PayloadCorruptError, UnavailableError."""
+    references: set[str] = set()
+    jobs, _ = await reader.jobs()
+    for job in jobs:
+        references.update(await _of_job(reader, job))
+    async for done in reader.all_done():
+        references.add(done.archive_key)
+    references.discard("")
+    return frozenset(references)
+
+
+async def _of_job(reader: JobReader, job: StoredJob) -> set[str]:
+    if job.problem:
+        raise UnreadableRecordError(job.problem, key=f"jobs/{job.job_id}/")
+    payloads = [job.graph.graph, *await reader.event_payloads(job.job_id)]
+    if job.result is not None:
+        payloads.append(job.result.archive)
+    references = {payload.object_key for payload in payloads}
+    references.update(_keys_in(await reader.load(job.graph.graph)))
+    references.update(_keys_in_inline(payloads))
+    return references
+
+
+def _keys_in_inline(payloads: Iterable[Payload]) -> set[str]:
+    return {key for payload in payloads for key in _keys_in(payload.inline)}
+
+
+def _keys_in(data: bytes) -> set[str]:
+    return {match.group().decode() for match in _OBJECT_KEY.finditer(data)}

@@ -1,0 +1,91 @@
+"""The embedded etcd: started once, found again, never confused with another process, stopped for sure."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runtime.highavailability import embedded
+from runtime.highavailability.embedded import EmbeddedEtcdError, EmbeddedEtcdSettings
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[EmbeddedEtcdSettings]:
+    made = EmbeddedEtcdSettings(tmp_path / "run" / "etcd", tmp_path / "log" / "etcd.log")
+    yield made
+    embedded.stop(made)
+
+
+def test_start_reuse_restart_stop(settings: EmbeddedEtcdSettings) -> None:
+    assert embedded.running(settings) is None
+    assert not embedded.stop(settings)
+    first = embedded.start(settings)
+    assert embedded.start(settings) == first == embedded.running(settings)
+    listening = {
+        connection.laddr.ip
+        for connection in psutil.Process(first.pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {"127.0.0.1"}
+    assert os.getsid(first.pid) == first.pid
+    psutil.Process(first.pid).kill()
+    second = embedded.start(settings)
+    assert (second.endpoint, second.pid != first.pid) == (first.endpoint, True)
+    assert embedded.stop(settings)
+    assert not psutil.pid_exists(second.pid)
+    assert embedded.running(settings) is None
+
+
+def test_a_recycled_pid_is_neither_reused_nor_killed(settings: EmbeddedEtcdSettings) -> None:
+    settings.data_dir.parent.mkdir(parents=True)
+    state = {"pid": os.getpid(), "started": 1.0, "endpoint": "127.0.0.1:1"}
+    settings.state_file.write_text(json.dumps(state))
+    assert embedded.running(settings) is None
+    assert not embedded.stop(settings)
+    assert embedded.start(settings).pid != os.getpid()
+
+
+def test_a_damaged_state_file_is_no_obstacle(settings: EmbeddedEtcdSettings) -> None:
+    settings.data_dir.parent.mkdir(parents=True)
+    settings.state_file.write_text("{")
+    assert embedded.start(settings).pid
+
+
+def test_a_given_port_that_is_taken_is_one_sentence(settings: EmbeddedEtcdSettings) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(EmbeddedEtcdError, match=r"high-availability\.etcd\.embedded\.port"):
+            embedded.start(replace(settings, port=port))
+
+
+def test_an_etcd_that_ends_at_start_shows_its_log(settings: EmbeddedEtcdSettings) -> None:
+    with pytest.raises(EmbeddedEtcdError, match="no-such-flag"):
+        embedded.start(replace(settings, extra_arguments=("--no-such-flag",)))
+
+
+def test_the_command_line(settings: EmbeddedEtcdSettings) -> None:
+    def run(command: str) -> tuple[int, str]:
+        arguments = [sys.executable, "-m", "runtime.highavailability.embedded", command]
+        arguments += ["--data-dir", str(settings.data_dir), "--log-file", str(settings.log_file)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+        return done.returncode, done.stdout.strip()
+
+    assert run("status") == (3, "not running")
+    code, endpoint = run("start")
+    assert code == 0
+    assert run("status") == (0, endpoint)
+    assert run("stop") == (0, "stopped")
+    assert run("stop") == (0, "not running")

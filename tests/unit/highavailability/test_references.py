@@ -1,0 +1,66 @@
+"""R19: nothing that anything durable refers to may be collected."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.highavailability.guards import LeaderTerm
+from runtime.highavailability.job_store import Submitted
+from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads
+from runtime.highavailability.record_codec import UnreadableRecordError
+from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, ResultRecord
+from runtime.highavailability.references import referenced_objects
+
+pytestmark = pytest.mark.asyncio
+
+KEYS = Keys.of_cluster("test")
+OWNER = OwnerRecord(Incarnation("1" * 32), "host:1")
+PADDING = "x" * INLINE_BYTES_MAX
+
+
+def key_of(number: int) -> str:
+    return f"{number:064x}-{number:032x}"
+
+
+def job(number: int) -> JobId:
+    return JobId(f"{number:032x}")
+
+
+async def test_everything_that_is_referred_to_is_found() -> None:
+    kv, objects = MemoryKeyValueStore(LoopClock()), MemoryObjectStore()
+    payloads, settings = Payloads(objects), JobStoreSettings(1.0)
+    term = LeaderTerm("/leader", (await kv.txn(Txn((), (Put("/leader", b""),)), timeout=1)).revision)
+    leader = KvLeaderJobStore(kv, KEYS, payloads, term, settings, SeededEntropy(1))
+    owner = KvOwnerJobStore(kv, KEYS, payloads, settings, SeededEntropy(1))
+
+    async def submit(number: int, graph: str) -> int:
+        record = GraphRecord(await payloads.store(graph.encode()), "n", 1, "c")
+        answer = await leader.submit(job(number), record, OWNER)
+        assert isinstance(answer, Submitted)
+        return answer.epoch
+
+    small = await submit(1, f'{{"key": "{key_of(1)}"}}')
+    large = await submit(2, f'{{"key": "{key_of(2)}", "padding": "{PADDING}"}}')
+    await owner.append_events(job(1), small, 0, f'"{key_of(3)}"'.encode())
+    await owner.append_events(job(1), small, 1, PADDING.encode() + b"!")
+    archive = await payloads.store(PADDING.encode() + b"archive")
+    await owner.write_result(job(2), large, ResultRecord(JobStatus.FINISHED, b"", archive))
+    third = await submit(3, "cleaned")
+    await owner.write_result(job(3), third, ResultRecord(JobStatus.FINISHED, b"", await payloads.store(b"a")))
+    await leader.clean([(job(3), DoneRecord("d", JobStatus.FINISHED, b"", key_of(4), 0, 1, "s"))])
+
+    found = await referenced_objects(leader)
+    assert found == {key_of(1), key_of(2), key_of(3), key_of(4), *objects.objects}
+    assert len(objects.objects) == 3
+
+    await kv.txn(Txn((), (Put(KEYS.graph(job(1)), b"unreadable"),)), timeout=1)
+    with pytest.raises(UnreadableRecordError):
+        await referenced_objects(leader)
