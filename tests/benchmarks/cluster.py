@@ -1,131 +1,17 @@
-"""A real cluster for benchmarks and process tests: started by the scripts in a run directory of its own."""
+"""Jobs for benchmarks over REST, on a ScriptCluster."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
-import urllib.request
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
-from tests.benchmarks.measure import cpu_seconds
+from tests.kit.script_cluster import ScriptCluster
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    """A port that nobody has right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class ScriptCluster:
-    """start-cluster.sh in `with`, stop-cluster.sh at its end. Options are those of -D."""
-
-    def __init__(self, options: Mapping[str, str], *, job_masters: int = 2, workers: int = 1) -> None:
-        self.run = Path(tempfile.mkdtemp(prefix="flinklike-"))
-        self.port = free_port()
-        conf = self.run / "conf"
-        shutil.copytree(ROOT / "conf", conf)
-        (conf / "JOB_MASTERS").write_text("localhost\n" * job_masters)
-        (conf / "workers").write_text("localhost\n" * workers)
-        self.environment = {
-            **os.environ,
-            "FLINKLIKE_RUN_DIR": str(self.run / "run"),
-            "FLINKLIKE_CONF_DIR": str(conf),
-            "FLINKLIKE_IDENT_STRING": "test",
-        }
-        self._options = {"rest.port": str(self.port), **options}
-
-    @property
-    def url(self) -> str:
-        """REST."""
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def token(self) -> str:
-        """The cluster's token."""
-        return (self.run / "run" / "token").read_text().strip()
-
-    @property
-    def dynamic(self) -> list[str]:
-        """The -D arguments of every script of this cluster."""
-        return [argument for key, value in self._options.items() for argument in ("-D", f"{key}={value}")]
-
-    def script(self, name: str, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-        """Run a script of bin/ for this cluster; its output is captured."""
-        command = [str(ROOT / "bin" / name), *arguments]
-        return subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False
-        )
-
-    def __enter__(self) -> Self:
-        done = self.script("start-cluster.sh", *self.dynamic)
-        if done.returncode != 0:
-            self._stop()
-            message = f"start-cluster.sh failed:\n{done.stdout}{done.stderr}\n{self.logs()}"
-            raise RuntimeError(message)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
-        self.script("stop-cluster.sh", *self.dynamic)
-        shutil.rmtree(self.run, ignore_errors=True)
-
-    def logs(self, lines: int = 30) -> str:
-        """The ends of all process logs."""
-        found = sorted((self.run / "run" / "log").glob("*.*"))
-        return "\n".join(f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-lines:]) for path in found)
-
-    def pids(self) -> dict[str, list[int]]:
-        """Root pids by role, from the pid files."""
-        roles: dict[str, list[int]] = {}
-        for path in (self.run / "run" / "pid").glob("*.pid"):
-            role = path.stem.rpartition("-")[2]
-            roles[role] = [int(line.split()[0]) for line in path.read_text().splitlines()]
-        if self._etcd_state.exists():
-            roles["etcd"] = [int(json.loads(self._etcd_state.read_text())["pid"])]
-        return roles
-
-    @property
-    def _etcd_state(self) -> Path:
-        return self.run / "run" / "etcd.json"
-
-    def cpu(self) -> dict[str, float]:
-        """CPU seconds so far, by role."""
-        return {role: cpu_seconds(pids) for role, pids in sorted(self.pids().items())}
-
-    def etcd_metrics(self) -> dict[str, float]:
-        """etcd's counters by name."""
-        endpoint = json.loads(self._etcd_state.read_text())["endpoint"]
-        with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-        pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
-        return {name: float(value) for name, value in pairs}
-
-    def client(self, connections: int = 64) -> httpx.AsyncClient:
-        """An HTTP client with the token; close it."""
-        return httpx.AsyncClient(
-            base_url=self.url,
-            headers={"authorization": f"Bearer {self.token}"},
-            timeout=120,
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-        )
+__all__ = ["ScriptCluster", "job_graph", "job_ids", "result", "run_to_finish", "submission", "submit"]
 
 
 def job_graph(name: str, target: str, *, parallelism: int = 1, params: Mapping[str, Any] | None = None) -> JobGraph:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
+from tests.kit.process_tree import cpu_seconds, tree
 
-TICKS_PER_SECOND = 100.0
+__all__ = ["Report", "Row", "calibrate", "cpu_seconds", "percentile", "pss_bytes", "tree"]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -31,27 +31,6 @@ def calibrate() -> float:
             total += number & 7
         best = min(best, time.perf_counter() - begin)
     return best * 1000
-
-
-def tree(pid: int) -> list[psutil.Process]:
-    """A process and all its descendants that live."""
-    try:
-        root = psutil.Process(pid)
-        return [root, *root.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of process trees, with what reaped children used."""
-    total = 0.0
-    for process in {one.pid: one for pid in pids for one in tree(pid)}.values():
-        try:
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        total += sum(int(fields[index]) for index in range(11, 15)) / TICKS_PER_SECOND
-    return total
 
 
 def pss_bytes(pid: int) -> int:

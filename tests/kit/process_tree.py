@@ -1,0 +1,47 @@
+"""Processes of the operating system as tests look at them: trees, CPU, and who carries an environment marker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+TICKS_PER_SECOND = 100.0
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """A process and all its descendants that live."""
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of process trees, with what reaped children used."""
+    total = 0.0
+    for process in {one.pid: one for pid in pids for one in tree(pid)}.values():
+        try:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        total += sum(int(fields[index]) for index in range(11, 15)) / TICKS_PER_SECOND
+    return total
+
+
+def carrying(name: str, value: str) -> dict[int, str]:
+    """Living processes, by pid with their command line, whose environment has `name=value`, wherever they hang."""
+    marker = f"{name}={value}".encode()
+    found: dict[int, str] = {}
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdecimal():
+            continue
+        try:
+            if marker in (directory / "environ").read_bytes().split(b"\0"):
+                command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(directory.name)] = command
+        except OSError:
+            continue
+    return found
