@@ -88,14 +88,14 @@ class EtcdProcess:
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20, env=environment)
         return done.stdout
 
+    def settings(self, **settings: str | bool) -> EtcdSettings:
+        """How to reach it; unsafe versions are allowed unless said otherwise."""
+        options = {"allow_unsafe_version": True, **settings}
+        return EtcdSettings((self.endpoint,), **options)  # type: ignore[arg-type]  # a test names real fields
+
     def store(self, **settings: str | bool) -> EtcdKeyValueStore:
         """A driver, not open yet."""
-        options = {"allow_unsafe_version": True, **settings}
-        return EtcdKeyValueStore(
-            EtcdSettings((self.endpoint,), **options),  # type: ignore[arg-type]  # a test names real fields
-            LoopClock(),
-            SystemEntropy(),
-        )
+        return EtcdKeyValueStore(self.settings(**settings), LoopClock(), SystemEntropy())
 
 
 @dataclass(frozen=True)
