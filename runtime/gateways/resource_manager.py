@@ -90,11 +90,15 @@ class RequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class SlotRequestRefused:
-    """The TaskManager could not do it: slot taken, unknown, or the epoch is old."""
+    """The TaskManager could not do it: slot taken, unknown, or the epoch is old.
+
+    `is_slot_free`: the slot may be given to another job at once, the refusal is about the job.
+    """
 
     allocation_id: AllocationId
     slot_index: int
     reason: str
+    is_slot_free: bool = False
 
 
 @dataclass(frozen=True, slots=True)

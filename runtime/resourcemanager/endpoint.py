@@ -202,7 +202,7 @@ class ResourceManager:
 
     def _on_refused(self, peer: Incarnation, message: SlotRequestRefused) -> None:
         logger.info("TaskManager %s refused slot %d: %s", peer, message.slot_index, message.reason)
-        self._handle(ev.AllocationRefused(peer, message.allocation_id, message.slot_index))
+        self._handle(ev.AllocationRefused(peer, message.allocation_id, message.slot_index, message.is_slot_free))
 
     def _send(self, peer: Incarnation, message: object) -> None:
         stream = self._streams.get(peer)
@@ -220,7 +220,9 @@ class ResourceManager:
 
     def _handle(self, event: ev.SlotManagerEvent) -> None:
         assert self._jobs is not None
+        logger.debug("event %s", event)
         for effect in self._slots.handle(event, self._clock.monotonic()):
+            logger.debug("effect %s", effect)
             match effect:
                 case ev.SendRequestSlot(incarnation=peer, message=request):
                     self._send(peer, request)

@@ -270,7 +270,9 @@ class TaskExecutor:
                 self._apply(mail)
 
     def _apply(self, event: Event) -> None:
+        logger.debug("event %s", event)
         for effect in self._core.handle(event):
+            logger.debug("effect %s", effect)
             self._execute(effect)
 
     # --- what peers say -------------------------------------------------------------------------------------

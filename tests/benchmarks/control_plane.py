@@ -47,9 +47,9 @@ async def _throughput(cluster: ScriptCluster, report: Report, *, clients: int, j
     report.add_cpu("job", cpu, after_cpu, jobs)
     total = sum(after_cpu.values()) - sum(cpu.values())
     report.add("CPU of all processes per job", 1000 * total / jobs, "ms", now="25", goal="8")
-    puts = "etcd_debugging_mvcc_put_total"
+    puts = "etcd_mvcc_put_total"
     report.add("etcd keys put per job (with cleaning)", (after_etcd[puts] - etcd[puts]) / jobs, "")
-    txns = "etcd_debugging_mvcc_txn_total"
+    txns = "etcd_debugging_mvcc_current_revision"
     if txns in etcd:
         report.add("etcd write transactions per job", (after_etcd[txns] - etcd[txns]) / jobs, "", now="2", goal="2")
 

@@ -38,6 +38,7 @@ class AllocationRefused:
     incarnation: Incarnation
     allocation_id: AllocationId
     slot_index: int
+    is_slot_free: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
 
 Effects = list[ev.SlotManagerEffect]
-REFUSED_SLOT_PAUSE_SECONDS = 1.0
+REFUSED_PAUSE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -66,6 +66,7 @@ class SlotManager:
         self._jobs: dict[JobId, JobNeeds] = {}
         self._allocations: dict[AllocationId, Allocation] = {}
         self._rotation: dict[JobId, None] = {}
+        self._paused: dict[JobId, float] = {}
         self._now = 0.0
         self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
             ev.TaskManagerRegistered: self._on_registered,
@@ -154,8 +155,16 @@ class SlotManager:
         allocation = self._allocations.get(event.allocation_id)
         if peer is None or allocation is None:
             return []
-        peer.block(allocation, self._now + REFUSED_SLOT_PAUSE_SECONDS)
+        until = self._now + REFUSED_PAUSE_SECONDS
+        if event.is_slot_free:
+            # Its requirements have not caught up with its end: the slot goes to whoever waits, the job is left alone.
+            peer.release(allocation)
+        else:
+            peer.block(allocation, until)
         self._forget(allocation)
+        if event.is_slot_free and allocation.job_id in self._rotation:
+            del self._rotation[allocation.job_id]
+            self._paused[allocation.job_id] = until
         return self._serve(capacity_changed=False)
 
     def _on_disconnected(self, event: ev.TaskManagerDisconnected) -> Effects:
@@ -174,9 +183,13 @@ class SlotManager:
 
     def _on_ticked(self, _event: ev.Ticked) -> Effects:
         unblocked = [peer for peer in self._task_managers.values() if peer.unblock(self._now)]
-        if not unblocked:
-            return []
-        return self._serve(capacity_changed=False)
+        due = [job_id for job_id, until in self._paused.items() if until <= self._now]
+        for job_id in due:
+            del self._paused[job_id]
+            job = self._jobs.get(job_id)
+            if job is not None and job.missing() is not None:
+                self._rotation.setdefault(job_id)
+        return self._serve(capacity_changed=False) if unblocked or due else []
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
@@ -206,6 +219,7 @@ class SlotManager:
         job.owner_address = event.owner_address
         job.requirements = tuple((need.profile, need.count) for need in declared.requirements if need.count > 0)
         job.unreachable = frozenset(declared.unreachable)
+        self._paused.pop(job.job_id, None)
         if job.missing() is None:
             self._rotation.pop(job.job_id, None)
         else:
@@ -214,6 +228,7 @@ class SlotManager:
     def _on_jobs_finished(self, event: ev.JobsFinished) -> Effects:
         for job_id in event.jobs:
             self._rotation.pop(job_id, None)
+            self._paused.pop(job_id, None)
             self._jobs.pop(job_id, None)
         return [ev.SendJobsEnded(peer.incarnation, event.jobs) for peer in self._task_managers.values()]
 

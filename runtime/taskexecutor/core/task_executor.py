@@ -140,7 +140,10 @@ class TaskExecutorCore:
     def _on_request_slot(self, request: RequestSlot) -> list[Effect]:
         refusal = self._slot_refusal(request)
         if refusal:
-            return [TellResourceManager(SlotRequestRefused(request.allocation_id, request.slot_index, refusal))]
+            slot = self.slots.slot(request.slot_index)
+            is_free = slot is not None and slot.state is SlotState.FREE
+            refused = SlotRequestRefused(request.allocation_id, request.slot_index, refusal, is_free)
+            return [TellResourceManager(refused)]
         location = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
         job = self.jobs.admit(request.job_id, request.epoch, location)
         effects: list[Effect] = []

@@ -251,6 +251,29 @@ def test_a_refused_slot_with_another_one_free() -> None:
     assert second.slot_index != request.slot_index
 
 
+def test_a_job_that_is_refused_leaves_its_slot_to_others_at_once() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    ((_, request),) = requests(cluster.declare(1, 1))
+    cluster.declare(2, 1)
+    ((_, second),) = requests(cluster.handle(ev.AllocationRefused(T1, request.allocation_id, 0, is_slot_free=True)))
+    assert (second.job_id, second.slot_index) == (job(2), 0)
+    cluster.declare(2, 0)
+    cluster.handle(ev.AllocationsFreed(T1, (second.allocation_id,)))
+    assert requests(cluster.handle(ev.Ticked())) == [], "the refused job is left alone for a while"
+    cluster.at += 1.0
+    ((_, third),) = requests(cluster.handle(ev.Ticked()))
+    assert third.job_id == job(1)
+
+
+def test_a_refused_job_is_served_as_soon_as_it_declares_again() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    ((_, request),) = requests(cluster.declare(1, 1))
+    cluster.handle(ev.AllocationRefused(T1, request.allocation_id, 0, is_slot_free=True))
+    assert len(requests(cluster.declare(1, 1))) == 1
+
+
 class TestLoss:
     """A stream that ends is not yet a TaskManager that is lost."""
 
