@@ -1,0 +1,385 @@
+"""The registry of jobs against a small world: store, transactions in flight, processes, streams that lose things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from runtime.common.errors import UnavailableError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.job_entry import JobPhase, initial_summary
+from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.retention import Retention
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary
+
+JOBS = [JobId(f"{number:032x}") for number in range(3)]
+CAPACITY = 2
+STAGES = st.sampled_from([0, 1, 2])
+
+
+@dataclass
+class Stored:
+    source: ev.JobSource
+    graph_revision: int
+    owner: ev.JobOwner | None = None
+    wanted: bool = False
+    ended: JobSummary | None = None
+    is_cleaned: bool = False
+
+    def recovered(self) -> ev.RecoveredJob | None:
+        if self.is_cleaned:
+            return None
+        return ev.RecoveredJob(self.source, self.graph_revision, self.owner, self.wanted, self.ended)
+
+
+@dataclass
+class Process:
+    incarnation: Incarnation
+    is_connected: bool = False
+    inbox: list[AssignJob | ev.SendCancel | ev.SendDrop] = field(default_factory=list)
+    jobs: dict[JobId, tuple[int, JobStatus]] = field(default_factory=dict)
+    assignment: int = 0
+
+
+class JobRegistryMachine(RuleBasedStateMachine):
+    """`pending` holds effects that are transactions and have not run yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registry = JobRegistry(JobRegistryLimits(2, 2), Retention(10, 1000))
+        self.revision = 100
+        self.store: dict[JobId, Stored] = {}
+        self.pending: list[ev.DispatcherEffect] = []
+        self.processes: dict[Incarnation, Process] = {}
+        self.asked: set[int] = set()
+        self.answered: set[int] = set()
+        self.requests = 0
+        self.names = 0
+
+    def post(self, event: ev.DispatcherEvent) -> None:
+        for effect in self.registry.handle(event):
+            match effect:
+                case ev.ReplySubmitted(request=request) | ev.ReplyCancelled(request=request):
+                    self.answer(request)
+                case ev.Refuse(request=request):
+                    self.answer(request)
+                case ev.SendAssign(incarnation=incarnation, message=message):
+                    stored = self.store[message.job_id]
+                    assert stored.owner is not None, "sent only what is stored (R5)"
+                    assert (stored.owner.incarnation, stored.owner.epoch) == (incarnation, message.epoch)
+                    self.deliver(incarnation, message)
+                case ev.SendCancel(incarnation=incarnation, job_id=job_id):
+                    assert self.store[job_id].wanted
+                    self.deliver(incarnation, effect)
+                case ev.SendDrop(incarnation=incarnation):
+                    self.deliver(incarnation, effect)
+                case ev.PublishSummary() | ev.EndJobEverywhere():
+                    pass
+                case _:
+                    self.pending.append(effect)
+
+    def answer(self, request: int) -> None:
+        assert request in self.asked
+        assert request not in self.answered
+        self.answered.add(request)
+
+    def deliver(self, incarnation: Incarnation, message: AssignJob | ev.SendCancel | ev.SendDrop) -> None:
+        process = self.processes.get(incarnation)
+        if process is not None and process.is_connected:
+            process.inbox.append(message)
+
+    def next_request(self) -> int:
+        self.requests += 1
+        self.asked.add(self.requests)
+        return self.requests
+
+    def next_revision(self) -> int:
+        self.revision += 1
+        return self.revision
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    @initialize(count=st.integers(0, 2))
+    def some_processes(self, count: int) -> None:
+        for _ in range(count):
+            self.new_process()
+
+    def go_on(self, stage: int) -> None:
+        """How much happens by itself before the next rule: nothing, transactions, or reading too."""
+        if stage >= 1:
+            self.run_all_transactions()
+        if stage >= 2:
+            self.read_all_orders()
+
+    @rule(job_id=st.sampled_from(JOBS), digest=st.sampled_from(["d", "d", "d", "x"]), stage=STAGES)
+    def submit(self, job_id: JobId, digest: str, stage: int) -> None:
+        source = ev.JobSource(job_id, digest, "job", b"{}", "", 1000, "tests")
+        self.post(ev.SubmitRequested(self.next_request(), source))
+        self.go_on(stage)
+
+    @rule(job_id=st.sampled_from(JOBS), stage=STAGES)
+    def cancel(self, job_id: JobId, stage: int) -> None:
+        self.post(ev.CancelRequested(self.next_request(), job_id))
+        self.go_on(stage)
+
+    # --- the store ----------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), is_away=st.sampled_from([False, False, False, True]))
+    def run_transaction(self, data: st.DataObject, is_away: bool) -> None:
+        if not self.pending:
+            return
+        effect = self.pending.pop(data.draw(st.integers(0, len(self.pending) - 1)))
+        self.execute(effect, is_away=is_away)
+
+    @rule()
+    def run_all_transactions(self) -> None:
+        while self.pending:
+            self.execute(self.pending.pop(0), is_away=False)
+
+    @rule()
+    def read_all_orders(self) -> None:
+        for process in self.processes.values():
+            while process.inbox:
+                self.obey(process, process.inbox.pop(0))
+
+    def execute(self, effect: ev.DispatcherEffect, *, is_away: bool) -> None:
+        match effect:
+            case ev.StoreJob(source=source):
+                self.store_job(effect, source, is_away=is_away)
+            case ev.StoreOwner():
+                self.store_owner(effect)
+            case ev.StoreWanted(job_id=job_id):
+                self.store_wanted(job_id, is_away=is_away)
+            case ev.StoreCanceled(source=source, summary=summary):
+                self.store_canceled(source.job_id, summary, is_away=is_away)
+            case ev.ReloadJob(job_id=job_id):
+                self.post(ev.JobReloaded(job_id, self.store[job_id].recovered()))
+            case _:
+                raise AssertionError(effect)
+
+    def store_job(self, effect: ev.StoreJob, source: ev.JobSource, *, is_away: bool) -> None:
+        job_id = source.job_id
+        if is_away:
+            self.post(ev.SubmitFailed(job_id, UnavailableError("away")))
+        elif job_id in self.store:
+            found = self.store[job_id]
+            assert found.is_cleaned, "a job that is not cleaned is in memory"
+            assert found.ended is not None
+            self.post(ev.SubmitFoundStored(job_id, found.source.digest, found.ended.status))
+        else:
+            revision = self.next_revision()
+            owner = ev.JobOwner(effect.incarnation, effect.address, revision) if effect.incarnation else None
+            self.store[job_id] = Stored(source, revision, owner)
+            self.post(ev.SubmitStored(job_id, revision if owner else 0, ""))
+
+    def store_owner(self, effect: ev.StoreOwner) -> None:
+        stored = self.store[effect.job_id]
+        epoch = stored.owner.epoch if stored.owner else 0
+        if stored.ended is not None or epoch != effect.previous_epoch:
+            self.post(ev.OwnerNotStored(effect.job_id, stored.recovered()))
+            return
+        revision = self.next_revision()
+        stored.owner = ev.JobOwner(effect.incarnation, effect.address, revision)
+        self.post(ev.OwnerStored(effect.job_id, revision))
+
+    def store_wanted(self, job_id: JobId, *, is_away: bool) -> None:
+        stored = self.store[job_id]
+        if is_away:
+            self.post(ev.CancelFailed(job_id, UnavailableError("away")))
+            return
+        if stored.ended is None:
+            stored.wanted = True
+        self.post(ev.WantedStored(job_id, stored.ended is None))
+
+    def store_canceled(self, job_id: JobId, summary: JobSummary, *, is_away: bool) -> None:
+        stored = self.store[job_id]
+        if is_away:
+            self.post(ev.CancelFailed(job_id, UnavailableError("away")))
+            return
+        assert stored.owner is None
+        assert stored.ended is None
+        stored.ended = changed(summary, status=JobStatus.CANCELED, sequence=summary.sequence + 1)
+        self.post(ev.CanceledStored(job_id, stored.ended))
+
+    @rule()
+    def clean(self) -> None:
+        jobs = self.registry.dirty(2)
+        for job_id in jobs:
+            assert self.store[job_id].ended is not None, "R3: shown as ended only with a result"
+            self.store[job_id].is_cleaned = True
+        if jobs:
+            self.post(ev.JobsCleaned(tuple(jobs)))
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    @rule()
+    def new_process(self) -> None:
+        if len(self.processes) < 3:
+            self.names += 1
+            process = Process(Incarnation(f"{self.names:032x}"))
+            self.processes[process.incarnation] = process
+            self.post(ev.ProcessKnown(process.incarnation, f"h:{self.names}", CAPACITY))
+            self.connect(process)
+
+    def connect(self, process: Process) -> None:
+        process.is_connected = True
+        process.inbox.clear()
+        self.post(ev.ProcessRegistered(process.incarnation, "h:1", CAPACITY, "v"))
+        self.push(process)
+        self.heartbeat(process)
+
+    def pick(self, data: st.DataObject) -> Process | None:
+        return self.processes[data.draw(st.sampled_from(sorted(self.processes)))] if self.processes else None
+
+    @rule(data=st.data(), stage=STAGES)
+    def lose_process(self, data: st.DataObject, stage: int) -> None:
+        process = self.pick(data)
+        if process is not None:
+            del self.processes[process.incarnation]
+            self.post(ev.ProcessDisconnected(process.incarnation))
+            self.post(ev.ProcessLost(process.incarnation))
+            self.go_on(stage)
+
+    @rule(data=st.data())
+    def new_stream(self, data: st.DataObject) -> None:
+        process = self.pick(data)
+        if process is not None:
+            process.is_connected = False
+            process.inbox.clear()
+            self.post(ev.ProcessDisconnected(process.incarnation))
+            self.connect(process)
+
+    @rule(data=st.data())
+    def read_order(self, data: st.DataObject) -> None:
+        process = self.pick(data)
+        if process is not None and process.inbox:
+            self.obey(process, process.inbox.pop(0))
+
+    @rule(data=st.data())
+    def refuse_order(self, data: st.DataObject) -> None:
+        process = self.pick(data)
+        if process is not None and process.inbox and isinstance(process.inbox[0], AssignJob):
+            order = process.inbox.pop(0)
+            assert isinstance(order, AssignJob)
+            process.assignment = max(process.assignment, order.epoch)
+            if order.job_id not in process.jobs:
+                self.post(
+                    ev.AssignmentRefused(process.incarnation, order.job_id, order.epoch, "full", is_permanent=False)
+                )
+
+    def obey(self, process: Process, order: AssignJob | ev.SendCancel | ev.SendDrop) -> None:
+        match order:
+            case AssignJob(job_id=job_id, epoch=epoch):
+                process.assignment = max(process.assignment, epoch)
+                held = process.jobs.get(job_id)
+                if held is None or held[0] < epoch:
+                    process.jobs[job_id] = (epoch, JobStatus.RUNNING)
+                self.push(process)
+            case ev.SendCancel(job_id=job_id):
+                self.finish(process, job_id, JobStatus.CANCELED)
+                self.push(process)
+            case ev.SendDrop(entry=entry):
+                held = process.jobs.get(entry.job_id)
+                if held is not None and held[0] == entry.epoch:
+                    del process.jobs[entry.job_id]
+
+    @rule(data=st.data(), is_pushed=st.booleans())
+    def finish_some(self, data: st.DataObject, is_pushed: bool) -> None:
+        process = self.pick(data)
+        if process is not None and process.jobs:
+            self.finish(process, data.draw(st.sampled_from(sorted(process.jobs))), JobStatus.FINISHED)
+            if is_pushed:
+                self.push(process)
+
+    def finish(self, process: Process, job_id: JobId, status: JobStatus) -> None:
+        """The owner's result transaction, guarded by its epoch."""
+        if job_id not in process.jobs or process.jobs[job_id][1].is_globally_terminal:
+            return
+        epoch = process.jobs[job_id][0]
+        stored = self.store[job_id]
+        if stored.ended is not None or stored.owner is None or stored.owner.epoch != epoch:
+            del process.jobs[job_id]
+            return
+        summary = changed(initial_summary(stored.source), status=status, epoch=epoch, sequence=9, end_millis=2000)
+        stored.ended = summary
+        process.jobs[job_id] = (epoch, status)
+
+    def push(self, process: Process) -> None:
+        if not process.is_connected:
+            return
+        summaries = []
+        for job_id, (epoch, status) in process.jobs.items():
+            ended = self.store[job_id].ended if status.is_globally_terminal else None
+            shown = changed(initial_summary(self.store[job_id].source), status=status, epoch=epoch, sequence=1)
+            summaries.append(ended or shown)
+        self.post(ev.SummariesReceived(tuple(summaries)))
+
+    def heartbeat(self, process: Process) -> None:
+        if process.is_connected:
+            held = tuple(JobInventoryEntry(job_id, *state) for job_id, state in process.jobs.items())
+            self.post(ev.InventoryReceived(process.incarnation, held, process.assignment, 0.0, 0))
+
+    @rule(data=st.data())
+    def beat(self, data: st.DataObject) -> None:
+        process = self.pick(data)
+        if process is not None:
+            self.heartbeat(process)
+
+    @rule()
+    def tick(self) -> None:
+        self.post(ev.Ticked())
+
+    # --- what holds always --------------------------------------------------------------------------------
+
+    @invariant()
+    def a_job_counts_at_one_process(self) -> None:
+        counted = [job_id for process in self.registry.processes for job_id in process.jobs]
+        assert len(counted) == len(set(counted))
+        for entry in self.registry.active():
+            if entry.phase.state in {JobPhase.ASSIGNED, JobPhase.ASSIGNING}:
+                assert entry.job_id in counted or entry.owner not in self.registry.processes
+            if entry.phase.state in {JobPhase.WAITING, JobPhase.TERMINAL}:
+                assert entry.job_id not in counted
+
+    @invariant()
+    def the_limit_holds(self) -> None:
+        assert self.registry.active_count() <= 2
+
+    @invariant()
+    def ended_is_what_is_stored(self) -> None:
+        for summary in self.registry.summaries():
+            if summary.status.is_globally_terminal:
+                stored = self.store[summary.job_id].ended
+                assert stored is not None
+                assert stored.status is summary.status
+
+    def teardown(self) -> None:
+        """Heal everything: all that was asked is answered and every job has a living owner that runs it, or waits."""
+        for _ in range(8):
+            if len(self.processes) < 3:
+                self.new_process()
+            while self.pending:
+                self.execute(self.pending.pop(0), is_away=False)
+            for process in list(self.processes.values()):
+                while process.inbox:
+                    self.obey(process, process.inbox.pop(0))
+                self.heartbeat(process)
+            self.post(ev.Ticked())
+        assert self.asked == self.answered
+        for entry in self.registry.active():
+            assert entry.phase.state in {JobPhase.ASSIGNED, JobPhase.TERMINAL}, entry
+            if entry.phase.state is JobPhase.ASSIGNED:
+                assert self.processes[entry.owner].jobs[entry.job_id][0] == entry.epoch
+                assert not entry.wants_cancel, "a wish that is stored reaches the owner"
+
+
+TestJobRegistryModel = JobRegistryMachine.TestCase
+TestJobRegistryModel.settings = settings(
+    max_examples=300, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
