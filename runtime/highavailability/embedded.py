@@ -17,7 +17,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -190,7 +189,9 @@ def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_lose
     """True once it is healthy; False when it ended because somebody took the port (only if that may be)."""
     deadline = Deadline.after(_CLOCK, START_TIMEOUT)
     while not deadline.has_passed(_CLOCK):
-        if etcd.process() is None:
+        process = etcd.process()
+        # The pause between two looks is a wait for the end of the process.
+        if process is None or _wait_gone(process, _POLL):
             log = _log_tail(settings)
             if may_lose_port and "address already in use" in log:
                 return False
@@ -198,7 +199,6 @@ def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_lose
             raise EmbeddedEtcdError(message)
         if _is_healthy(etcd, settings):
             return True
-        time.sleep(_POLL)
     message = f"the embedded etcd is not healthy after {START_TIMEOUT:.0f} s; its log is {settings.log_file}"
     raise EmbeddedEtcdError(message)
 
