@@ -77,7 +77,8 @@ class RestServer:
     def bind(self) -> None:
         """Take the port. Raises UnavailableError with the option that moves it when somebody else has it."""
         family = socket.AF_INET6 if ":" in self._settings.bind_address else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol by name: asyncio turns Nagle's algorithm off only where it is set, and answers would wait 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((self._settings.bind_address, self._settings.port))
