@@ -9,8 +9,7 @@ from pathlib import Path
 
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.client import BlobClientSettings, BlobSharedClient
-from runtime.blob.directory import open_directory
-from runtime.blob.store import BlobStore, BlobStoreSettings
+from runtime.blob.store import BlobStore
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
 from runtime.common.version import PROTOCOL_VERSION, VERSION
@@ -26,6 +25,7 @@ from runtime.entrypoint.option_mapping import (
     seconds,
 )
 from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
@@ -131,13 +131,7 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
     spark = None
     if registration.has_spark:
         spark = TaskManagerSpark(_spark_settings(context, directory.spark))
-    store = BlobStore(
-        open_directory(layout.storage_url(configuration)),
-        BlobStoreSettings(configuration.get(ha.BLOB_MAX_SIZE)),
-        io,
-        context.clock,
-        context.entropy,
-    )
+    store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     rpc = GrpcRpcService(
         rpc_settings(
             configuration,

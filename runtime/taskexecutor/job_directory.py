@@ -50,6 +50,7 @@ class JobDirectories:
     """All of them. One instance per TaskManager; `root` is its own."""
 
     def __init__(self, root: Path, blobs: BlobFiles, scope: ServiceScope, limits: UnpackLimits) -> None:
+        root.mkdir(parents=True, exist_ok=True)
         self._root = root
         self._blobs = blobs
         self._limits = limits
@@ -100,7 +101,9 @@ class JobDirectories:
     def _empty(self, job_id: JobId) -> JobDirectory:
         root = self._root / job_id
         work = root / "work"
-        work.mkdir(parents=True, exist_ok=True)
+        # Not parents=True: that begins with a call that fails, for every small job.
+        root.mkdir(exist_ok=True)
+        work.mkdir(exist_ok=True)
         return JobDirectory(root, work, ())
 
     async def _prepare(self, job: JobInformation) -> JobDirectory:

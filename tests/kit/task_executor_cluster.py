@@ -105,8 +105,8 @@ class ScriptedPeer:
         await self.wait(lambda: len(self.of(kind)) >= count, timeout=timeout)
         return self.of(kind)[count - 1]
 
-    async def wait_reports(self, count: int) -> list[TaskExecutionReport]:
-        await self.wait(lambda: len(self.reports) >= count)
+    async def wait_reports(self, count: int, *, timeout: float = WAIT) -> list[TaskExecutionReport]:
+        await self.wait(lambda: len(self.reports) >= count, timeout=timeout)
         return self.reports
 
     async def wait_streams(self, count: int) -> None:
