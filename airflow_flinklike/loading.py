@@ -14,13 +14,15 @@ from runtime.jobgraph.graph import JobGraph
 PipelineSource = str | Program | JobGraph | Callable[..., Program | JobGraph]
 
 
-def build_job(source: PipelineSource, params: Mapping[str, Any] | None = None) -> JobProgram:
+def build_job(
+    source: PipelineSource, params: Mapping[str, Any] | None = None, *, label: str | None = None
+) -> JobProgram:
     """Build a job. `params` fill the arguments of a function that take them by name, and all become `ctx.params`.
 
-    Raises PipelineError.
+    `label` is what errors call it. Raises PipelineError.
     """
     given = dict(params or {})
-    label = source if isinstance(source, str) else str(getattr(source, "__qualname__", type(source).__name__))
+    label = label or (source if isinstance(source, str) else _label(source))
     found: Any = import_reference(source) if isinstance(source, str) else source
     if callable(found) and not isinstance(found, Program):
         found = found(**_arguments(found, label, given))
@@ -60,6 +62,10 @@ def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, An
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        message = f"{label}{signature}: {error}; give it in params"
+        message = f"{label}{signature}: {error}; give it in params (--param on the command line)"
         raise PipelineError(message) from error
     return arguments
+
+
+def _label(source: object) -> str:
+    return str(getattr(source, "__qualname__", type(source).__name__))

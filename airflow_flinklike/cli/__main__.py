@@ -12,7 +12,7 @@ from runtime.common.errors import FlinklikeError
 def main() -> None:
     """Run the command line."""
     try:
-        app()
+        app(prog_name="flinklike")
     except (FlinklikeClientError, FlinklikeError) as error:
         sys.stderr.write(f"flinklike: {error}\n")
         sys.exit(1)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperCommand
 
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.attached import follow
 from airflow_flinklike.cli.connection import connect
-from airflow_flinklike.cli.loading import ScriptOptions, load_job, parse_params
+from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params
 from airflow_flinklike.cli.logs import LogFollower
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
@@ -35,19 +35,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Job = Annotated[str, typer.Argument(help="job id, 32 hex digits")]
 
 
-def _out() -> Console:
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-
-
-def _errors() -> Console:
-    return Console(stderr=True, highlight=False)
-
-
 def _show(body: Any, shown: Any, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(body) + "\n")
     else:
-        _out().print(shown)
+        render.console().print(shown)
 
 
 def _version(value: bool) -> None:
@@ -65,7 +57,18 @@ def _root(
     del version
 
 
-@app.command(context_settings={"allow_interspersed_args": False})
+class _RunCommand(TyperCommand):
+    """What stands behind a script belongs to the script; behind anything else options are ours."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Look for the target, then parse as it wants."""
+        ctx.allow_interspersed_args = False
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        ctx.allow_interspersed_args = not is_script(str(found.get("target") or ""))
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_RunCommand)
 def run(
     target: Annotated[str, typer.Argument(help="module:pipeline, a script.py, or a JobGraph as .json")],
     args: Annotated[list[str] | None, typer.Argument(help="arguments of a script")] = None,
@@ -84,18 +87,22 @@ def run(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a job and watch it. Exit code 1 when it fails, with the root cause first."""
-    options = ScriptOptions(args or [], py_files, files, archives, conf or [], name)
+    """Submit a job and watch it. Exit code 1 when it fails, with the root cause first.
+
+    Options stand before a script, as with spark-submit: what follows the script are its arguments.
+    """
+    options = ScriptOptions(args or (), py_files, files, archives, conf or (), name)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")
+        sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         if detached:
-            body = {"job_id": chosen, "is_new": submitted.is_new}
-            _show(body, f"Job has been submitted with JobID {chosen}", as_json=as_json)
+            _show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
             return
-        _errors().print(f"Job has been submitted with JobID {chosen}")
-        code = follow(client, chosen, _out(), _errors(), as_json=as_json)
+        errors = render.console(stderr=True)
+        errors.print(sentence)
+        code = follow(client, chosen, render.console(), errors, as_json=as_json)
     raise typer.Exit(code)
 
 
@@ -109,6 +116,7 @@ def list_jobs(
     """All jobs that the cluster shows, newest first."""
     with connect(address, token_file) as client:
         jobs = client.get("/jobs/overview")["jobs"]
+    jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
     if state:
         jobs = [job for job in jobs if job["state"] == state.upper()]
     _show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)
@@ -125,7 +133,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     if as_json:
         sys.stdout.write(json.dumps({**details, "exceptions": exceptions, "execution-result": result}) + "\n")
         return
-    console = _out()
+    console = render.console()
     console.print(f"{details['name']}  {details['jid']}")
     console.print(
         render.state_text(details["state"]), render.duration_text(details["duration"]), details["pending-reason"]
@@ -133,7 +141,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     console.print(render.vertices_table(details))
     for entry in exceptions:
         console.print(f"\n{entry.get('taskName', 'job')} on {entry.get('taskManagerId', '')}", style="red")
-        console.print(entry["stacktrace"], markup=False)
+        console.print(entry["stacktrace"])
     if result and result.get("result") is not None:
         console.print_json(json.dumps(result["result"]))
 
@@ -156,10 +164,13 @@ def logs(
     stream: Annotated[str, typer.Option(help="stdout, stderr, log, or several with commas")] = "stdout,stderr,log",
     address: Address = None,
     token_file: TokenFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
     """What a job's tasks wrote."""
+    job_id = parse_job_id(job)
+    streams = [one.strip() for one in stream.split(",") if one.strip()]
     with connect(address, token_file) as client:
-        LogFollower(client, parse_job_id(job), stream.split(","), vertex, subtask).run(follow=follow_)
+        LogFollower(client, job_id, streams, vertex, subtask, as_json=as_json).run(follow=follow_)
 
 
 @app.command()
@@ -191,10 +202,9 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Chains, regions and slots of a job, without submitting it."""
-    nothing = ScriptOptions([], "", "", "", [], "")
-    graph = load_job(target, nothing, params=parse_params(param or []), parallelism=parallelism).graph
+    graph = load_job(target, ScriptOptions(), params=parse_params(param or []), parallelism=parallelism).graph
     explanation = explain_graph(graph)
-    _show(explanation.to_dict(), explanation.to_text(), as_json=as_json)
+    _show(explanation.to_dict(), explanation.to_text().rstrip(), as_json=as_json)
 
 
 def _list(address: str | None, token_file: Path | None, what: str, show: Any, *, as_json: bool) -> None:

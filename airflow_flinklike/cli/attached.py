@@ -14,7 +14,8 @@ from rich.text import Text
 
 from airflow_flinklike.cli.render import duration_text, state_text, vertices_table
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
-from airflow_flinklike.exceptions import JobConflictError
+from airflow_flinklike.client.operations import LONG_POLL_SECONDS
+from airflow_flinklike.exceptions import ClusterUnavailableError, JobConflictError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -35,24 +36,31 @@ def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Con
             choice = _ask(job_id, errors)
             if choice == "detach":
                 errors.print(f"Detached; the job goes on: flinklike status {job_id}")
+                if as_json:
+                    sys.stdout.write(json.dumps({"job_id": job_id, "detached": True}) + "\n")
                 return 0
             if choice == "cancel":
                 asked_to_cancel = True
                 _cancel(client, job_id, errors)
+        except ClusterUnavailableError:
+            errors.print(f"The job may go on: flinklike status {job_id}")
+            raise
     return _report(ended, console, errors, as_json=as_json, asked_to_cancel=asked_to_cancel)
 
 
 def _watch(client: FlinklikeClient, job_id: JobId, errors: Console) -> JobExecutionResult:
+    if not errors.is_terminal:
+        found = None
+        while found is None:
+            found = client.result_within(job_id, wait=LONG_POLL_SECONDS)
+        return found
     since = 0
     with Live(console=errors, refresh_per_second=8, transient=True) as live:
         while True:
-            if errors.is_terminal:
-                details = client.get(f"/jobs/{job_id}", wait=f"{_POLL_SECONDS:g}", since=str(since))
-                since = int(details.get("last-modification", 0))
-                live.update(_progress(details))
-                found = client.result_within(job_id, wait=0.0 if not _is_over(details) else _POLL_SECONDS)
-            else:
-                found = client.result_within(job_id, wait=20.0)
+            details = client.get(f"/jobs/{job_id}", wait=f"{_POLL_SECONDS:g}", since=str(since))
+            since = int(details.get("last-modification", 0))
+            live.update(_progress(details))
+            found = client.result_within(job_id, wait=_POLL_SECONDS if _is_over(details) else 0.0)
             if found is not None:
                 return found
 
@@ -74,7 +82,8 @@ def _ask(job_id: JobId, errors: Console) -> str:
         return "detach"
     previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        answer = errors.input(f"Job {job_id}: [d]etach and let it run, [c]ancel it, or [w]atch on? ").strip().lower()
+        question = f"Job {job_id}: [d]etach and let it run, [c]ancel it, or [w]atch on? "
+        answer = errors.input(question, markup=False).strip().lower()
     except (KeyboardInterrupt, EOFError):
         return "detach"
     finally:

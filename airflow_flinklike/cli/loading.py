@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
+import functools
 import inspect
 import json
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
+from airflow_flinklike.loading import build_job, import_reference
 from airflow_flinklike.program import JobProgram, Program
 from airflow_flinklike.script import script_job
+from runtime.common.errors import FlinklikeError
 from runtime.jobgraph.graph import JobGraph
 
 
@@ -21,22 +24,37 @@ from runtime.jobgraph.graph import JobGraph
 class ScriptOptions:
     """spark-submit's own options, as they were given."""
 
-    args: Sequence[str]
-    py_files: str
-    files: str
-    archives: str
-    conf: Sequence[str]
-    name: str
+    args: Sequence[str] = ()
+    py_files: str = ""
+    files: str = ""
+    archives: str = ""
+    conf: Sequence[str] = ()
+    name: str = ""
+
+    def given(self) -> list[str]:
+        """The options that were used, as they are written."""
+        options = {
+            "arguments after the target": self.args,
+            "--py-files": self.py_files,
+            "--files": self.files,
+            "--archives": self.archives,
+            "--conf": self.conf,
+            "--name": self.name,
+        }
+        return [option for option, value in options.items() if value]
+
+
+def is_script(target: str) -> bool:
+    """True for a file that is run as a whole, with arguments of its own behind it."""
+    path = Path(target)
+    return path.suffix == ".py" or (path.suffix != ".json" and path.is_file())
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:
     """`k=v` texts; a value that is JSON is taken as such, anything else as text."""
     params: dict[str, Any] = {}
     for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            message = f"--param {text!r}: expected k=v"
-            raise PipelineError(message)
+        key, value = _key_and_value("--param", text)
         try:
             params[key] = json.loads(value)
         except ValueError:
@@ -45,93 +63,88 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:
-    """Build the job. Raises PipelineError that says what is wrong with the target."""
-    path = Path(target)
-    if path.suffix == ".json":
-        return JobProgram(_read_graph(path, params))
-    if path.suffix == ".py" or path.is_file():
+    """Build the job. Raises PipelineError that says what is wrong with the target, or what does not go with it."""
+    if is_script(target):
+        _refuse_parallelism(parallelism, "a script sets its own, for instance with --conf spark.sql.shuffle.partitions")
         return _script(target, options, params)
+    if given := options.given():
+        message = f"{target!r} is not a script, so it takes no {', '.join(given)}"
+        raise PipelineError(message)
+    if Path(target).suffix == ".json":
+        _refuse_parallelism(parallelism, f"{target!r} is built already")
+        return build_job(_read_graph(Path(target)), params)
     if ":" in target:
-        return _build(_import_target(target), target, params, parallelism)
+        return _pipeline(target, params, parallelism)
     message = f"{target!r}: expected module:pipeline, a script (.py), or a JobGraph (.json)"
     raise PipelineError(message)
 
 
-def _read_graph(path: Path, params: Mapping[str, Any]) -> JobGraph:
+def _read_graph(path: Path) -> JobGraph:
     try:
-        graph = JobGraph.parse(path.read_bytes())
+        return JobGraph.parse(path.read_bytes())
     except OSError as error:
         message = f"{path} cannot be read: {error.strerror}"
         raise PipelineError(message) from error
-    return graph.model_copy(update={"params": {**graph.params, **params}}).without_caches() if params else graph
 
 
 def _script(target: str, options: ScriptOptions, params: Mapping[str, Any]) -> JobProgram:
-    conf = {}
-    for text in options.conf:
-        key, separator, value = text.partition("=")
-        if not separator:
-            message = f"--conf {text!r}: expected key=value"
-            raise PipelineError(message)
-        conf[key] = value
     job = script_job(
         target,
         args=options.args,
         name=options.name or None,
-        conf=conf,
-        py_files=options.py_files.split(",") if options.py_files else (),
-        files=options.files.split(",") if options.files else (),
-        archives=options.archives.split(",") if options.archives else (),
+        conf=dict(_key_and_value("--conf", text) for text in options.conf),
+        py_files=options.py_files,
+        files=options.files,
+        archives=options.archives,
         params=params,
     )
     return job.build()
 
 
-def _import_target(target: str) -> Any:
-    module_name, _, attribute = target.partition(":")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+def _pipeline(target: str, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:
+    if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        message = f"{target!r}: no module named {error.name!r} here; run it from the directory that has it"
+        found = import_reference(target)
+        return build_job(_with_parallelism(found, target, parallelism), params, label=target)
+    except (FlinklikeClientError, FlinklikeError):
+        raise
+    except Exception as error:
+        message = f"{target!r}: {_where(error)}{type(error).__name__}: {error}"
         raise PipelineError(message) from error
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            message = f"{target!r}: {module_name} has no {attribute!r}"
-            raise PipelineError(message)
-        found = getattr(found, part)
-    return found
 
 
-def _build(found: Any, target: str, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:
-    rest = dict(params)
-    if callable(found) and not isinstance(found, Program):
-        found = _call(found, target, rest, parallelism)
-    elif parallelism is not None:
-        message = f"-p: {target!r} is built already; make it a function with a parameter `parallelism`"
-        raise PipelineError(message)
-    if isinstance(found, JobGraph):
-        return JobProgram(found)
-    if not isinstance(found, Program):
-        message = f"{target!r} is a {type(found).__name__}: expected a Pipeline, a script_job or a JobGraph"
-        raise PipelineError(message)
-    return found.build(rest or None)
+def _with_parallelism(found: Any, target: str, parallelism: int | None) -> Any:
+    """A function gets `-p` as its argument `parallelism`; what is built already has its own."""
+    if parallelism is None:
+        return found
+    if not callable(found) or isinstance(found, Program):
+        _refuse_parallelism(parallelism, f"{target!r} is built already; make it a function that takes `parallelism`")
+    parameters = inspect.signature(found).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    if "parallelism" not in parameters and not takes_all:
+        _refuse_parallelism(parallelism, f"{target!r} takes no argument `parallelism`")
+    return functools.partial(found, parallelism=parallelism)
 
 
-def _call(function: Any, target: str, params: Mapping[str, Any], parallelism: int | None) -> Any:
-    """Call a factory with the params that it takes by name; what it does not take stays for ctx.params."""
-    accepted = inspect.signature(function).parameters
-    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
-    arguments = {key: value for key, value in params.items() if takes_all or key in accepted}
+def _refuse_parallelism(parallelism: int | None, reason: str) -> None:
     if parallelism is not None:
-        if "parallelism" not in accepted and not takes_all:
-            message = f"-p: {target!r} has no parameter `parallelism`"
-            raise PipelineError(message)
-        arguments["parallelism"] = parallelism
-    try:
-        inspect.signature(function).bind(**arguments)
-    except TypeError as error:
-        message = f"{target!r}: {error}; give it with --param name=value"
-        raise PipelineError(message) from error
-    return function(**arguments)
+        message = f"-p: {reason}"
+        raise PipelineError(message)
+
+
+def _key_and_value(option: str, text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        message = f"{option} {text!r}: expected key=value"
+        raise PipelineError(message)
+    return key, value
+
+
+def _where(error: Exception) -> str:
+    """The line of the user's that failed."""
+    if isinstance(error, SyntaxError):
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != __file__]
+    return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""

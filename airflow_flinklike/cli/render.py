@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,12 +10,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_PIPE_WIDTH = 4000
+"""Columns when nobody looks: no line of a table or a message is broken for a program that reads it."""
+
 COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
 
 
-def show_json(console: Console, body: Any) -> None:
-    """One JSON document on stdout."""
-    console.print_json(json.dumps(body))
+def console(*, stderr: bool = False) -> Console:
+    """stdout or stderr. Texts are shown as they are: brackets and colons in names are no markup."""
+    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not found.is_terminal:
+        found.width = _PIPE_WIDTH
+    return found
 
 
 def state_text(state: str) -> Text:
@@ -32,11 +37,14 @@ def time_text(millis: int) -> str:
 
 
 def duration_text(millis: int) -> str:
-    """Seconds, or minutes and seconds."""
+    """Seconds, or minutes and seconds, or hours and minutes; "" when it has not begun."""
     if millis < 0:
         return ""
-    minutes, seconds = divmod(millis / 1000, 60)
-    return f"{int(minutes)} min {seconds:02.0f} s" if minutes else f"{seconds:.2f} s"
+    if millis < 60_000:
+        return f"{millis / 1000:.2f} s"
+    minutes, seconds = divmod(millis // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
@@ -97,8 +105,8 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
             str(one["id"]),
             str(one["path"]),
             f"{one['freeSlots']}/{one['slotsNumber']}",
-            "yes" if one["spark"] else "no",
-            "yes" if one["warm"] else "no",
+            "yes" if one.get("spark") else "no",
+            "yes" if one.get("warm") else "no",
             time_text(one["timeSinceLastHeartbeat"]),
         )
         for one in managers

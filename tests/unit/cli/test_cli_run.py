@@ -1,0 +1,170 @@
+"""`flinklike run` and `explain`: what is submitted, what is shown, exit codes, and one sentence for each bad input."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.common.states import JobStatus
+from runtime.jobgraph.graph import ScriptCode
+from tests.kit.command_line import RunCommand
+from tests.kit.job_graphs import diamond
+from tests.kit.rest import JOB
+from tests.kit.rest_server import RestThread
+
+PIPELINES = """
+from airflow_flinklike import Pipeline
+
+def sales(days, region="all", parallelism=1):
+    pipeline = Pipeline("sales", parallelism=parallelism)
+    read = pipeline.source("read", lambda ctx: None, splits=range(days))
+    read.hash("day").apply("sum", lambda ctx, df: df, parallelism=2).gather().sink("report", lambda ctx, df: 1)
+    return pipeline
+
+built = sales(3)
+number = 5
+"""
+
+
+@pytest.fixture
+def jobs(module: Callable[[str], str]) -> str:
+    return module(PIPELINES)
+
+
+def test_params_fill_arguments_and_the_job(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    done = flinklike(
+        "run", f"{jobs}:sales", "--param", "days=4", "--param", "region=north", "--param", "x=[1]", "-p", "3"
+    )
+    graph = server.dispatcher.graph()
+    assert done.code == 0, done.err
+    assert graph.params == {"days": 4, "region": "north", "x": [1]}
+    assert (graph.vertices[0].parallelism, graph.vertices[0].splits) == (3, (0, 1, 2, 3))
+    assert server.dispatcher.submitted[0].client == "flinklike run"
+
+
+def test_an_attached_run_prints_the_result_and_nothing_else_on_stdout(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike("run", f"{jobs}:built")
+    assert (done.code, json.loads(done.out)) == (0, {"rows": 3})
+    assert "Job has been submitted with JobID" in done.err
+    assert "FINISHED" in done.err
+
+
+def test_options_may_stand_behind_a_pipeline(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    done = flinklike("run", f"{jobs}:sales", "-d", "--param", "days=1", "--json", "--job-id", JOB)
+    assert (done.code, json.loads(done.out)) == (0, {"job_id": JOB, "is_new": True})
+    assert server.dispatcher.submitted[0].job_id == JOB
+
+
+def test_a_detached_run_returns_at_once(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.RUNNING))
+    done = flinklike("run", "-d", "--job-id", JOB, f"{jobs}:built")
+    again = flinklike("run", "-d", "--job-id", JOB, f"{jobs}:built")
+    assert (done.code, done.out) == (0, f"Job has been submitted with JobID {JOB}\n")
+    assert again.out == f"Job has been submitted with JobID {JOB} before\n"
+
+
+def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
+    for name in ("etl.py", "lib.py", "data.csv", "env.zip"):
+        (tmp_path / name).write_text("pass")
+    options = ["--py-files", "lib.py", "--files", "data.csv", "--archives", "env.zip#env", "--name", "nightly"]
+    options += ["--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"]
+    options += ["--param", "a=1"]
+    done = flinklike("run", *options, "etl.py", "2026-11-01", "--json", "-p", "7")
+    assert done.code == 0, done.err
+    graph = server.dispatcher.graph()
+    code = graph.vertices[0].operators[0].code
+    assert isinstance(code, ScriptCode)
+    assert code.args == ("2026-11-01", "--json", "-p", "7")
+    assert graph.spark_conf == {"spark.sql.shuffle.partitions": "8", "spark.sql.session.timeZone": "UTC"}
+    names = [artifact.name for artifact in (*graph.py_files, *graph.files, *graph.archives)]
+    assert (graph.name, names, graph.params) == ("nightly", ["lib.py", "data.csv", "env.zip#env"], {"a": 1})
+
+
+def test_a_job_graph_from_a_file(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_bytes(diamond().canonical_json())
+    assert flinklike("run", "graph.json", "--param", "day=3").code == 0
+    assert server.dispatcher.graph() == diamond().model_copy(update={"params": {"day": 3}})
+
+
+def test_a_failed_job_is_1_with_the_root_cause_first(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    done = flinklike("run", f"{jobs}:built")
+    lines = done.err.splitlines()
+    assert (done.code, done.out) == (1, "")
+    assert lines[1:3] == ["ValueError: no such column", "Traceback ..."]
+    assert "FAILED after" in lines[-1]
+
+
+def test_a_failed_job_as_json(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    done = flinklike("run", "--json", f"{jobs}:built")
+    document = json.loads(done.out)
+    assert (done.code, document["status"], document["failure"]["message"]) == (1, "FAILED", "no such column")
+
+
+def test_a_canceled_job_is_1(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.CANCELED))
+    done = flinklike("run", f"{jobs}:built")
+    assert (done.code, "was CANCELED" in done.err) == (1, True)
+
+
+def test_explain(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike("explain", f"{jobs}:sales", "--param", "days=2", "-p", "2")
+    assert done.code == 0
+    assert "read  (parallelism 2, 2 splits)" in done.out
+    assert "read  ==HASH on day==>  sum" in done.out
+    document = json.loads(flinklike("explain", "--json", f"{jobs}:built").out)
+    assert [chain["vertex"] for chain in document["chains"]] == ["read", "sum", "report"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "nowhere"], "'nowhere': expected module:pipeline, a script (.py), or a JobGraph (.json)"),
+        (["run", "nowhere:x"], "'nowhere:x': no module named 'nowhere' can be imported here"),
+        (["run", "{jobs}:missing"], "'{jobs}:missing': {jobs} has no 'missing'"),
+        (["run", "{jobs}:number"], "'{jobs}:number' gave a int: expected a Pipeline, a script_job or a JobGraph"),
+        (["run", "{jobs}:sales"], "missing a required argument: 'days'"),
+        (["run", "{jobs}:sales", "--param", "days"], "--param 'days': expected key=value"),
+        (["run", "{jobs}:sales", "--param", "days=x"], "TypeError: 'str' object cannot be interpreted as an integer"),
+        (["run", "{jobs}:built", "-p", "2"], "is built already; make it a function that takes `parallelism`"),
+        (["run", "{jobs}:built", "more"], "is not a script, so it takes no arguments after the target"),
+        (["run", "--conf", "a=b", "--name", "n", "{jobs}:built"], "is not a script, so it takes no --conf, --name"),
+        (["run", "--job-id", "x", "{jobs}:built"], "'x' is not a job id: expected 32 lower-case hex digits"),
+        (["run", "etl.py"], "script 'etl.py' does not exist"),
+        (["run", "--conf", "a", "{jobs}.py"], "--conf 'a': expected key=value"),
+        (["run", "-p", "2", "{jobs}.py"], "-p: a script sets its own"),
+        (["run", "graph.json"], "graph.json cannot be read: No such file or directory"),
+        (["run", "--files", "gone.csv", "{jobs}.py"], "file 'gone.csv' does not exist"),
+        (["explain", "nowhere:x"], "no module named 'nowhere'"),
+    ],
+)
+def test_bad_input_is_one_sentence(flinklike: RunCommand, jobs: str, arguments: list[str], sentence: str) -> None:
+    done = flinklike(*(one.format(jobs=jobs) for one in arguments))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("flinklike: ")
+    assert done.err.count("\n") == 1
+    assert sentence.format(jobs=jobs) in done.err
+
+
+def test_an_error_in_the_users_module_names_its_line(flinklike: RunCommand, module: Callable[[str], str]) -> None:
+    broken, unreadable = module("import os\nos.no_such_name\n"), module("def (\n")
+    done = flinklike("run", f"{broken}:x")
+    assert done.code == 1
+    assert f"{broken}.py, line 2: AttributeError: module 'os' has no attribute 'no_such_name'" in done.err
+    assert f"({unreadable}.py, line 1)" in flinklike("run", f"{unreadable}:x").err
+
+
+def test_a_refused_job_is_one_sentence_with_all_problems(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    server.do(lambda: setattr(server.fakes.resource_manager, "offers", [b"{}"]))
+    done = flinklike("run", "--conf", "spark.jars=a.jar", "--conf", "spark.executor.memory=4g", f"{jobs}.py")
+    assert done.code == 1
+    assert "spark_conf spark.executor.memory: static" in done.err
+    assert "spark_conf spark.jars: static" in done.err
+
+
+def test_a_taken_id_is_one_sentence(flinklike: RunCommand, jobs: str) -> None:
+    flinklike("run", "-d", "--job-id", JOB, f"{jobs}:built")
+    done = flinklike("run", "-d", "--job-id", JOB, f"{jobs}:sales", "--param", "days=9")
+    assert (done.code, done.err) == (1, "flinklike: job id is taken\n")

@@ -1,0 +1,192 @@
+"""The commands that show and cancel: tables for people, JSON for programs, one sentence for each bad input."""
+
+import json
+import re
+
+import pytest
+
+from airflow_flinklike.cli.render import console, duration_text, table
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from tests.kit.command_line import RunCommand
+from tests.kit.rest import JOB
+from tests.kit.rest_server import RestThread
+
+OTHER = JobId("b" * 32)
+COMMANDS = ["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "explain"]
+
+
+def test_list(flinklike: RunCommand, server: RestThread) -> None:
+    assert flinklike("list").out == "No jobs.\n"
+    server.put(JOB, JobStatus.RUNNING)
+    server.put(OTHER, JobStatus.FINISHED)
+    done = flinklike("list")
+    assert done.code == 0
+    header, *lines = done.out.splitlines()
+    assert header.split() == ["job", "name", "state", "started", "time", "tasks"]
+    assert [line.split()[:3] for line in lines] == [[JOB, "daily", "RUNNING"], [OTHER, "daily", "FINISHED"]]
+    assert flinklike("list", "--state", "finished").out.count("daily") == 1
+
+
+def test_status(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    assert flinklike("status", JOB).out == "RUNNING\n"
+    assert json.loads(flinklike("status", JOB, "--json").out) == {
+        "job_id": JOB,
+        "status": "RUNNING",
+        "pending_reason": "",
+    }
+
+
+def test_info(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.FAILED)
+    failed = flinklike("info", JOB).out
+    assert "FAILED" in failed
+    assert "ValueError: no such column" in failed
+    assert "write <b>" in failed
+    server.put(JOB, JobStatus.FINISHED)
+    assert '"rows": 3' in flinklike("info", JOB).out
+
+
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "[bold]a[/bold] :smile: " + "long " * 100
+    console().print(table(("name", "state"), [(name, "RUNNING")]))
+    console(stderr=True).print(name)
+    out, err = capsys.readouterr()
+    assert out.splitlines()[1].split("RUNNING")[0].strip() == name.strip()
+    assert err.strip() == name.strip()
+
+
+def test_taskmanagers_and_jobmasters(flinklike: RunCommand) -> None:
+    assert re.search(r"tm-1 +127\.0\.0\.1:1 +1/2 +yes +yes", flinklike("taskmanagers").out)
+    assert re.search(r"b{32} +127\.0\.0\.1:2 +ready +3/1000", flinklike("jobmasters").out)
+
+
+def test_cancel(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    assert flinklike("cancel", JOB).out == f"Cancelling job {JOB}.\n"
+    assert flinklike("cancel", JOB, "--json").code == 0
+    server.put(JOB, JobStatus.FINISHED)
+    done = flinklike("cancel", JOB)
+    assert (done.code, "already reached another terminal state (FINISHED)" in done.err) == (1, True)
+
+
+def test_logs(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.FINISHED)
+    assert flinklike("logs", JOB).out == (
+        "==> read stdout\nhello from the task\n==> write <b> stdout\nhello from the task\n"
+    )
+    assert flinklike("logs", JOB, "--vertex", "read", "--stream", "stdout").out.count("hello") == 1
+    assert flinklike("logs", JOB, "--vertex", "read", "--stream", "stderr").out == ""
+    lines = [json.loads(line) for line in flinklike("logs", JOB, "--json").out.splitlines()]
+    assert lines[0] == {
+        "vertex": "read",
+        "subtask": 0,
+        "attempt": 0,
+        "stream": "stdout",
+        "text": "hello from the task\n",
+        "beginning_was_dropped": False,
+    }
+
+
+def test_logs_follow_until_the_end(flinklike: RunCommand, server: RestThread) -> None:
+    """Each piece once, also when the log grows between two looks."""
+    server.put(JOB, JobStatus.RUNNING)
+    looks = []
+
+    def end_at_the_second_look() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            server.dispatcher.put(JOB, JobStatus.FINISHED, 2000)
+
+    original = server.dispatcher.request_job
+
+    async def request_job(request: object, /) -> object:
+        end_at_the_second_look()
+        return await original(request)  # type: ignore[arg-type]  # handed through
+
+    server.do(lambda: setattr(server.dispatcher, "request_job", request_job))
+    done = flinklike("logs", JOB, "-f", "--vertex", "read")
+    assert (done.code, done.out) == (0, "==> read stdout\nhello from the task\n")
+    assert len(looks) >= 2
+
+
+def test_a_log_that_is_gone_is_told_once(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.FINISHED)
+    server.do(lambda: setattr(server.fakes.resource_manager, "task_managers", list))
+    try:
+        done = flinklike("logs", JOB, "--vertex", "read", "--stream", "stdout")
+    finally:
+        server.do(lambda: delattr(server.fakes.resource_manager, "task_managers"))
+    assert done.err.count("is on TaskManager tm-1, which is not registered") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list", "--json"],
+        ["info", JOB, "--json"],
+        ["status", JOB, "--json"],
+        ["taskmanagers", "--json"],
+        ["jobmasters", "--json"],
+    ],
+)
+def test_json_is_one_document_on_one_line(flinklike: RunCommand, server: RestThread, arguments: list[str]) -> None:
+    server.put(JOB, JobStatus.FAILED)
+    done = flinklike(*arguments)
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+    assert isinstance(json.loads(done.out), dict)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(flinklike: RunCommand, command: str) -> None:
+    done = flinklike(command, "--help")
+    assert done.code == 0
+    assert f"flinklike {command}" in done.out
+    assert "--json" in done.out
+
+
+def test_help_names_every_command(flinklike: RunCommand) -> None:
+    done = flinklike("--help")
+    assert all(f" {command} " in done.out for command in COMMANDS)
+    assert re.match(r"flinklike \d+\.\d+", flinklike("--version").out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["status", "x"], "'x' is not a job id: expected 32 lower-case hex digits"),
+        (["status", "c" * 32], f"Job {'c' * 32} not found"),
+        (["info", "c" * 32], f"Job {'c' * 32} not found"),
+        (["logs", "c" * 32], f"Job {'c' * 32} not found"),
+        (["cancel", "c" * 32], f"Job {'c' * 32} not found"),
+        (["logs", JOB, "--vertex", "x"], f"--vertex 'x': job {JOB} has 'read', 'write <b>'"),
+        (["logs", JOB, "--vertex", "read", "--subtask", "3"], "vertex 'read' has 1 subtasks, from 0"),
+        (["logs", JOB, "--stream", "out"], "--stream out: expected stdout, stderr, log"),
+        (["list", "--address", "ftp://x"], "'ftp://x' is no address of a cluster"),
+        (["list", "--token-file", "nowhere"], "the token file nowhere cannot be read"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    flinklike: RunCommand, server: RestThread, arguments: list[str], sentence: str
+) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    done = flinklike(*arguments)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("flinklike: ")
+    assert done.err.count("\n") == 1
+    assert sentence in done.err
+
+
+def test_a_wrong_token_is_one_sentence(flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLINKLIKE_TOKEN", "wrong")
+    done = flinklike("list")
+    assert done.code == 1
+    assert "This cluster requires its token" in done.err
+
+
+@pytest.mark.parametrize(
+    ("millis", "text"), [(-1, ""), (0, "0.00 s"), (1234, "1.23 s"), (61_900, "1 min 01 s"), (3_720_000, "1 h 02 min")]
+)
+def test_durations(millis: int, text: str) -> None:
+    assert duration_text(millis) == text
