@@ -1,0 +1,1 @@
+"""What tpch_revenue.py is made of: data, the pipeline, a script and the report."""
