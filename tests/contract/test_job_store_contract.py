@@ -384,6 +384,12 @@ async def test_want_guards(box: Box) -> None:
     epoch = await box.submitted(leader)
     await box.owner().write_result(JOB, epoch, result_of())
     assert not await leader.want_cancel(JOB, WANTED)
+    assert (await job_of(leader)).wanted is None
+
+
+async def test_want_guard_leader_epoch(box: Box) -> None:
+    leader = await box.win()
+    await box.submitted(leader)
     await box.lose_term()
     with pytest.raises(StaleTokenError):
         await leader.want_cancel(JOB, WANTED)
