@@ -176,7 +176,10 @@ class SlotBench:
         """Begin to run; returns when the work is handed over."""
         listener = RecordingListener()
         task = asyncio.get_running_loop().create_task(self.pool.run(slot, work, listener))
-        await listener.states.wait_until(bool)
+        while not listener.states.value and not task.done():
+            await asyncio.sleep(0)
+        if task.done():
+            task.result()
         return listener, task
 
     def log(self, report: TaskExecutionReport, stream: str = "stdout") -> str:

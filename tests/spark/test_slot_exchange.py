@@ -15,6 +15,8 @@ from tests.kit.slot_box import SlotBox, gate, out
 from tests.kit.slot_work import operator
 from tests.kit.spark_box import SparkBox
 
+pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
+
 HASH, REBALANCE, BROADCAST = ExchangeMode.HASH, ExchangeMode.REBALANCE, ExchangeMode.BROADCAST
 GATHER, FORWARD = ExchangeMode.GATHER, ExchangeMode.FORWARD
 

@@ -18,6 +18,8 @@ from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse
 from runtime.taskexecutor.slots import linux
 
 READ_BYTES_MAX = 1024 * 1024
+# Holes begin and end at blocks; what is cut of a block would be left as zeros.
+_HOLE_BYTES = 4096
 STREAMS = tuple(stream.value for stream in LogStream)
 
 
@@ -50,7 +52,8 @@ def _bound(path: Path, bytes_max: int) -> bool:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         # Down to half of the bound, so that a busy writer is not cut at every look.
-        if not linux.punch_hole(descriptor, status.st_size - bytes_max // 2):
+        length = status.st_size - bytes_max // 2
+        if not linux.punch_hole(descriptor, length - length % _HOLE_BYTES):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, b"[log emptied: it was above its bound, and this file system cannot drop heads]\n")
     finally:

@@ -26,6 +26,7 @@ NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: fals
 # Spark's status store learns of the end of a job some milliseconds after its caller does. Together 0.5 s.
 _QUIET_PAUSES = (0.001, 0.001, 0.002, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 _CONNECTION_ERRORS = frozenset({"Py4JNetworkError", "AttachError"})
+_SIGNS_OF_A_STOPPED_CONTEXT = ("SparkContext was shut down", "a stopped SparkContext", "SparkContext is shutting down")
 _CHAIN_LENGTH_MAX = 20
 
 
@@ -126,9 +127,7 @@ class SparkAttachment:
         """True if `error` says that the JVM did not answer."""
         if self._attached is None and not self._problem:
             return False
-        return any(
-            isinstance(link, ConnectionError) or type(link).__name__ in _CONNECTION_ERRORS for link in _chain(error)
-        )
+        return any(map(_says_that_spark_is_gone, _chain(error)))
 
 
 def _chain(error: BaseException) -> Sequence[BaseException]:
@@ -140,10 +139,30 @@ def _chain(error: BaseException) -> Sequence[BaseException]:
     return links
 
 
+def _says_that_spark_is_gone(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError) or type(error).__name__ in _CONNECTION_ERRORS:
+        return True
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - __str__ is user code
+        return False
+    return any(sign in text for sign in _SIGNS_OF_A_STOPPED_CONTEXT)
+
+
 def is_data_frame(value: Any) -> bool:
     """True for a Spark DataFrame. Does not import pyspark: without it there is none."""
     sql = sys.modules.get("pyspark.sql")
     return sql is not None and isinstance(value, sql.DataFrame)
+
+
+class _LazyContext:
+    """Stands where pyspark looks for the active context, so that a column may be made before the first session."""
+
+    def __init__(self, attachment: SparkAttachment) -> None:
+        self._attachment = attachment
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._attachment.ensure().context, name)
 
 
 class _SparkDoors:
@@ -164,6 +183,7 @@ class _SparkDoors:
             SparkContext.__init__(attached.context, *arguments, **options)
 
         self._replace(SparkContext, "__init__", initialize_context)
+        self._replace(SparkContext, "_active_spark_context", _LazyContext(attachment))
         self._replace(SparkContext, "getOrCreate", classmethod(self._through("getOrCreate")))
         self._replace(SparkSession.Builder, "getOrCreate", self._through("getOrCreate"))
         self._replace(SparkSession, "active", classmethod(self._through("active")))

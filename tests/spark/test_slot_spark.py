@@ -1,0 +1,296 @@
+"""Spark in slot processes: attached while idle, untouched by tasks that do not want it, ended with its attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import JobId
+from runtime.common.states import ExecutionState
+from runtime.taskexecutor.slots.slot_process import Attachment
+from tests.kit.slot_box import SlotBox
+from tests.kit.slot_work import operator, script
+from tests.kit.spark_box import SparkBox, wait_until
+
+
+@pytest.fixture(scope="module")
+def slots(shared_box: SparkBox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotBox]:
+    if not shared_box.environment.is_ready:
+        shared_box.run(shared_box.environment.restart())
+    box = SlotBox(shared_box, tmp_path_factory.mktemp("slots"))
+    yield box
+    box.stop()
+
+
+pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
+
+_jobs = iter(range(1, 10_000))
+
+
+def new_job() -> JobId:
+    return JobId(f"{next(_jobs):032x}")
+
+
+def fresh_processes(slots: SlotBox) -> list[Any]:
+    return [slot.fresh for slot in slots.pool._slots if slot.fresh is not None]
+
+
+def wait_attached(slots: SlotBox) -> None:
+    wait_until(
+        lambda: (
+            len(fresh_processes(slots)) == 2
+            and all(process.attachment.value is Attachment.ATTACHED for process in fresh_processes(slots))
+        )
+    )
+
+
+def count(ctx: Any) -> Any:
+    return ctx.spark.range(1000).count()
+
+
+def test_an_idle_slot_is_attached_and_a_task_takes_it_at_once(slots: SlotBox) -> None:
+    wait_attached(slots)
+    process = slots.pool._slots[0].fresh
+    assert process is not None
+    assert slots.value(slots.work(count, job_id=new_job())) == 1000
+    assert slots.pool._slots[0].current is process
+    assert process.has_used_session
+
+
+def test_a_task_that_does_not_want_spark_leaves_it_alone(slots: SlotBox) -> None:
+    """Its process, and its session, serve the next job with the same key."""
+    first = slots.value(slots.work(lambda ctx: __import__("os").getpid(), job_id=new_job(), reuse_key="k"))
+    process = slots.pool._slots[0].current
+    assert process is not None
+    assert not process.has_used_session
+    assert slots.value(slots.work(lambda ctx: __import__("os").getpid(), job_id=new_job(), reuse_key="k")) == first
+    assert slots.value(slots.work(count, job_id=new_job(), reuse_key="k")) == 1000
+    assert process.has_used_session
+    assert slots.value(slots.work(lambda ctx: __import__("os").getpid(), job_id=new_job(), reuse_key="k")) != first
+
+
+def test_a_process_that_was_taken_before_it_was_attached_asks_for_its_session(slots: SlotBox) -> None:
+    for _ in range(3):  # each one is too early for the idle delay of the process it gets
+        assert slots.value(slots.work(count, job_id=new_job())) == 1000
+
+
+@pytest.mark.parametrize(
+    "get",
+    [
+        "SparkSession.builder.appName('x').master('local[8]').getOrCreate()",
+        "SparkSession(SparkContext.getOrCreate())",
+        "SparkSession(SparkContext(conf=SparkConf().setAppName('x').setMaster('local[1]')))",
+        "SparkSession.builder.config(conf=SparkConf().set('spark.sql.shuffle.partitions', '3')).getOrCreate()",
+    ],
+)
+@pytest.mark.parametrize("is_attached", [True, False])
+def test_scripts_find_the_warm_session(slots: SlotBox, get: str, is_attached: bool, tmp_path: Path) -> None:
+    text = f"""
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+spark = {get}
+assert spark.sparkContext.parallelize([1, 2, 3]).map(lambda x: x * 2).sum() == 12
+open({str(tmp_path / "n")!r}, "w").write(str(spark.range(7).count()))
+spark.stop()
+"""
+    if is_attached:
+        wait_attached(slots)
+    report = slots.report(slots.work(script(text), job_id=new_job()))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert (tmp_path / "n").read_text() == "7"
+    assert slots.value(slots.work(count, job_id=new_job())) == 1000
+
+
+def test_functions_of_the_script_run_in_workers(slots: SlotBox, tmp_path: Path) -> None:
+    text = f"""
+import json, pandas as pd
+from pyspark.sql import SparkSession, functions as F
+class Scale:
+    def __init__(self, by): self.by = by
+    def __call__(self, x): return x * self.by
+scale = Scale(10)
+@F.udf("long")
+def scaled(x): return scale(x)
+@F.pandas_udf("double")
+def half(s: pd.Series) -> pd.Series: return s / 2
+spark = SparkSession.builder.getOrCreate()
+rows = spark.range(3).select(scaled("id").alias("a"), half("id").alias("b")).collect()
+doubled = spark.range(3).mapInPandas(lambda frames: (f * 2 for f in frames), "id long")
+json.dump([[list(r) for r in rows], [r.id for r in doubled.collect()]], open({str(tmp_path / "out")!r}, "w"))
+"""
+    report = slots.report(slots.work(script(text), job_id=new_job()))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert (tmp_path / "out").read_text() == "[[[0, 0.0], [10, 0.5], [20, 1.0]], [0, 2, 4]]"
+
+
+def test_a_script_has_its_files_beside_it_and_in_its_workers(slots: SlotBox, tmp_path: Path) -> None:
+    text = f"""
+import sys, json, pathlib
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+import brought
+spark = SparkSession.builder.getOrCreate()
+def look(_): import brought; return [brought.VALUE, open("data.txt").read(), open("model/weights.txt").read()]
+found = spark.sparkContext.parallelize([0], 1).map(look).collect()
+open({str(tmp_path / "out")!r}, "w").write(json.dumps([found, open("data.txt").read(), sys.argv[1:]]))
+assert pathlib.Path(SparkFiles.get("data.txt")).read_text() == "rows"
+"""
+    from dataclasses import replace
+
+    python = tmp_path / "python"
+    python.mkdir()
+    (python / "brought.py").write_text("VALUE = 5\n")
+    work = slots.work(script(text, "--day", "1"), job_id=new_job(), python_path=(python,))
+    (work.job_directory / "data.txt").write_text("rows")
+    (work.job_directory / "model").mkdir()
+    (work.job_directory / "model" / "weights.txt").write_text("w")
+    from runtime.gateways.task import BlobReference
+
+    work = replace(work, job=replace(work.job, files=(BlobReference("k", "s", 1, "data.txt"),)))
+    report = slots.report(work)
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert (tmp_path / "out").read_text() == '[[[5, "rows", "w"]], "rows", ["--day", "1"]]'
+
+
+def test_pandas_on_spark_runs_in_a_script(slots: SlotBox) -> None:
+    text = """
+import pyspark.pandas as ps
+frame = ps.DataFrame({"a": [1, 2, 3]})
+assert frame.a.sum() == 6
+"""
+    report = slots.report(slots.work(script(text), job_id=new_job(), environment={"PYARROW_IGNORE_TIMEZONE": "1"}))
+    assert report.state is ExecutionState.FINISHED, report.failure
+
+
+def test_static_conf_of_a_script_warns(slots: SlotBox) -> None:
+    text = "from pyspark.sql import SparkSession as S\nS.builder.config('spark.executor.memory', '9g').getOrCreate()\n"
+    report = slots.report(slots.work(script(text), job_id=new_job()))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert "spark.executor.memory" in slots.bench.log(report, "log")
+
+
+def test_conf_of_the_job_reaches_its_session_only(slots: SlotBox) -> None:
+    def partitions(ctx: Any) -> Any:
+        return ctx.spark.conf.get("spark.sql.shuffle.partitions")
+
+    work = slots.work(partitions, job_id=new_job(), spark_conf={"spark.sql.shuffle.partitions": "13"})
+    assert slots.value(work) == "13"
+    assert slots.value(slots.work(partitions, job_id=new_job())) != "13"
+
+
+def test_columns_and_functions_may_come_before_the_session(slots: SlotBox) -> None:
+    """With or without an attached process: what works must not depend on how busy the slot was."""
+
+    def early(ctx: Any) -> Any:
+        import pandas as pd
+        from pyspark.sql import functions as F  # noqa: N812 - as everybody does
+
+        def half(values: pd.Series) -> pd.Series:
+            return values / 2
+
+        halved: Any = F.pandas_udf(half, "double")  # type: ignore[attr-defined]  # not in pyspark's stubs
+        wanted = F.col("id") > 1
+        return [row.h for row in ctx.spark.range(3).where(wanted).select(halved("id").alias("h")).collect()]
+
+    for _ in range(2):
+        assert slots.value(slots.work(early, job_id=new_job())) == [1.0]
+
+
+def test_spark_errors_keep_their_class(slots: SlotBox) -> None:
+    failure = slots.failure(slots.work(lambda ctx: ctx.spark.sql("select no_such_column"), job_id=new_job()))
+    assert failure.class_name.endswith("AnalysisException")
+    assert "no_such_column" in failure.message
+
+
+def slow_query(ctx: Any) -> Any:
+    import pathlib
+    import time
+
+    def sleep(rows: Any) -> Any:
+        time.sleep(60)
+        return rows
+
+    context = ctx.spark.sparkContext
+    pathlib.Path(ctx.params["begun"]).write_text("x")
+    return context.parallelize([1, 2], 2).mapPartitions(sleep).count()
+
+
+@pytest.mark.parametrize("is_stubborn", [False, True])
+def test_a_spark_task_is_canceled_within_two_seconds(slots: SlotBox, is_stubborn: bool, tmp_path: Path) -> None:
+    """R15: when the report is there, Spark runs nothing for the attempt any more."""
+
+    def stubborn(ctx: Any) -> None:
+        while True:
+            try:
+                slow_query(ctx)
+            except Exception:  # noqa: BLE001 - the point of this task
+                continue
+
+    stubborn_or_not = stubborn if is_stubborn else slow_query
+    begun = tmp_path / "begun"
+    work = slots.work(operator(stubborn_or_not), job_id=new_job(), params={"begun": str(begun)})
+    listener, running = slots.begin(work)
+    wait_until(begun.exists)
+    attempt = slots.pool._slots[0].attempt
+    assert attempt is not None
+    assert attempt.process is not None
+    session = attempt.process.session
+    assert session is not None
+    wait_until(lambda: session.session_id in slots.do(slots.box.environment.progress()))
+    start = time.monotonic()
+    slots.do(slots.pool.cancel(0, work.task.attempt_id))
+    slots.end(running)
+    assert listener.terminal.state is ExecutionState.CANCELED
+    assert time.monotonic() - start < (3.5 if is_stubborn else 2)
+    assert session.session_id not in slots.do(slots.box.environment.progress())
+
+
+def test_progress_of_spark_is_told(slots: SlotBox, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    work = slots.work(slow_query, job_id=new_job(), params={"begun": str(begun)})
+    listener, running = slots.begin(work)
+
+    async def told() -> None:
+        async with asyncio.timeout(20):
+            await listener.progresses.wait_until(lambda all_: any(p.spark_tasks_total == 2 for p in all_))
+
+    slots.do(told())
+    slots.do(slots.pool.cancel(0, work.task.attempt_id))
+    slots.end(running)
+
+
+def test_the_loss_of_spark_fails_only_what_used_it(slots: SlotBox) -> None:
+    def waits(ctx: Any) -> Any:
+        import time
+
+        if ctx.params["uses"]:
+            ctx.spark.range(1).count()
+        ctx.report_progress(0.5, "waiting")
+        time.sleep(ctx.params["for"])
+        return "fine"
+
+    environment = slots.box.environment
+    uses = slots.work(waits, job_id=new_job(), params={"uses": True, "for": 60})
+    ignores = slots.work(waits, job_id=new_job(), params={"uses": False, "for": 3})
+    user, user_running = slots.begin(uses, slot=0)
+    ignorer, ignorer_running = slots.begin(ignores, slot=1)
+
+    async def waiting() -> None:
+        async with asyncio.timeout(20):
+            for listener in (user, ignorer):
+                await listener.progresses.wait_until(bool)
+
+    slots.do(waiting())
+    slots.do(environment.restart())
+    slots.end(user_running)
+    slots.end(ignorer_running)
+    assert user.terminal.failure is not None
+    assert "Spark of this TaskManager was lost" in user.terminal.failure.message
+    assert (user.terminal.failure.kind, user.terminal.failure.is_recoverable) == ("SYSTEM", True)
+    assert (ignorer.terminal.state, ignorer.terminal.value) == (ExecutionState.FINISHED, b'"fine"')
+    assert slots.value(slots.work(count, job_id=new_job())) == 1000

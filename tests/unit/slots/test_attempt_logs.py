@@ -1,0 +1,98 @@
+"""Reading, bounding and collecting attempt logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runtime.common.errors import InvalidInputError, NotFoundError
+from runtime.gateways.task_executor import AttemptLogRequest, LogStream
+from runtime.taskexecutor.slots.logs import LogRetention, attempt_directory, bound_logs, collect_logs, read_log
+from tests.kit.task_messages import attempt_id
+
+ATTEMPT = attempt_id(1, 0)
+
+
+def write(root: Path, text: bytes, *, subtask: int = 0, stream: str = "stdout", age: float = 0) -> Path:
+    directory = attempt_directory(root, attempt_id(1, subtask))
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / stream
+    path.write_bytes(text)
+    for item in (path, directory):
+        os.utime(item, (1_000_000 - age, 1_000_000 - age))
+    return path
+
+
+def read(root: Path, offset: int, limit: int = 100) -> tuple[bytes, int, int]:
+    answer = read_log(root, AttemptLogRequest(ATTEMPT, LogStream.STDOUT, offset, limit))
+    return answer.data, answer.next_offset, answer.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "expected"),
+    [
+        pytest.param(0, 100, (b"0123456789", 10, 10), id="all"),
+        pytest.param(3, 4, (b"3456", 7, 10), id="piece"),
+        pytest.param(-3, 100, (b"789", 10, 10), id="tail"),
+        pytest.param(-30, 100, (b"0123456789", 10, 10), id="tail longer than the log"),
+        pytest.param(10, 100, (b"", 10, 10), id="end"),
+        pytest.param(99, 100, (b"", 10, 10), id="beyond"),
+    ],
+)
+def test_pieces(tmp_path: Path, offset: int, limit: int, expected: tuple[bytes, int, int]) -> None:
+    write(tmp_path, b"0123456789")
+    assert read(tmp_path, offset, limit) == expected
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        read(tmp_path, 0)
+    write(tmp_path, b"x", stream="stderr")
+    assert read(tmp_path, 0) == (b"", 0, 0)
+    with pytest.raises(InvalidInputError):
+        read(tmp_path, 0, limit=0)
+
+
+def test_offsets_survive_the_loss_of_the_head(tmp_path: Path) -> None:
+    lines = b"".join(b"line %05d\n" % n for n in range(20_000))
+    path = write(tmp_path, lines)
+    assert bound_logs(path.parent, bytes_max=50_000) == 1
+    assert path.stat().st_blocks * 512 <= 50_000
+    piece, next_offset, size = read(tmp_path, len(lines) - 11, 11)
+    assert (piece, next_offset, size) == (lines[-11:], len(lines), len(lines))
+    head, next_offset, _ = read(tmp_path, 0, 200)
+    note, first, *_ = head.splitlines()
+    assert b"bytes dropped" in note
+    assert first.startswith(b"line ")
+    assert len(first) == 10
+    following, _, _ = read(tmp_path, next_offset, 50)
+    assert lines[next_offset : next_offset + 50] == following
+    assert bound_logs(path.parent, bytes_max=50_000) == 0
+
+
+def collect(root: Path, keep: int = -1, **bounds: float) -> set[str]:
+    retention = LogRetention(
+        bytes_max=int(bounds.get("bytes_max", 1 << 40)),
+        age_max=bounds.get("age_max", 1e9),
+        attempts_max=int(bounds.get("attempts_max", 1000)),
+    )
+    kept = [attempt_id(1, keep)] if keep >= 0 else []
+    deleted = collect_logs(root, retention, now_seconds=1_000_000, keep=kept)
+    assert not any((root / name).exists() for name in deleted)
+    return {name.split("_")[2] for name in deleted}
+
+
+def test_old_attempts_go_first(tmp_path: Path) -> None:
+    for subtask in range(5):
+        write(tmp_path, b"x" * 10_000, subtask=subtask, age=100 * subtask)
+    assert collect(tmp_path) == set()
+    assert collect(tmp_path, age_max=350) == {"4"}
+    assert collect(tmp_path, attempts_max=3) == {"3"}
+    assert collect(tmp_path, bytes_max=30_000, keep=1) == {"2"}
+    assert collect(tmp_path, bytes_max=1, keep=0) == {"1"}
+
+
+def test_no_logs_at_all(tmp_path: Path) -> None:
+    assert collect(tmp_path / "none") == set()
