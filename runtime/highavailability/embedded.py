@@ -17,7 +17,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ QUOTA_BYTES = 2 * 1024**3
 _POLL = 0.02
 _PORT_TRIES = 5
 _LOG_TAIL_BYTES = 2000
+_PORT_TAKEN = "address already in use"
 
 _CLOCK = SystemClock()
 
@@ -103,8 +104,8 @@ def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
     """Return the running one, or start one and return when it is healthy. Raises EmbeddedEtcdError."""
     with _locked(settings):
         found = running(settings)
-        if found is not None:
-            _wait_healthy(found, settings)
+        # It may be ending at this very moment: then it is started again.
+        if found is not None and _wait_healthy(found, settings, may_end=lambda _: True):
             return found
         last = _read_state(settings)
         wanted = settings.port or (int(last.endpoint.rpartition(":")[2]) if last else 0)
@@ -116,7 +117,7 @@ def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
                 )
                 raise EmbeddedEtcdError(message)
             started = _launch(settings, port or _free_port())
-            if _wait_healthy(started, settings, may_lose_port=not settings.port):
+            if _wait_healthy(started, settings, may_end=lambda log: not settings.port and _PORT_TAKEN in log):
                 return started
         message = f"no free port found for the embedded etcd; its log is {settings.log_file}"
         raise EmbeddedEtcdError(message)
@@ -185,15 +186,15 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("ETCD_")}
 
 
-def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_lose_port: bool = False) -> bool:
-    """True once it is healthy; False when it ended because somebody took the port (only if that may be)."""
+def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_end: Callable[[str], bool]) -> bool:
+    """True once it is healthy; False when it ended and `may_end` says of its log that this is no failure."""
     deadline = Deadline.after(_CLOCK, START_TIMEOUT)
     while not deadline.has_passed(_CLOCK):
         process = etcd.process()
         # The pause between two looks is a wait for the end of the process.
         if process is None or _wait_gone(process, _POLL):
             log = _log_tail(settings)
-            if may_lose_port and "address already in use" in log:
+            if may_end(log):
                 return False
             message = f"the embedded etcd ended at start; its log {settings.log_file} ends with: {log}"
             raise EmbeddedEtcdError(message)

@@ -39,7 +39,9 @@ def test_start_reuse_restart_stop(settings: EmbeddedEtcdSettings) -> None:
     }
     assert listening == {"127.0.0.1"}
     assert os.getsid(first.pid) == first.pid
-    psutil.Process(first.pid).kill()
+    process = psutil.Process(first.pid)
+    process.kill()
+    process.wait(10)
     second = embedded.start(settings)
     assert (second.endpoint, second.pid != first.pid) == (first.endpoint, True)
     assert embedded.stop(settings)
