@@ -43,6 +43,9 @@ from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
 
+PUSH_DELAY = 0.05
+"""Seconds that the state of a job that has not ended may wait for company."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessLoad:
@@ -74,6 +77,7 @@ class JobMasterSecondaryDispatcher:
         self._unsent_summaries: dict[JobId, JobSummary] = {}
         self._unsent_requirements: dict[JobId, JobRequirements] = {}
         self._is_flush_due = False
+        self._lazy_flush: asyncio.TimerHandle | None = None
         self._stream: MessageStream | None = None
         self._highest: HighestToken | None = None
         self._assignment = 0
@@ -201,8 +205,12 @@ class JobMasterSecondaryDispatcher:
         self._flush_soon()
 
     def _publish(self, summary: JobSummary) -> None:
+        """An end goes out at once. What a job is doing meanwhile is for people: a short job says it in one message."""
         self._unsent_summaries[summary.job_id] = summary
-        self._flush_soon()
+        if summary.status.is_globally_terminal:
+            self._flush_soon()
+        elif self._lazy_flush is None:
+            self._lazy_flush = asyncio.get_running_loop().call_later(PUSH_DELAY, self._flush)
 
     def _flush_soon(self) -> None:
         """What all jobs say in one loop turn travels in one message; nothing waits longer than that."""
@@ -212,6 +220,9 @@ class JobMasterSecondaryDispatcher:
 
     def _flush(self) -> None:
         self._is_flush_due = False
+        if self._lazy_flush is not None:
+            self._lazy_flush.cancel()
+            self._lazy_flush = None
         summaries, self._unsent_summaries = self._unsent_summaries, {}
         requirements, self._unsent_requirements = self._unsent_requirements, {}
         if summaries:

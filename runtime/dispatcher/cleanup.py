@@ -14,8 +14,8 @@ from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
-from runtime.dispatcher.stored_jobs import encode_summary, recovered_job
-from runtime.highavailability.records import DoneRecord, StoredJob
+from runtime.dispatcher.stored_jobs import encode_summary
+from runtime.highavailability.records import DoneRecord, ResultRecord
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,12 @@ class JobCleaner:
         return cleaned
 
     async def _clean_some(self, jobs: Sequence[JobId]) -> int:
-        stored = [found for job_id in jobs if (found := await self._services.store.job(job_id)) is not None]
-        archives = [await self._archive(job) for job in stored]
-        packed = await self._services.archives.pack([data for data in archives if data])
-        pointers = iter(packed)
+        results = await self._services.store.results(jobs)
+        archives = [await self._archive(job_id, results.get(job_id)) for job_id in jobs]
+        pointers = iter(await self._services.archives.pack([data for data in archives if data]))
         records = [
-            (job.job_id, self._done(job, next(pointers) if data else NO_ARCHIVE))
-            for job, data in zip(stored, archives, strict=True)
+            (job_id, self._done(job_id, next(pointers) if data else NO_ARCHIVE))
+            for job_id, data in zip(jobs, archives, strict=True)
         ]
         try:
             await self._services.store.clean(records)
@@ -61,23 +60,22 @@ class JobCleaner:
         self._post(ev.JobsCleaned(tuple(jobs)))
         return len(jobs)
 
-    async def _archive(self, job: StoredJob) -> bytes:
-        if job.result is None:
+    async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes:
+        if result is None:
             return b""
         try:
-            return await self._services.payloads.load(job.result.archive)
+            return await self._services.payloads.load(result.archive)
         except PermanentError as error:
-            logger.warning("archive of job %s cannot be read: %s", job.job_id, error)
+            logger.warning("archive of job %s cannot be read: %s", job_id, error)
             return b""
 
-    def _done(self, job: StoredJob, pointer: ArchivePointer) -> DoneRecord:
-        recovered = recovered_job(job)
-        summary = self._registry.summary(job.job_id) or recovered.ended
-        assert summary is not None, job
+    def _done(self, job_id: JobId, pointer: ArchivePointer) -> DoneRecord:
+        entry = self._registry.entry(job_id)
+        assert entry is not None, job_id
         return DoneRecord(
-            graph_digest=job.graph.graph.sha256,
-            status=summary.status,
-            summary=encode_summary(summary),
+            graph_digest=entry.source.digest,
+            status=entry.summary.status,
+            summary=encode_summary(entry.summary),
             archive_key=pointer.key,
             archive_offset=pointer.offset,
             archive_size_bytes=pointer.size_bytes,

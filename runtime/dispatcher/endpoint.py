@@ -83,7 +83,7 @@ class Dispatcher(ABC):
             ev.ReloadJob: self._spawner("reload", self._transactions.reload),
             ev.SendAssign: lambda effect: self._send_assign(effect.incarnation, effect.message),
             ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id),
-            ev.SendDrop: lambda effect: self._send_drop(effect.incarnation, effect.entry),
+            ev.SendDrop: lambda effect: self._send_drop(effect.incarnation, effect.entries),
             ev.PublishSummary: self._publish,
             ev.EndJobEverywhere: lambda effect: self._ended.append(effect.job_id),
             ev.ReplySubmitted: lambda effect: self._answer(
@@ -149,8 +149,8 @@ class Dispatcher(ABC):
         """Tell a process that a job is wanted cancelled."""
 
     @abstractmethod
-    def _send_drop(self, incarnation: Incarnation, entry: JobInventoryEntry) -> None:
-        """Tell a process to let go of a job."""
+    def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
+        """Tell a process to let go of jobs."""
 
     @abstractmethod
     def notify_resources(self, job_id: JobId, reason: str) -> None:

@@ -208,8 +208,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
         self._send(incarnation, CancelJobs((job_id,)))
 
-    def _send_drop(self, incarnation: Incarnation, entry: JobInventoryEntry) -> None:
-        self._send(incarnation, DropJobs((entry,)))
+    def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
+        self._send(incarnation, DropJobs(entries))
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
         """Why a job's requirements are not fulfilled."""

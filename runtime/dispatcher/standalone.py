@@ -71,8 +71,9 @@ class StandaloneDispatcher(Dispatcher):
     def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
         self._runners.cancel(job_id)
 
-    def _send_drop(self, incarnation: Incarnation, entry: JobInventoryEntry) -> None:
-        self._runners.drop(entry)
+    def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
+        for entry in entries:
+            self._runners.drop(entry)
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
         """Why a job's requirements are not fulfilled."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
 from runtime.common.ids import JobId
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import CompactedError, KeyValue, KeyValueStore
+from runtime.highavailability.kv import CompactedError, Get, KeyValue, KeyValueStore, Txn
 from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.records import (
@@ -25,6 +25,9 @@ from runtime.highavailability.records import (
 RecordT = TypeVar("RecordT")
 
 PAGE_KEYS = 500
+
+RESULTS_PER_READ = 100
+"""Below etcd's limit of 128 operations."""
 
 EMPTY_GRAPH = GraphRecord(Payload("", b"", ""), "", 0, "")
 """Stands for a graph that is missing or cannot be read."""
@@ -55,6 +58,19 @@ class JobReader:
         answer = await self._kv.range(prefix, is_prefix=True, timeout=self._timeout)
         jobs = self._assemble(answer.kvs)
         return jobs[0] if jobs else None
+
+    async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, ResultRecord]:
+        """Stored results, many in one read. Jobs without one, or with one that cannot be read, are left out."""
+        results: dict[JobId, ResultRecord] = {}
+        for start in range(0, len(jobs), RESULTS_PER_READ):
+            batch = jobs[start : start + RESULTS_PER_READ]
+            reads = Txn((), tuple(Get(self._keys.result(job_id)) for job_id in batch))
+            answer = await self._kv.txn(reads, timeout=self._timeout)
+            for job_id, found in zip(batch, answer.results, strict=True):
+                record = _Records({"result": found.kvs[0]} if found.kvs else {}).get("result", ResultRecord)
+                if record is not None:
+                    results[job_id] = record
+        return results
 
     async def done(self, job_id: JobId) -> DoneRecord | None:
         """A cleaned job. Raises UnreadableRecordError."""

@@ -7,7 +7,7 @@ a method returns what is durable or raises StaleTokenError / UnavailableError, n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,9 @@ class LeaderJobStore(Protocol):
 
     async def job(self, job_id: JobId) -> StoredJob | None:
         """One job."""
+
+    async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, ResultRecord]:
+        """Stored results, many in one read. Jobs without one, or with one that cannot be read, are left out."""
 
     async def done(self, job_id: JobId) -> DoneRecord | None:
         """A cleaned job."""

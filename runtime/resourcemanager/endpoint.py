@@ -44,10 +44,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagerSettings:
-    """Times in seconds."""
+    """Times in seconds. News that nothing waits for go out every `tick_period`: ended jobs (R16), reasons."""
 
     heartbeat_interval: float
     heartbeat_timeout: float
+    tick_period: float = 1.0
     task_managers_max: int = 10_000
 
 
@@ -105,6 +106,9 @@ class ResourceManager:
         self._slots = SlotManager(lambda: AllocationId(entropy.hex_id()), request_timeout=settings.heartbeat_timeout)
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
+        self._ended: list[JobId] = []
+        self._reasons: dict[JobId, str] = {}
+        self._reasons_told: dict[JobId, str] = {}
         self._is_open = False
         self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
             SlotReport: self._on_report,
@@ -122,6 +126,7 @@ class ResourceManager:
         try:
             async with Scope("resource-manager") as scope:
                 scope.spawn_eternal("reaper", self._reap())
+                scope.spawn_eternal("ticker", self._tick())
                 await asyncio.get_running_loop().create_future()
         finally:
             self._is_open = False
@@ -226,10 +231,8 @@ class ResourceManager:
             match effect:
                 case ev.SendRequestSlot(incarnation=peer, message=request):
                     self._send(peer, request)
-                case ev.SendJobsEnded(incarnation=peer, jobs=jobs):
-                    self._send(peer, JobsEnded(jobs))
                 case ev.NotifyJob(job_id=job_id, reason=reason):
-                    self._jobs.notify_resources(job_id, reason)
+                    self._reasons[job_id] = reason
 
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
         """The complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""
@@ -245,6 +248,10 @@ class ResourceManager:
         """These jobs have a stored result (R16)."""
         if self._is_open:
             self._handle(ev.JobsFinished(jobs))
+            self._ended += jobs
+            for job_id in jobs:
+                self._reasons.pop(job_id, None)
+                self._reasons_told.pop(job_id, None)
 
     # --- time ---------------------------------------------------------------------------------------------
 
@@ -262,7 +269,33 @@ class ResourceManager:
                     logger.warning("TaskManager %s is lost: silent for %.1f s", peer, now - since)
                     del self._silent_since[peer]
                     self._handle(ev.TaskManagerLost(peer))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tick_period)
             self._handle(ev.Ticked())
+            self._tell_ended()
+            self._tell_reasons()
+
+    def _tell_ended(self) -> None:
+        """R16. The owner has told those TaskManagers that it used; this is for what it could not know of."""
+        ended, self._ended = tuple(self._ended), []
+        if ended:
+            for peer in list(self._streams):
+                self._send(peer, JobsEnded(ended))
+
+    def _tell_reasons(self) -> None:
+        """A reason that came and went between two ticks is nobody's business."""
+        assert self._jobs is not None
+        changed, self._reasons = self._reasons, {}
+        for job_id, reason in changed.items():
+            if reason == self._reasons_told.get(job_id, ""):
+                continue
+            self._jobs.notify_resources(job_id, reason)
+            if reason:
+                self._reasons_told[job_id] = reason
+            else:
+                del self._reasons_told[job_id]
 
     # --- ResourceManagerView ------------------------------------------------------------------------------
 

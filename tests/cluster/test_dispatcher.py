@@ -194,7 +194,7 @@ async def test_a_job_without_slots_learns_why(plane: ControlPlane) -> None:
     assert "bin/taskmanager.sh start" in runner.reasons[0]
     await plane.start_task_manager(1)
     await until(leader, job.job_id, JobStatus.RUNNING)
-    assert runner.reasons[-1] == ""
+    await eventually(lambda: runner.reasons[-1] == "")
 
 
 async def test_long_polls_wake_at_the_change(plane: ControlPlane) -> None:

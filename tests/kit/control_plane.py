@@ -421,7 +421,7 @@ class ControlPlane:
 
         def construct() -> TermComponents:
             manager = ResourceManager(
-                ResourceManagerSettings(self.heartbeat_interval, self.heartbeat_timeout),
+                ResourceManagerSettings(self.heartbeat_interval, self.heartbeat_timeout, tick_period=0.01),
                 token=token,
                 server=rpc.server,
                 heartbeats=heartbeats,

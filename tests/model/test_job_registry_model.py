@@ -284,10 +284,11 @@ class JobRegistryMachine(RuleBasedStateMachine):
             case ev.SendCancel(job_id=job_id):
                 self.finish(process, job_id, JobStatus.CANCELED)
                 self.push(process)
-            case ev.SendDrop(entry=entry):
-                held = process.jobs.get(entry.job_id)
-                if held is not None and held[0] == entry.epoch:
-                    del process.jobs[entry.job_id]
+            case ev.SendDrop(entries=entries):
+                for entry in entries:
+                    held = process.jobs.get(entry.job_id)
+                    if held is not None and held[0] == entry.epoch:
+                        del process.jobs[entry.job_id]
 
     @rule(data=st.data(), is_pushed=st.booleans())
     def finish_some(self, data: st.DataObject, is_pushed: bool) -> None:

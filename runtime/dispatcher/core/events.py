@@ -298,10 +298,10 @@ class SendCancel:
 
 @dataclass(frozen=True, slots=True)
 class SendDrop:
-    """Tell a process to let go of a job, without touching what is durable."""
+    """Tell a process to let go of jobs, without touching what is durable."""
 
     incarnation: Incarnation
-    entry: JobInventoryEntry
+    entries: tuple[JobInventoryEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class JobRegistry:
         self._waiting: dict[JobId, None] = {}
         self._submits_in_flight = 0
         self._dirty = 0
+        self._drops: dict[Incarnation, list[JobInventoryEntry]] = {}
         self.processes = ProcessTable()
         self.finished = FinishedJobs(retention)
         self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
@@ -366,6 +367,7 @@ class JobRegistry:
         process.is_connected = True
         process.has_reported = False
         process.sent.clear()
+        self._drops.pop(event.incarnation, None)
         return self._assign_waiting()
 
     def _on_process_disconnected(self, event: ev.ProcessDisconnected) -> Effects:
@@ -376,6 +378,7 @@ class JobRegistry:
 
     def _on_process_lost(self, event: ev.ProcessLost) -> Effects:
         process = self.processes.remove(event.incarnation)
+        self._drops.pop(event.incarnation, None)
         if process is None:
             return []
         effects: Effects = []
@@ -403,8 +406,14 @@ class JobRegistry:
                 effects += self._greet(process, entry)
             elif job_id not in process.sent or entry.epoch <= event.assignment:
                 effects += self._send_assignment(entry)
+        dropped = tuple(held for held in event.inventory if self._is_over(event.incarnation, held))
+        if dropped:
+            self._drops.pop(event.incarnation, None)
+            effects.append(ev.SendDrop(event.incarnation, dropped))
         for held in event.inventory:
-            effects += self._judge_held(event.incarnation, held)
+            owned = self._jobs.get(held.job_id)
+            if held.status.is_globally_terminal and owned is not None and owned.phase.state is JobPhase.ASSIGNED:
+                effects += self._reload(owned)
         return effects
 
     def _greet(self, process: JobMasterProcess, entry: JobEntry) -> Effects:
@@ -414,15 +423,12 @@ class JobRegistry:
         process.sent.add(entry.job_id)
         return [ev.SendCancel(entry.owner, entry.job_id)] if entry.is_wish_stored else []
 
-    def _judge_held(self, incarnation: Incarnation, held: JobInventoryEntry) -> Effects:
+    def _is_over(self, incarnation: Incarnation, held: JobInventoryEntry) -> bool:
+        """True if the process has no business with this job (any more)."""
         entry = self._jobs.get(held.job_id)
-        if entry is None or entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
-            return [ev.SendDrop(incarnation, held)]
-        if entry.phase.state is JobPhase.ASSIGNED and not entry.is_owned_by(incarnation, held.epoch):
-            return [ev.SendDrop(incarnation, held)]
-        if entry.phase.state is JobPhase.ASSIGNED and held.status.is_globally_terminal:
-            return self._reload(entry)
-        return []
+        if entry is None or entry.phase.state is JobPhase.TERMINAL:
+            return True
+        return entry.phase.state is JobPhase.ASSIGNED and not entry.is_owned_by(incarnation, held.epoch)
 
     def _on_summaries(self, event: ev.SummariesReceived) -> Effects:
         effects: Effects = []
@@ -445,7 +451,8 @@ class JobRegistry:
         entry.cancel_requests.clear()
         effects += [ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
         if entry.owner in self.processes:
-            effects.append(ev.SendDrop(entry.owner, entry.inventory_entry()))
+            # The process only keeps what the job was: not worth a message of its own.
+            self._drops.setdefault(entry.owner, []).append(entry.inventory_entry())
         self.processes.release(entry.owner, entry.job_id)
         entry.source = replace(entry.source, graph=b"")
         return effects + self._assign_waiting()
@@ -503,7 +510,9 @@ class JobRegistry:
             refused_by = self._jobs[job_id].refused_by
             for incarnation in [peer for peer, is_permanent in refused_by.items() if not is_permanent]:
                 del refused_by[incarnation]
-        return self._assign_waiting()
+        drops, self._drops = self._drops, {}
+        effects: Effects = [ev.SendDrop(incarnation, tuple(entries)) for incarnation, entries in drops.items()]
+        return effects + self._assign_waiting()
 
 
 def _answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:

@@ -66,7 +66,7 @@ class RequirementsDeclared:
 
 @dataclass(frozen=True, slots=True)
 class JobsFinished:
-    """Jobs with a stored result (R16)."""
+    """Jobs with a stored result need nothing any more; their slots come back by SlotsFreed."""
 
     jobs: tuple[JobId, ...]
 
@@ -98,14 +98,6 @@ class SendRequestSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class SendJobsEnded:
-    """Tell a TaskManager that jobs are over."""
-
-    incarnation: Incarnation
-    jobs: tuple[JobId, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class NotifyJob:
     """Tell a job's owner why its requirements are not fulfilled, "" when they are."""
 
@@ -113,4 +105,4 @@ class NotifyJob:
     reason: str
 
 
-SlotManagerEffect = SendRequestSlot | SendJobsEnded | NotifyJob
+SlotManagerEffect = SendRequestSlot | NotifyJob

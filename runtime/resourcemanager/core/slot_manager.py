@@ -230,7 +230,7 @@ class SlotManager:
             self._rotation.pop(job_id, None)
             self._paused.pop(job_id, None)
             self._jobs.pop(job_id, None)
-        return [ev.SendJobsEnded(peer.incarnation, event.jobs) for peer in self._task_managers.values()]
+        return []
 
     def _remember(self, allocation: Allocation) -> None:
         self._allocations[allocation.allocation_id] = allocation

@@ -265,7 +265,7 @@ class TestInventory:
         assigned(made, 1, epoch=7)
         extra = JobInventoryEntry(job(held[0]), held[1], JobStatus.RUNNING)
         owned = JobInventoryEntry(job(1), 7, JobStatus.RUNNING)
-        assert self.inventory(made, owned, extra, assignment=7) == [ev.SendDrop(P1, extra)]
+        assert self.inventory(made, owned, extra, assignment=7) == [ev.SendDrop(P1, (extra,))]
 
     def test_an_end_that_was_not_heard_of_is_read(self) -> None:
         made = registry(P1)
@@ -274,7 +274,7 @@ class TestInventory:
         assert self.inventory(made, held, assignment=7) == [ev.ReloadJob(job(1))]
         found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
         effects = made.handle(ev.JobReloaded(job(1), found))
-        assert kinds(effects) == ["PublishSummary", "EndJobEverywhere", "SendDrop"]
+        assert kinds(effects) == ["PublishSummary", "EndJobEverywhere"]
 
 
 class TestCancel:
@@ -380,7 +380,10 @@ class TestSummaries:
     def test_an_end_is_published_told_everywhere_and_cleaned(self) -> None:
         made = registry(P1)
         assigned(made, 1)
-        assert kinds(ended(made, 1)) == ["PublishSummary", "EndJobEverywhere", "SendDrop"]
+        assert kinds(ended(made, 1)) == ["PublishSummary", "EndJobEverywhere"]
+        dropped = only(made.handle(ev.Ticked()), ev.SendDrop)
+        assert dropped == ev.SendDrop(P1, (JobInventoryEntry(job(1), 7, JobStatus.FINISHED),))
+        assert made.handle(ev.Ticked()) == []
         assert made.owner(job(1)) is None
         assert made.dirty(10) == [job(1)]
         made.handle(ev.JobsCleaned((job(1),)))
