@@ -103,9 +103,24 @@ async def test_a_segfault_names_its_signal(bench: SlotBench) -> None:
 
         ctypes.string_at(0)
 
-    failure = await failure_of(bench, segfault)
-    assert "SIGSEGV" in failure.message
-    assert failure.kind == "USER"
+    report = await bench.run(segfault)
+    assert report.failure is not None
+    assert "SIGSEGV" in report.failure.message
+    assert report.failure.kind == "USER"
+    assert "in segfault" in bench.log(report, "stderr")  # Python's stack at the crash
+    assert await bench.value(lambda ctx: 1) == 1
+
+
+async def test_a_copy_that_comes_back_from_user_code_is_no_slot_process(bench: SlotBench) -> None:
+    def forks(ctx: Any) -> int:
+        import os
+
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+        return os.getpid()
+
+    assert not is_gone(await bench.value(forks))
     assert await bench.value(lambda ctx: 1) == 1
 
 

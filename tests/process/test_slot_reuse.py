@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
+from runtime.taskexecutor.slots.linux import is_alive
 from tests.kit.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -99,6 +101,17 @@ async def test_a_package_goes_on_importing_after_its_first_job_is_gone(bench: Sl
         file.rmdir() if file.is_dir() else file.unlink()
     two = bench.work("moving_package.later:load", job_id=TWO, reuse_key="m", python_path=(paths[1],))
     assert await bench.value(two) == "late"
+
+
+async def test_a_process_that_nobody_follows_is_ended(tmp_path: Path) -> None:
+    async with slot_bench(tmp_path, keep_idle=0.05) as bench:
+        first = await bench.value(bench.work(pid))
+        for _ in range(500):
+            if not is_alive(first):
+                break
+            await asyncio.sleep(0.01)
+        assert not is_alive(first)
+        assert await bench.value(bench.work(pid)) != first
 
 
 async def test_processes_draw_different_numbers(bench: SlotBench) -> None:

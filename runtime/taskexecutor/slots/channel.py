@@ -67,10 +67,6 @@ class Channel:
                 self._read_lock.release()
         return self._is_cancelled
 
-    def start_task(self) -> None:
-        """A cancel of an earlier task does not count for the next one."""
-        self._is_cancelled = False
-
     def _read(self) -> None:
         try:
             data = self._sock.recv(_READ_BYTES)
@@ -80,5 +76,8 @@ class Channel:
         for frame in self._decoder.feed(data):
             if frame.kind is FrameKind.CANCEL:
                 self._is_cancelled = True
-            else:
-                self._frames.append(frame)
+                continue
+            if frame.kind is FrameKind.RUN:
+                # In the order of arrival: a late cancel of the last task does not count for this one, an early one does.
+                self._is_cancelled = False
+            self._frames.append(frame)

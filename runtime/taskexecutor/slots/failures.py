@@ -17,6 +17,11 @@ USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
 _CLASS_OF_EXIT = "SlotProcessExitError"
 
 
+_CRASHES = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP}
+)
+
+
 class TaskError(Exception):
     """A task cannot go on, for a reason that we found and the user can mend. Its text is all there is to say."""
 
@@ -117,7 +122,8 @@ def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureIn
             f"out-of-memory killer (it had used at least {format_bytes(memory_bytes)})"
         )
         return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name=_CLASS_OF_EXIT)
-    message = f"the task's process was ended by {name} ({signal.strsignal(-code)}): native code of the task crashed"
+    crashed = ": native code of the task crashed" if -code in _CRASHES else ""
+    message = f"the task's process was ended by {name} ({signal.strsignal(-code)}){crashed}"
     return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
 
 

@@ -21,10 +21,10 @@ class MemorySample:
 
 
 def sample_tree(pid: int, *, limit: int) -> MemorySample:
-    """Measure the tree below `pid`, exactly only when the upper bound is above `limit`."""
+    """Measure the tree below `pid`, exactly only when there is a limit and the upper bound is above it."""
     tree = process_tree(pid)
     resident = sum(map(resident_bytes, tree))
-    if resident <= limit:
+    if not limit or resident <= limit:
         return MemorySample(resident, len(tree), is_exact=False)
     return MemorySample(sum(map(proportional_bytes, tree)), len(tree), is_exact=True)
 

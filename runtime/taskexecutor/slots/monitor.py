@@ -80,7 +80,7 @@ class AttemptMonitor:
         limit = self._settings.memory_bytes_max
         sample = sample_tree(process.pid, limit=limit)
         attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
-        if limit and sample.is_exact and sample.bytes_used > limit:
+        if sample.is_exact and sample.bytes_used > limit:
             self._kill_for_memory(attempt, sample)
         directory = attempt_directory(attempt.work.log_directory, attempt.attempt_id)
         bound_logs(directory, bytes_max=self._settings.log_bytes_max)

@@ -43,7 +43,7 @@ _GONE_POLL = 0.002
 class Slot:
     """One slot."""
 
-    __slots__ = ("attempt", "current", "fresh", "index", "refill")
+    __slots__ = ("attempt", "current", "expiry", "fresh", "index", "refill")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -51,6 +51,7 @@ class Slot:
         self.current: SlotProcess | None = None
         self.fresh: SlotProcess | None = None
         self.refill: asyncio.Task[None] | None = None
+        self.expiry: asyncio.TimerHandle | None = None
 
     def processes(self) -> list[SlotProcess]:
         """All of them."""
@@ -110,6 +111,9 @@ class SlotProcessPool:
         """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
         self._is_stopping = True
         self._note_readiness()
+        for slot in self._slots:
+            if slot.expiry is not None:
+                slot.expiry.cancel()
         for attempt in self._running_attempts():
             attempt.kill(attempt.system_failure("the TaskManager stops"))
         await self._template.stop(timeout=_STOP_TIMEOUT)
@@ -156,7 +160,7 @@ class SlotProcessPool:
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
         process = await self._take_process(slot, attempt)
         if attempt.is_cancelled or attempt.kill_failure is not None:
-            slot.current = process
+            self._keep(slot, process)
             return attempt.failed(attempt.kill_failure)
         attempt.process = process
         attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
@@ -165,13 +169,15 @@ class SlotProcessPool:
         await self._name_lost_environment(attempt, process, ending)
         if isinstance(ending, TaskOutcome) and ending.is_clean and not attempt.is_cancelled:
             if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
-                slot.current = process
+                self._keep(slot, process)
             return attempt.report_of(ending)
         await self._end_process(process)
         return attempt.report_of(ending)
 
     async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess:
         current, slot.current = slot.current, None
+        if slot.expiry is not None:
+            slot.expiry.cancel()
         if current is not None:
             if current.is_idle and self._may_run(current, attempt):
                 return current
@@ -182,6 +188,17 @@ class SlotProcessPool:
         if fresh is not None and fresh.is_idle:
             return fresh
         return await SlotProcess.fork(self._template, self)
+
+    def _keep(self, slot: Slot, process: SlotProcess) -> None:
+        slot.current = process
+        loop = asyncio.get_running_loop()
+        slot.expiry = loop.call_later(self._settings.keep_idle, self._expire, slot, process)
+
+    def _expire(self, slot: Slot, process: SlotProcess) -> None:
+        """Nothing has come that could run in it; what its task has left in memory is of no more use."""
+        if slot.attempt is None and slot.current is process:
+            slot.current = None
+            self._retire(process)
 
     def _may_run(self, process: SlotProcess, attempt: RunningAttempt) -> bool:
         last, wanted = process.reuse_key, attempt.reuse_key

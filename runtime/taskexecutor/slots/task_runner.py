@@ -43,6 +43,7 @@ class TaskRunner:
         self, channel: Channel, attachment: SparkAttachment, *, task_manager_id: str, inline_bytes_max: int
     ) -> None:
         self._channel = channel
+        self._pid = os.getpid()
         self._attachment = attachment
         self._inline_bytes_max = inline_bytes_max
         self._streams = StreamRedirection()
@@ -55,7 +56,6 @@ class TaskRunner:
         threads = set(threading.enumerate())
         result = _Result()
         state: AttemptState | None = None
-        self._channel.start_task()
         os.makedirs(order.log_directory, exist_ok=True)  # noqa: PTH103 - three times as fast, in every hand-over
         self._streams.to_files(order.log_directory)
         try:
@@ -68,6 +68,7 @@ class TaskRunner:
                 except BaseException as error:  # noqa: BLE001 - the boundary of user code: its failure is the result
                     self._note_failure(error, result)
         finally:
+            self._leave_if_forked()
             is_clean = self._end_attempt(state, threads)
             self._streams.back()
         return self._outcome(order, state, result, usage, is_clean=is_clean)
@@ -118,11 +119,18 @@ class TaskRunner:
         result.is_spark_lost = self._attachment.is_connection_error(error)
         sys.stderr.write(failure.stack_trace)
 
+    def _leave_if_forked(self) -> None:
+        """User code has forked this process, and the copy came back from it: it must not go on as a slot process."""
+        if os.getpid() != self._pid:
+            sys.stdout.flush()
+            os._exit(0)
+
     def _end_attempt(self, state: AttemptState | None, threads: set[threading.Thread]) -> bool:
         """True if nothing of the attempt is left in this process or in Spark (R15)."""
         if state is not None:
             state.progress.close()
-        is_spark_clean = self._attachment.end_attempt()
+        # A cancelled attempt's process and session are ended whatever is in them: no need to tidy up first.
+        is_spark_clean = not self._channel.is_cancelled and self._attachment.end_attempt()
         has_threads = any(thread not in threads for thread in threading.enumerate())
         return is_spark_clean and not has_threads and not _has_living_children()
 

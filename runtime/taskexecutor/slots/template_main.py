@@ -9,6 +9,7 @@ becomes a child of this process, is killed and waited for. Ends, with everything
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import json
@@ -221,6 +222,8 @@ def main(arguments: list[str]) -> None:
     linux.become_subreaper()
     linux.set_process_name("slot-template")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A crash of native code prints Python's stack to descriptor 2, that is to the attempt's stderr.
+    faulthandler.enable(file=2)
     gc.disable()
     linux.line_buffer_c_stdout()
     preload(("runtime.taskexecutor.slots.slot_main", *config.preload))

@@ -22,7 +22,10 @@ from runtime.gateways.task import (
 
 @dataclass(frozen=True, slots=True)
 class SlotSettings:
-    """How slots work on this TaskManager. Durations in seconds; `memory_bytes_max` is per slot, 0 = no limit."""
+    """How slots work on this TaskManager. Durations in seconds; `memory_bytes_max` is per slot, 0 = no limit.
+
+    `keep_idle`: how long a process that has run a task waits for another one that may run in it.
+    """
 
     slots: int
     task_manager_id: str
@@ -35,6 +38,7 @@ class SlotSettings:
     sample_interval: float = 0.2
     progress_interval: float = 1.0
     attach_idle_delay: float = 0.05
+    keep_idle: float = 30.0
     start_timeout: float = 60.0
     session_timeout: float = 60.0
 
