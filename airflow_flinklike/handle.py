@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from airflow_flinklike.client import (
     FlinklikeClient,
@@ -18,14 +20,30 @@ from runtime.common.ids import JobId, parse_job_id
 
 
 class JobHandle:
-    """One job on one cluster. Losing the handle loses nothing: the job id is all there is to it."""
+    """One job on one cluster. Losing the handle loses nothing: the job id is all there is to it.
+
+    The client belongs to the handle and is closed with it.
+    """
 
     def __init__(self, client: FlinklikeClient, job_id: JobId) -> None:
         self._client = client
         self.job_id = job_id
+        weakref.finalize(self, client.close)
 
     def __repr__(self) -> str:
         return f"JobHandle({self.job_id!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the job goes on."""
+        self._client.close()
 
     def status(self) -> JobState:
         """The state now, and why the job waits when it does."""

@@ -120,7 +120,10 @@ def _report(
         errors.print(f"Job {ended.job_id} was CANCELED.", style="yellow")
         return 130 if asked_to_cancel else 1
     failure = ended.failure
-    errors.print(Text(f"{failure.get('class', 'Error')}: {failure.get('message', '')}", style="bold red"))
-    errors.print(Text(str(failure.get("stack-trace", ""))))
+    cause = f"{failure.get('class', 'Error')}: {failure.get('message', '')}"
+    errors.print(Text(cause, style="bold red"))
+    stack = str(failure.get("stack-trace", "")).strip()
+    if stack not in {"", cause.strip()}:
+        errors.print(Text(stack))
     errors.print(f"Job {ended.job_id} FAILED after {duration_text(ended.net_runtime_millis)}.", style="red")
     return 1

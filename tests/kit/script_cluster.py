@@ -16,7 +16,8 @@ from typing import Self
 
 import httpx
 
-from tests.kit.process_tree import cpu_seconds
+from airflow_flinklike.client import FlinklikeClient
+from tests.kit.process_tree import carrying, cpu_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,11 +32,12 @@ def free_port() -> int:
 class ScriptCluster:
     """start-cluster.sh in `with`, stop-cluster.sh at its end. Options are those of -D."""
 
-    def __init__(self, options: Mapping[str, str], *, job_masters: int = 2, workers: int = 1) -> None:
+    def __init__(self, options: Mapping[str, str], *, masters: int = 1, job_masters: int = 2, workers: int = 1) -> None:
         self.run = Path(tempfile.mkdtemp(prefix="flinklike-"))
         self.port = free_port()
         conf = self.run / "conf"
         shutil.copytree(ROOT / "conf", conf)
+        (conf / "masters").write_text("localhost\n" * masters)
         (conf / "JOB_MASTERS").write_text("localhost\n" * job_masters)
         (conf / "workers").write_text("localhost\n" * workers)
         self.environment = {
@@ -43,6 +45,7 @@ class ScriptCluster:
             "FLINKLIKE_RUN_DIR": str(self.run / "run"),
             "FLINKLIKE_CONF_DIR": str(conf),
             "FLINKLIKE_IDENT_STRING": "test",
+            "FLINKLIKE_ADDRESS": self.url,
         }
         self._options = {"rest.port": str(self.port), **options}
 
@@ -61,28 +64,51 @@ class ScriptCluster:
         """The -D arguments of every script of this cluster."""
         return [argument for key, value in self._options.items() for argument in ("-D", f"{key}={value}")]
 
-    def script(self, name: str, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    def script(
+        self, name: str, *arguments: str, timeout: float = 240, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a script of bin/ for this cluster; its output is captured."""
         command = [str(ROOT / "bin" / name), *arguments]
         return subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False
+            command, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd
         )
 
-    def __enter__(self) -> Self:
+    def cli(self, *arguments: str, timeout: float = 60, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run bin/flinklike against this cluster."""
+        return self.script("flinklike", *arguments, timeout=timeout, cwd=cwd)
+
+    def start(self) -> str:
+        """start-cluster.sh; what it said. Raises RuntimeError with the logs when it fails."""
         done = self.script("start-cluster.sh", *self.dynamic)
         if done.returncode != 0:
-            self._stop()
             message = f"start-cluster.sh failed:\n{done.stdout}{done.stderr}\n{self.logs()}"
             raise RuntimeError(message)
+        return done.stdout
+
+    def stop(self) -> subprocess.CompletedProcess[str]:
+        """stop-cluster.sh; the run directory stays."""
+        return self.script("stop-cluster.sh", *self.dynamic)
+
+    def processes(self) -> dict[int, str]:
+        """All living processes that this cluster has started, by pid with their command line."""
+        return carrying("FLINKLIKE_RUN_DIR", self.environment["FLINKLIKE_RUN_DIR"])
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except RuntimeError:
+            self.close()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stop()
+        self.close()
 
-    def _stop(self) -> None:
-        self.script("stop-cluster.sh", *self.dynamic)
+    def close(self) -> None:
+        """Stop it and delete its directory."""
+        self.stop()
         shutil.rmtree(self.run, ignore_errors=True)
 
     def logs(self, lines: int = 30) -> str:
@@ -115,6 +141,10 @@ class ScriptCluster:
             lines = answer.read().decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
         return {name: float(value) for name, value in pairs}
+
+    def connect(self) -> FlinklikeClient:
+        """The product's own client; close it."""
+        return FlinklikeClient([self.url], self.token)
 
     def client(self, connections: int = 64) -> httpx.AsyncClient:
         """An HTTP client with the token; close it."""

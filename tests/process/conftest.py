@@ -1,5 +1,39 @@
-"""Fixtures of tests with real processes."""
+"""Fixtures of tests with real processes.
 
+`spark_cluster` is split, with Spark, and shared by all tests that leave it as they found it: a JVM takes ten seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_flinklike.client import FlinklikeClient
 from tests.kit.etcd import etcd
+from tests.kit.script_cluster import ScriptCluster
 
 __all__ = ["etcd"]
+
+SPARK = {
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.memory.task.size": "640 mb",
+    "taskmanager.memory.spark.size": "768 mb",
+    "taskmanager.spark.warm-up.count": "2",
+    "taskmanager.spark.class-archive": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+WITHOUT_SPARK = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
+IN_PROCESS = {"jobmanager.jobmaster.single.enable": "false"}
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Iterator[ScriptCluster]:
+    with ScriptCluster(SPARK) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def spark_client(spark_cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
+    with spark_cluster.connect() as client:
+        yield client
