@@ -1,0 +1,204 @@
+"""The documentation keeps its word: snippets run, commands, options and keys exist, links resolve."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from airflow_flinklike.cli.app import app
+from airflow_flinklike.exceptions import FlinklikeClientError
+from airflow_flinklike.explain import explain_graph
+from runtime.config.catalog import all_options
+from runtime.config.configuration import load
+from runtime.config.foreign import FOREIGN_KEYS
+from runtime.entrypoint.control.__main__ import parse_dynamic
+from runtime.rest.app import create_app
+from tests.kit.docs import (
+    PAGES,
+    ROOT,
+    Snippet,
+    SnippetKind,
+    blocks,
+    doc_commands,
+    doc_snippets,
+    inline_code,
+    run_snippet,
+)
+from tests.kit.rest import RestFakes
+from tests.kit.rest_server import TOKEN, RestThread
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_KEY = re.compile(r"[a-z][a-z-]*(\.[a-zA-Z][a-zA-Z-]*)+\Z")
+_DAEMON_SCRIPTS = {"bin/jobmanager.sh", "bin/start-jobmaster.sh", "bin/taskmanager.sh"}
+_VERBS = {"start", "start-foreground", "stop", "stop-all"}
+
+
+def test_every_page_of_the_issue_is_there() -> None:
+    names = {page.name for page in PAGES}
+    assert names >= {
+        "README.md",
+        "airflow.md",
+        "architecture.md",
+        "concepts.md",
+        "configuration.md",
+        "operations.md",
+        "pipeline-api.md",
+        "script-jobs.md",
+    }
+
+
+@pytest.mark.parametrize("snippet", doc_snippets(SnippetKind.PROGRAM), ids=str)
+def test_a_program_builds(snippet: Snippet, tmp_path: Path) -> None:
+    jobs = run_snippet(snippet, tmp_path)
+    assert jobs
+    for job in jobs:
+        assert explain_graph(job.graph).to_text()
+
+
+@pytest.mark.parametrize("snippet", doc_snippets(SnippetKind.CLIENT), ids=str)
+def test_a_client_submits(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RestThread() as server:
+        monkeypatch.setenv("FLINKLIKE_ADDRESS", server.address)
+        monkeypatch.setenv("FLINKLIKE_TOKEN", TOKEN)
+        run_snippet(snippet, tmp_path)
+        assert server.dispatcher.submitted
+
+
+@pytest.mark.parametrize("snippet", doc_snippets(SnippetKind.DAG), ids=str)
+def test_a_dag_is_python(snippet: Snippet) -> None:
+    compile(snippet.text, str(snippet), "exec")
+
+
+def test_no_block_of_code_escapes() -> None:
+    languages = {
+        language for page in PAGES for language in re.findall(r"^```(\w*)$", page.read_text(), re.MULTILINE) if language
+    }
+    assert languages <= {"python", "bash", "yaml", "mermaid"}
+
+
+COMMANDS = doc_commands()
+
+
+@pytest.mark.parametrize(("snippet", "words"), COMMANDS, ids=[" ".join(words)[:60] for _, words in COMMANDS])
+def test_a_command_exists_with_its_options(snippet: Snippet, words: list[str]) -> None:
+    del snippet
+    head, *arguments = words
+    if head in {"flinklike", "bin/flinklike"}:
+        _check_flinklike(arguments)
+    elif head.startswith("bin/"):
+        _check_script(head, arguments)
+    elif head == "curl":
+        _check_path(arguments[-1])
+    elif head == "pip":
+        assert arguments == ["install", ".[airflow]"]
+    elif head == "export":
+        name, _, value = arguments[0].partition("=")
+        assert name == "AIRFLOW_CONN_FLINKLIKE_DEFAULT"
+        assert json.loads(value)["conn_type"] == "flinklike"
+    else:
+        pytest.fail(f"nobody checks {head}")
+
+
+def _check_flinklike(arguments: list[str]) -> None:
+    """Parse as the command line does, without doing it."""
+    command: Any = typer.main.get_command(app)
+    with command.make_context("flinklike", list(arguments)) as root:
+        found = command.get_command(root, arguments[0])
+        assert found is not None, arguments
+        found.make_context(arguments[0], arguments[1:], parent=root).close()
+
+
+def _check_script(script: str, arguments: list[str]) -> None:
+    assert os.access(ROOT / script, os.X_OK), script
+    if script in _DAEMON_SCRIPTS:
+        assert arguments[0] in _VERBS
+        load(None, environment={}, dynamic=parse_dynamic(arguments[1:]), check=False)
+    elif script in {"bin/quickstart.sh", "bin/test.sh", "bin/bench.sh"}:
+        text = (ROOT / script).read_text()
+        assert all(argument in text for argument in arguments)
+    else:
+        load(None, environment={}, dynamic=parse_dynamic(arguments), check=False)
+
+
+def _check_path(url: str) -> None:
+    paths = json.loads(_openapi())["paths"]
+    path = re.sub(r"^http://127\.0\.0\.1:8081(/v1)?", "", url)
+    assert path in paths or path == "/openapi.json"
+
+
+def _openapi() -> str:
+    import asyncio
+
+    import httpx
+
+    async def get() -> str:
+        transport = httpx.ASGITransport(create_app(RestFakes().context(), check_token=None, content_length_max=1 << 20))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return (await client.get("/openapi.json")).text
+
+    return asyncio.run(get())
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "bin").glob("*.sh")), ids=lambda path: path.name)
+def test_scripts_are_shell(script: Path) -> None:
+    subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_a_configuration_loads(block: Snippet, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(block.text)
+    load(tmp_path, environment={})
+
+
+def test_every_option_in_the_text_exists() -> None:
+    known = set(all_options())
+    areas = {key.partition(".")[0] for key in known}
+    unknown = [
+        f"{page.name}: {code}"
+        for page, text in inline_code()
+        for code in [text.partition(":")[0].partition("=")[0].strip()]
+        if _KEY.match(code) and code.partition(".")[0] in areas and code not in known
+        if not any(code.startswith(key) for key in FOREIGN_KEYS)
+    ]
+    assert not unknown
+
+
+def test_every_error_class_in_the_text_exists() -> None:
+    import airflow_flinklike.exceptions as ours
+
+    named = {code for _, code in inline_code() if re.fullmatch(r"[A-Z]\w+Error", code)}
+    missing = {name for name in named if not issubclass(getattr(ours, name, object), FlinklikeClientError)}
+    assert not missing
+
+
+def test_links_resolve() -> None:
+    broken = []
+    for page in PAGES:
+        for link in _LINK.findall(page.read_text()):
+            if "://" in link:
+                continue
+            location, _, anchor = link.partition("#")
+            target = (page.parent / location).resolve() if location else page
+            if not target.exists() or (anchor and anchor not in _anchors(target)):
+                broken.append(f"{page.name}: {link}")
+    assert not broken
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = _HEADING.findall(page.read_text())
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_context_is_documented_completely() -> None:
+    from runtime.jobgraph.task_context import TaskContext
+
+    members = {name for name in vars(TaskContext) if not name.startswith("_")}
+    page = (ROOT / "docs/pipeline-api.md").read_text()
+    table = page[page.index("## TaskContext") : page.index("## Code")]
+    assert {re.sub(r"\(.*", "", code) for code in re.findall(r"`([^`]+)`", table)} >= members
