@@ -12,14 +12,17 @@ from runtime.common.errors import ConflictError, PermanentError
 from runtime.common.ids import JobId
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
+from runtime.dispatcher.core.retention import RememberedIds
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
-from runtime.dispatcher.stored_jobs import encode_summary
+from runtime.dispatcher.stored_jobs import decode_summary, encode_summary
 from runtime.highavailability.records import DoneRecord, ResultRecord
 
 logger = logging.getLogger(__name__)
 
 NO_ARCHIVE = ArchivePointer("", 0, 0, "")
+NO_SOURCE = ev.JobSource(JobId(""), "", "", b"", "", 0, "")
+FORGET_JOBS_MAX = 100
 
 
 class JobCleaner:
@@ -36,6 +39,8 @@ class JobCleaner:
         self._services = services
         self._registry = registry
         self._post = post
+        self._remembered = RememberedIds(settings.remembered)
+        self._is_loaded = False
 
     async def clean(self) -> int:
         """Clean what is dirty now. Returns how many jobs that were."""
@@ -57,6 +62,10 @@ class JobCleaner:
         except ConflictError as error:
             # The leader saw a result of each of these, so somebody has edited the store by hand.
             logger.warning("jobs are cleaned although their results are gone: %s", error)
+        for job_id in jobs:
+            entry = self._registry.entry(job_id)
+            assert entry is not None, job_id
+            self._remembered.add(job_id, entry.summary.end_millis)
         self._post(ev.JobsCleaned(tuple(jobs)))
         return len(jobs)
 
@@ -84,5 +93,23 @@ class JobCleaner:
 
     async def forget(self) -> int:
         """Retention of what is shown, and of the ids that are remembered. Returns how many ids were forgotten."""
-        self._registry.finished.expire(self._services.clock.epoch_millis())
-        return 0
+        now = self._services.clock.epoch_millis()
+        self._registry.finished.expire(now)
+        if not self._is_loaded:
+            await self._load()
+        forgotten = 0
+        while due := self._remembered.due(now, FORGET_JOBS_MAX):
+            await self._services.store.forget_done(due)
+            self._remembered.forget(due)
+            forgotten += len(due)
+        return forgotten
+
+    async def _load(self) -> None:
+        """Once a term: when did each cleaned job end? Only ids and times are kept."""
+        ended: dict[JobId, int] = {}
+        async for record in self._services.store.all_done():
+            summary = decode_summary(record.summary, NO_SOURCE, record.status)
+            ended[summary.job_id] = summary.end_millis
+        ended.pop(NO_SOURCE.job_id, None)
+        self._remembered.load(ended)
+        self._is_loaded = True

@@ -45,6 +45,13 @@ class PayloadStore(Protocol):
         """The bytes."""
 
 
+class BlobReferences(Protocol):
+    """R19, as asked at submit: `runtime.blob.store.BlobStore`."""
+
+    async def not_referable(self, keys: Sequence[str], /) -> Sequence[str]:
+        """Those that a new job may not refer to."""
+
+
 class ResourceRequests(Protocol):
     """The ResourceManager of the same term, as the Dispatcher uses it."""
 
@@ -62,6 +69,7 @@ class DispatcherServices:
     store: LeaderJobStore
     payloads: PayloadStore
     archives: ArchivePacks
+    blobs: BlobReferences
     clock: Clock
     entropy: Entropy
     token: FencingToken

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from runtime.aio.retry import RetryPolicy, retry
-from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
+from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError, RetryableError, StaleTokenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
@@ -22,6 +22,7 @@ from runtime.dispatcher.stored_jobs import encode_summary, recovered_job, unowne
 from runtime.highavailability.job_store import AlreadyStored, Submitted
 from runtime.highavailability.payloads import INLINE_BYTES_MAX
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord, WantedRecord
+from runtime.highavailability.references import object_keys_in
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class JobTransactions:
         source = effect.source
         owner = OwnerRecord(effect.incarnation, effect.address) if effect.incarnation else None
         try:
+            await self._check_references(source)
             payload = Payload(source.digest, source.graph, "")
             if len(source.graph) > INLINE_BYTES_MAX:
                 payload = await self._services.payloads.store(source.graph)
@@ -57,6 +59,14 @@ class JobTransactions:
                 self._post(ev.SubmitStored(source.job_id, epoch, payload.object_key))
             case AlreadyStored(digest=digest):
                 self._post(await self._found_stored(source, digest))
+
+    async def _check_references(self, source: ev.JobSource) -> None:
+        """R19: a job may refer only to objects that were uploaded a short time ago. Raises InvalidInputError."""
+        keys = sorted(object_keys_in(source.graph))
+        refused = await self._services.blobs.not_referable(keys) if keys else ()
+        if refused:
+            message = f"job {source.job_id} refers to {len(refused)} blobs that must be uploaded again"
+            raise InvalidInputError(message, tuple(f"blob {key}: missing, upload it again" for key in refused))
 
     async def _found_stored(self, source: ev.JobSource, digest: str) -> ev.DispatcherEvent:
         try:

@@ -73,6 +73,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             store=services.ha.leader_job_store(epoch.term, services.compactor),
             payloads=services.ha.payloads,
             archives=BlobArchivePacks(services.blobs),
+            blobs=services.blobs,
             clock=services.clock,
             entropy=services.entropy,
             token=epoch.token,

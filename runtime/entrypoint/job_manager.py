@@ -30,7 +30,7 @@ from runtime.entrypoint.components import (
     serve_job_masters,
 )
 from runtime.entrypoint.process import ProcessContext, run_process
-from runtime.entrypoint.storage import RestBlobs, StoredGraphs, open_blob_store
+from runtime.entrypoint.storage import COLLECTION_PERIOD, BlobCollector, RestBlobs, StoredGraphs, open_blob_store
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
@@ -116,6 +116,11 @@ class ClusterEntrypoint:
                 "job-manager/compaction", services.compactor.activate, period=COMPACTION_PERIOD, clock=context.clock
             )
             scope.spawn_eternal("compaction", _while_leading(runner, compaction.run))
+            collector = BlobCollector(services.blobs, services.ha)
+            collection = Reconciler(
+                "job-manager/blob-collection", collector.activate, period=COLLECTION_PERIOD, clock=context.clock
+            )
+            scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
             scope.spawn("dispatcher-runner", runner.run())
             await self._wait_ready(runner, services)
             context.ready({"address": record.rest_address, "rpc": record.address})

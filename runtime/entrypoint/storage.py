@@ -14,6 +14,8 @@ from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options.high_availability import BLOB_MAX_SIZE
 from runtime.gateways.blob import BlobKey
+from runtime.highavailability.references import referenced_objects
+from runtime.highavailability.services import HighAvailabilityServices
 
 
 def open_blob_store(
@@ -22,6 +24,23 @@ def open_blob_store(
     """The store on high-availability.storageDir."""
     settings = BlobStoreSettings(object_bytes_max=configuration.get(BLOB_MAX_SIZE))
     return BlobStore(open_directory(layout.storage_url(configuration)), settings, io, clock, entropy)
+
+
+COLLECTION_PERIOD = 3600.0
+"""Seconds; what is collected is two days old, so nothing is gained by looking more often."""
+
+
+class BlobCollector:
+    """R19, for the leader: objects that nothing refers to are deleted. A reconciler."""
+
+    def __init__(self, store: BlobStore, ha: HighAvailabilityServices) -> None:
+        self._store = store
+        self._ha = ha
+
+    async def activate(self) -> int:
+        """How many objects were deleted."""
+        await self._store.collect_staged()
+        return await self._store.collect(lambda: referenced_objects(self._ha.job_reader()))
 
 
 class StoredGraphs:

@@ -7,7 +7,7 @@ a method returns what is durable or raises StaleTokenError / UnavailableError, n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -77,6 +77,9 @@ class LeaderJobStore(Protocol):
 
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
         """Cleaned jobs, newest first."""
+
+    def all_done(self) -> AsyncIterator[DoneRecord]:
+        """Every cleaned job, oldest key first, in pages. CompactedError when that took too long: begin again."""
 
     async def forget_done(self, jobs: Sequence[JobId]) -> None:
         """Retention: delete `done/<id>`."""

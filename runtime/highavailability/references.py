@@ -36,14 +36,15 @@ async def _of_job(reader: JobReader, job: StoredJob) -> set[str]:
     if job.result is not None:
         payloads.append(job.result.archive)
     references = {payload.object_key for payload in payloads}
-    references.update(_keys_in(await reader.load(job.graph.graph)))
+    references.update(object_keys_in(await reader.load(job.graph.graph)))
     references.update(_keys_in_inline(payloads))
     return references
 
 
 def _keys_in_inline(payloads: Iterable[Payload]) -> set[str]:
-    return {key for payload in payloads for key in _keys_in(payload.inline)}
+    return {key for payload in payloads for key in object_keys_in(payload.inline)}
 
 
-def _keys_in(data: bytes) -> set[str]:
+def object_keys_in(data: bytes) -> set[str]:
+    """Everything in `data` that has the form of an object key."""
     return {match.group().decode() for match in _OBJECT_KEY.finditer(data)}

@@ -19,6 +19,7 @@ from runtime.common.errors import (
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.dispatcher.core.retention import Retention
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
 from tests.kit.control_plane import ControlPlane, Leader, eventually
@@ -160,6 +161,38 @@ async def test_bad_submits(plane: ControlPlane) -> None:
         await leader.dispatcher.submit_job(type(job)(job.job_id, job.graph, "0" * 64, "tests"))
     with pytest.raises(InvalidInputError, match="name"):
         await leader.dispatcher.submit_job(plane.new_job(b"[]"))
+
+
+async def test_a_job_that_refers_to_a_blob_that_is_too_old(plane: ControlPlane) -> None:  # R19
+    leader = await start(plane)
+    key = f"{'a' * 64}-{'b' * 32}"
+    plane.archives.missing.add(key)
+    with pytest.raises(InvalidInputError) as caught:
+        await leader.dispatcher.submit_job(plane.new_job(f'{{"name":"job","blob":"{key}"}}'.encode()))
+    assert key in caught.value.problems[0]
+    await leader.dispatcher.submit_job(plane.new_job())
+
+
+async def test_old_ids_are_forgotten(plane: ControlPlane) -> None:
+    plane.remembered = Retention(2, 3_600_000)
+
+    async def run_three(leader: Leader) -> None:
+        for _ in range(3):
+            job = plane.new_job()
+            await leader.dispatcher.submit_job(job)
+            await until(leader, job.job_id, JobStatus.CREATED)
+            plane.runners.by_job[job.job_id].finish()
+            await until(leader, job.job_id, JobStatus.FINISHED)
+        await eventually(lambda: leader.dispatcher._registry.active_count() == 0)
+        async with asyncio.timeout(5):
+            while len((await plane.kv.range(plane.keys.all_done, is_prefix=True, timeout=1.0)).kvs) != 2:
+                await asyncio.sleep(0.01)
+
+    first = await start(plane)
+    await run_three(first)
+    await plane.depose(first)
+    second = await plane.lead()
+    await run_three(second)
 
 
 async def test_too_many_jobs(plane: ControlPlane) -> None:

@@ -80,10 +80,14 @@ async def eventually(condition: Callable[[], bool], what: str = "the condition",
 
 
 class MemoryPacks:
-    """ArchivePacks in memory."""
+    """ArchivePacks in memory, and BlobReferences."""
 
     def __init__(self) -> None:
         self.objects: list[bytes] = []
+        self.missing: set[str] = set()
+
+    async def not_referable(self, keys: Sequence[str], /) -> Sequence[str]:
+        return [key for key in keys if key in self.missing]
 
     async def pack(self, archives: Sequence[bytes], /) -> Sequence[ArchivePointer]:
         pointers, offset, key = [], 0, f"pack-{len(self.objects)}"
@@ -343,6 +347,7 @@ class ControlPlane:
         self.limits = JobRegistryLimits(jobs_max=1000, submits_in_flight_max=1000)
         self.terms = 0
         self.clean_period = 0.02
+        self.remembered = Retention(1000, 3_600_000)
         self.heartbeat_interval = 0.05
         self.heartbeat_timeout = 1.0
 
@@ -399,6 +404,7 @@ class ControlPlane:
             store=KvLeaderJobStore(self.kv, self.keys, self.payloads, term, JobStoreSettings(5.0), self.entropy),
             payloads=self.payloads,
             archives=self.archives,
+            blobs=self.archives,
             clock=self.clock,
             entropy=self.entropy,
             token=token,
@@ -408,12 +414,13 @@ class ControlPlane:
         settings = DispatcherSettings(
             limits=self.limits,
             shown=Retention(1000, 3_600_000),
-            remembered=Retention(1000, 3_600_000),
+            remembered=self.remembered,
             heartbeat_interval=self.heartbeat_interval,
             heartbeat_timeout=self.heartbeat_timeout,
             rpc_timeout=5.0,
             tick_period=0.05,
             clean_period=self.clean_period,
+            forget_period=0.05,
         )
         managers: list[ResourceManager] = []
         heartbeats = self.new_heartbeats()

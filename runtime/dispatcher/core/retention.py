@@ -1,8 +1,8 @@
-"""Finished jobs that are still shown, bounded by count and by age."""
+"""Finished jobs that are still shown, and ids that are still taken: both bounded by count and by age."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from runtime.common.ids import JobId
@@ -62,3 +62,39 @@ class FinishedJobs:
         for job_id in expired:
             del self._jobs[job_id]
         return tuple(expired)
+
+
+class RememberedIds:
+    """The ids of all cleaned jobs, in the order in which they ended."""
+
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+        self._ended: dict[JobId, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def load(self, ended: dict[JobId, int]) -> None:
+        """Take over what is stored: when each job ended, in any order. What was added meanwhile stays."""
+        everything = ended | self._ended
+        self._ended = dict(sorted(everything.items(), key=lambda item: item[1]))
+
+    def add(self, job_id: JobId, end_millis: int) -> None:
+        """A job was cleaned."""
+        self._ended[job_id] = end_millis
+
+    def due(self, now_millis: int, limit: int) -> list[JobId]:
+        """Ids to forget now, oldest first, at most `limit`."""
+        oldest = now_millis - self._retention.age_millis_max
+        excess = len(self._ended) - self._retention.count_max
+        due: list[JobId] = []
+        for job_id, end_millis in self._ended.items():
+            if len(due) == limit or (len(due) >= excess and end_millis >= oldest):
+                break
+            due.append(job_id)
+        return due
+
+    def forget(self, jobs: Iterable[JobId]) -> None:
+        """They are forgotten."""
+        for job_id in jobs:
+            del self._ended[job_id]

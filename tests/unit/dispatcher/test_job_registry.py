@@ -13,7 +13,7 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summary
 from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
-from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
+from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, Retention
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
 
 EffectT = TypeVar("EffectT")
@@ -453,3 +453,26 @@ class TestFinishedJobs:
             jobs.add(self.finished(number, number * 1000))
         assert jobs.expire(2500) == (job(0), job(1))
         assert len(jobs) == 1
+
+
+class TestRememberedIds:
+    """Ids are forgotten by age, and the oldest ones when there are too many."""
+
+    def ids(self, count_max: int = 10) -> RememberedIds:
+        made = RememberedIds(Retention(count_max, 1000))
+        made.add(job(9), 9000)
+        made.load({job(number): number * 1000 for number in (3, 1, 2)})
+        return made
+
+    def test_age(self) -> None:
+        assert self.ids().due(3500, 10) == [job(1), job(2)]
+
+    def test_count(self) -> None:
+        assert self.ids(count_max=1).due(0, 10) == [job(1), job(2), job(3)]
+
+    def test_in_batches(self) -> None:
+        made = self.ids(count_max=0)
+        assert made.due(0, 3) == [job(1), job(2), job(3)]
+        made.forget(made.due(0, 3))
+        assert made.due(0, 3) == [job(9)]
+        assert len(made) == 1
