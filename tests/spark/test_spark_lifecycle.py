@@ -171,13 +171,14 @@ def test_a_jvm_that_does_not_start_is_one_error_with_the_log(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_class_archive_is_built_in_the_background_and_used(tmp_path: Path) -> None:
     settings = spark_settings(tmp_path, class_archive=True, warm_up_count=1)
     archive = archive_for(settings)
     box = SparkBox(settings, tmp_path)
     try:
         box.run(box.environment.start())
-        wait_until(archive.exists, 110)
+        wait_until(archive.exists, 300)
         box.run(box.environment.restart())
         maps = Path(f"/proc/{box.environment.process_ids[1]}/maps").read_text()
         assert str(archive.file) in maps

@@ -26,7 +26,6 @@ from runtime.taskexecutor.spark.settings import SparkSettings
 logger = logging.getLogger(__name__)
 
 HOST_TAG = "flinklike-host"
-JVM_LOG = "spark-jvm.log"
 
 _LOG_SIZE_MAX = 16 * 1024 * 1024
 
@@ -137,7 +136,7 @@ def start_driver(
     _write_private(properties_file, properties_text(conf))
     connection_file = settings.work_directory / "gateway"
     connection_file.unlink(missing_ok=True)
-    log_file = settings.log_directory / JVM_LOG
+    log_file = settings.log_file("jvm")
     rotate_log(log_file)
     command = command_line(
         java,
@@ -146,7 +145,7 @@ def start_driver(
         properties_file=properties_file,
         archive_options=archive_options,
     )
-    environment = jvm_environment(os.environ, connection_file=connection_file, bind_address=settings.bind_address)
+    environment = jvm_environment(os.environ, connection_file=connection_file, local_host=settings.driver_host)
     process = JvmProcess(command, environment, log_file=log_file, cwd=settings.work_directory)
     try:
         address = process.wait_gateway(connection_file, clock, deadline)

@@ -25,8 +25,6 @@ from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 
-HOST_LOG = "spark-host.log"
-
 _IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
 
 _LOG_SIZE_MAX = 16 * 1024 * 1024
@@ -209,7 +207,7 @@ class _HostProcess:
                 wait.add_done_callback(lambda _: [task.cancel() for task in waits])
 
     async def _launch(self, theirs: socket.socket) -> asyncio.subprocess.Process:
-        log_file = self._settings.log_directory / HOST_LOG
+        log_file = self._settings.log_file("host")
         _rotate(log_file)
         path = os.pathsep.join(part for part in (_IMPORT_ROOT, os.environ.get("PYTHONPATH", "")) if part)
         with log_file.open("ab") as log:

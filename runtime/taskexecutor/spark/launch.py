@@ -126,13 +126,12 @@ def command_line(
     ]
 
 
-def jvm_environment(base: Mapping[str, str], *, connection_file: Path, bind_address: str) -> dict[str, str]:
+def jvm_environment(base: Mapping[str, str], *, connection_file: Path, local_host: str) -> dict[str, str]:
     """The JVM's environment, which is also that of its Python workers."""
     environment = {key: value for key, value in base.items() if key not in _UNWANTED}
     import_root = str(Path(__file__).resolve().parents[3])
     environment |= {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
-        "SPARK_LOCAL_IP": bind_address,
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
@@ -140,6 +139,8 @@ def jvm_environment(base: Mapping[str, str], *, connection_file: Path, bind_addr
         # Python workers import our daemon module.
         "PYTHONPATH": os.pathsep.join(part for part in (import_root, base.get("PYTHONPATH", "")) if part),
     }
+    if local_host:
+        environment["SPARK_LOCAL_IP"] = local_host
     return environment
 
 

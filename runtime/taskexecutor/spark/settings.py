@@ -35,11 +35,16 @@ DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
 # 1024 was measured as a leak of 0.1 MB of heap and a thread per job.
 _POOL_THREADS_MAX = "16"
 _RETAINED_MAX = "200"
+_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Everything the Spark host needs. Directories are made when missing; times are seconds."""
+    """Everything the Spark host needs. Directories are made when missing; times are seconds.
+
+    `advertised_host` is where executors on other hosts reach the driver; "" = `bind_address`, or what Spark finds out
+    where that is a wildcard. `log_prefix` tells the logs of several TaskManagers in one directory apart.
+    """
 
     master: str
     slots: int
@@ -49,10 +54,12 @@ class SparkSettings:
     cds_directory: Path
     log_directory: Path
     bind_address: str = "127.0.0.1"
+    advertised_host: str = ""
+    log_prefix: str = "spark"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     warm_up_count: int = 40
     class_archive: bool = True
-    start_timeout: float = 120.0
+    start_timeout: float = 240.0
     call_timeout: float = 60.0
     close_timeout: float = 5.0
     poll_interval: float = 1.0
@@ -62,6 +69,15 @@ class SparkSettings:
     def is_local(self) -> bool:
         """True if executors live in the driver's JVM."""
         return self.master.startswith("local")
+
+    @property
+    def driver_host(self) -> str:
+        """What executors dial; "" = Spark finds out."""
+        return self.advertised_host or ("" if self.bind_address in _WILDCARDS else self.bind_address)
+
+    def log_file(self, what: str) -> Path:
+        """The log of the host or of the JVM."""
+        return self.log_directory / f"{self.log_prefix}-{what}.log"
 
     def problems(self) -> tuple[str, ...]:
         """Everything that is wrong with the user's keys, by name."""
@@ -115,13 +131,14 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
         {
             "spark.master": settings.master,
             "spark.submit.deployMode": "client",
-            "spark.driver.host": settings.bind_address,
             "spark.driver.bindAddress": settings.bind_address,
             "spark.scheduler.mode": "FAIR",
             "spark.scheduler.allocation.file": allocation_file(settings).as_uri(),
             "spark.local.dir": str(local_directory(settings)),
         }
     )
+    if settings.driver_host:
+        conf["spark.driver.host"] = settings.driver_host
     if settings.is_local:
         conf["spark.python.daemon.module"] = DAEMON_MODULE
     return conf

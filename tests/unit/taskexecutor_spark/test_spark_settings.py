@@ -47,6 +47,14 @@ def test_a_cluster_master_keeps_its_own_partitions_and_daemon(tmp_path: Path) ->
     assert "spark.python.daemon.module" not in conf
 
 
+def test_a_wildcard_is_bound_but_never_dialled(tmp_path: Path) -> None:
+    conf = effective_conf(spark_settings(tmp_path, bind_address="0.0.0.0"))
+    assert conf["spark.driver.bindAddress"] == "0.0.0.0"
+    assert "spark.driver.host" not in conf
+    conf = effective_conf(spark_settings(tmp_path, bind_address="0.0.0.0", advertised_host="tm-1"))
+    assert conf["spark.driver.host"] == "tm-1"
+
+
 def test_settings_survive_the_way_to_the_host(tmp_path: Path) -> None:
     settings = spark_settings(tmp_path, spark_conf={"spark.x": "1"})
     assert SparkSettings.parse(settings.to_json()) == settings
@@ -83,7 +91,7 @@ def test_the_class_path_has_one_order() -> None:
 
 def test_the_environment_hides_an_outer_spark(tmp_path: Path) -> None:
     outer = {"PYSPARK_GATEWAY_PORT": "1", "SPARK_REMOTE": "sc://x", "HOME": "/home"}
-    environment = jvm_environment(outer, connection_file=tmp_path / "gateway", bind_address="127.0.0.1")
+    environment = jvm_environment(outer, connection_file=tmp_path / "gateway", local_host="127.0.0.1")
     assert "SPARK_REMOTE" not in environment
     assert "PYSPARK_GATEWAY_PORT" not in environment
     assert environment["HOME"] == "/home"
