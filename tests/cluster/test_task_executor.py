@@ -165,6 +165,7 @@ async def test_another_cluster_ends_everything_that_runs(tmp_path: Path) -> None
 
 async def test_a_silent_leader_is_left(tmp_path: Path) -> None:
     async with task_executor_cluster(tmp_path, heartbeat=HeartbeatTiming(interval=0.02, timeout=0.1)) as cluster:
+        cluster.leader.is_silent = True
         await cluster.leader.wait_streams(3)
 
 

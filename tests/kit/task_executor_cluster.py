@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +53,7 @@ class ScriptedPeer:
         self.batches: list[Sequence[Any]] = []
         self.streams: list[MessageStream] = []
         self.arrivals: Watch[int] = Watch(0)
+        self.is_silent = False
         self.answer_registration: Callable[[RegisterTaskManager], Any] = lambda _: registered()
         self._kind = kind
         self.rpc = rpc
@@ -81,6 +82,9 @@ class ScriptedPeer:
                 if isinstance(message, RegisterTaskManager):
                     stream.send(self.answer_registration(message))
             news = [message for message in messages if not isinstance(message, Heartbeat)]
+            if len(news) < len(messages) and not self.is_silent:
+                with suppress(UnavailableError):
+                    stream.send(Heartbeat(0))
             if news:
                 self.received += news
                 self.batches.append(news)

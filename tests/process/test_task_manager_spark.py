@@ -1,0 +1,121 @@
+"""A real TaskManager with Spark: ready when a slot can count, back by itself when the JVM is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from runtime.gateways.job_master import TaskProgresses
+from runtime.gateways.resource_manager import SlotReport
+from tests.kit.task_manager_process import TaskManager, ended, exists, is_alive, task_manager
+from tests.kit.task_messages import acknowledge, end_job, free_slots
+
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(400)]
+
+OPTIONS = (
+    "taskmanager.spark.enabled=true",
+    "taskmanager.memory.spark.size=768 mb",
+    "taskmanager.spark.warm-up.count=2",
+    "taskmanager.spark.class-archive=false",
+)
+
+
+def count(ctx: Any) -> int:
+    rows: int = ctx.spark.range(1000).count()
+    return rows
+
+
+def count_for_ever(ctx: Any) -> None:
+    while True:
+        ctx.report_progress(ctx.spark.range(1000).count() / 1000, "counted")
+
+
+def nothing(_ctx: Any) -> None:
+    """Never touches Spark."""
+
+
+def is_counting(manager: TaskManager) -> bool:
+    news = [entry for message in manager.job_master.of(TaskProgresses) for entry in message.progresses]
+    return any(entry.text == "counted" for entry in news)
+
+
+def jvm_of(manager: TaskManager) -> int:
+    java = [pid for pid in manager.descendants() if "java" in psutil.Process(pid).name()]
+    assert len(java) == 1, java
+    return java[0]
+
+
+async def test_spark_is_ready_used_lost_and_back(tmp_path: Path) -> None:
+    async with task_manager(tmp_path, *OPTIONS) as manager:
+        begun = time.monotonic()
+        await manager.leader.wait_for(SlotReport, timeout=120)
+        assert manager.leader.of(SlotReport)[0].slots == (), "no slot before Spark is ready"
+        assert not manager.ready_file.exists()
+        await manager.wait_slots(2)
+        print(f"ready after {time.monotonic() - begun:.1f} s")
+        assert manager.registration.has_spark
+
+        for job in (1, 2):
+            print(f"count: {await manager.run_job(count, job=job) * 1000:.0f} ms")
+            assert manager.job_master.reports[-1].value == b"1000", manager.job_master.reports[-1].failure
+            await manager.end_job(job)
+
+        await manager.run_job(count_for_ever, job=3, waits=False)
+        reports, heard = len(manager.leader.of(SlotReport)), len(manager.job_master.reports)
+        await manager.job_master.wait(lambda: is_counting(manager), timeout=120)
+        os.kill(jvm_of(manager), signal.SIGKILL)
+        report = (await manager.job_master.wait_reports(heard + 1, timeout=60))[-1]
+        assert report.failure is not None
+        assert "Spark of this TaskManager was lost" in report.failure.message
+        away = await manager.wait_slots(1, after=reports)
+        assert away.slots[0].allocation_id is not None, "only the slot that its job still holds"
+        reports = len(manager.leader.of(SlotReport))
+        manager.job_master.send(*end(3))
+        begun = time.monotonic()
+        await manager.wait_slots(2, after=reports)
+        print(f"back after {time.monotonic() - begun:.1f} s")
+        await manager.run_job(count, job=4)
+        assert manager.job_master.reports[-1].value == b"1000", manager.job_master.reports[-2:]
+
+        pids = manager.descendants()
+        begun = time.monotonic()
+        manager.process.send_signal(signal.SIGTERM)
+        assert (await ended(manager))[0] == 143
+        print(f"stopped after {time.monotonic() - begun:.1f} s")
+        assert not any(map(exists, pids))
+
+
+def end(job: int) -> tuple[Any, ...]:
+    return acknowledge(0, job=job), free_slots(job, job=job), end_job(job)
+
+
+async def test_a_killed_main_process_takes_the_jvm_along(tmp_path: Path) -> None:
+    async with task_manager(tmp_path, *OPTIONS) as manager:
+        await manager.wait_slots(2)
+        await manager.run_job(count_for_ever, waits=False)
+        await manager.job_master.wait(lambda: is_counting(manager), timeout=120)
+        pids = manager.descendants()
+        assert jvm_of(manager) in pids
+        os.kill(manager.main_pid(), signal.SIGKILL)
+        assert (await ended(manager))[0] == 128 + signal.SIGKILL
+        assert not any(map(exists, pids))
+
+
+async def test_a_killed_guard_takes_the_jvm_along(tmp_path: Path) -> None:
+    async with task_manager(tmp_path, *OPTIONS) as manager:
+        await manager.wait_slots(2)
+        pids = manager.descendants()
+        assert jvm_of(manager) in pids
+        manager.process.kill()
+        begun = time.monotonic()
+        while any(map(is_alive, pids)):
+            assert time.monotonic() - begun < 3, [psutil.Process(pid).cmdline() for pid in pids if exists(pid)]
+            await asyncio.sleep(0.01)
+        print(f"everything gone {time.monotonic() - begun:.2f} s after the guard's death")
