@@ -78,6 +78,6 @@ class Channel:
                 self._is_cancelled = True
                 continue
             if frame.kind is FrameKind.RUN:
-                # In the order of arrival: a late cancel of the last task does not count for this one, an early one does.
+                # In the order of arrival: a late cancel of the last task does not count, an early one of this one does.
                 self._is_cancelled = False
             self._frames.append(frame)
