@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from airflow_flinklike.artifacts import ArtifactCollector, FilePath
 from airflow_flinklike.exceptions import PipelineError
@@ -47,6 +47,17 @@ class OperatorSettings:
     resources: ResourceSpec | None = None
     exclusive: bool | None = None
     chainable: bool = True
+
+
+class OperatorOptions(TypedDict, total=False):
+    """The same as keyword arguments."""
+
+    parallelism: int | None
+    max_parallelism: int | None
+    slot_sharing_group: str | None
+    resources: ResourceSpec | None
+    exclusive: bool | None
+    chainable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,13 +296,17 @@ class Stream:
         settings = OperatorSettings(max_parallelism, slot_sharing_group, resources, exclusive, chainable)
         return self.forward().attach(name, OperatorKind.MAP, function, (), None, settings)
 
-    def apply(self, name: str, function: UserFunction, *others: Edge | Stream, **settings: Any) -> Stream:
+    def apply(
+        self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
+    ) -> Stream:
         """`Edge.apply` behind a forward edge: another parallelism there is an error."""
-        return self.forward().apply(name, function, *others, **settings)
+        return self.forward().apply(name, function, *others, **options)
 
-    def sink(self, name: str, function: UserFunction, *others: Edge | Stream, **settings: Any) -> Stream:
+    def sink(
+        self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
+    ) -> Stream:
         """`Edge.sink` behind a forward edge: another parallelism there is an error."""
-        return self.forward().sink(name, function, *others, **settings)
+        return self.forward().sink(name, function, *others, **options)
 
 
 @dataclass(frozen=True, eq=False)
