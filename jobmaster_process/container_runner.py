@@ -12,13 +12,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
 from runtime.aio.retry import RetryPolicy
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
-from runtime.common.clock import Clock
+from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError, RetryableError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
@@ -34,6 +34,7 @@ from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKi
 logger = logging.getLogger(__name__)
 
 CONNECT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
+CHALLENGE_PAUSE = 0.02
 
 
 class ContainerState(Enum):
@@ -70,11 +71,23 @@ class LeaderAddress:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """`timeout` bounds dialling and registering, in seconds."""
+    """`timeout` bounds dialling and registering, in seconds.
+
+    `challenge_timeout`: how long the leader's challenge is waited for; it is written when the leader hears of the
+    registration in the store. Well below heartbeat.timeout, at which the leader revokes the lease of who stays away.
+    """
 
     incarnation: Incarnation
     capacity: int
     timeout: float
+    challenge_timeout: float = 2.0
+
+
+class StorageAnswers(Protocol):
+    """R20, the process's half: `runtime.blob.storage_probe.StorageProbe`."""
+
+    async def answer(self, incarnation: Incarnation, /) -> None:
+        """Answer the leader's challenge. Raises PermanentError when it is not there (yet)."""
 
 
 class JobMasterContainerRunner:
@@ -87,6 +100,7 @@ class JobMasterContainerRunner:
         rpc: RpcService,
         heartbeats: HeartbeatService,
         leader: Watch[LeaderAddress | None],
+        storage: StorageAnswers,
         make_dispatcher: Callable[[ServiceScope], JobMasterSecondaryDispatcher],
         clock: Clock,
         entropy: Entropy,
@@ -95,6 +109,8 @@ class JobMasterContainerRunner:
         self._rpc = rpc
         self._heartbeats = heartbeats
         self._leader = leader
+        self._storage = storage
+        self._proven: FencingToken | None = None
         self._jobs = ServiceScope("job-masters")
         self._clock = clock
         self._entropy = entropy
@@ -148,6 +164,8 @@ class JobMasterContainerRunner:
     async def _serve(self, leader: LeaderAddress) -> None:
         """One stream, from registration to its end. Raises UnavailableError, StaleTokenError, TimeoutError."""
         settings = self._settings
+        if self._proven != leader.token:
+            await self._answer_challenge()
         self._streams += 1
         hello = StreamHello(
             kind=StreamKind.JOB_MASTER_TO_DISPATCHER,
@@ -164,6 +182,7 @@ class JobMasterContainerRunner:
             self.dispatcher.attach(stream, FencingToken(registered.cluster, registered.epoch))
             for message in early:
                 self.dispatcher.handle(message)
+            self._proven = leader.token
             self._enter(ContainerState.READY, f"leader term {registered.epoch}")
             logger.info("registered with the JobManager at %s, term %d", leader.address, registered.epoch)
             # The inventory goes out every interval (R5), and tells the leader that we live.
@@ -176,6 +195,20 @@ class JobMasterContainerRunner:
         finally:
             self.dispatcher.detach(stream)
             await stream.close()
+
+    async def _answer_challenge(self) -> None:
+        """R20: show the leader that we see its storage. Whether we have is the leader's judgement."""
+        deadline = Deadline.after(self._clock, self._settings.challenge_timeout)
+        while True:
+            try:
+                await self._storage.answer(self._settings.incarnation)
+            except PermanentError as error:
+                if deadline.has_passed(self._clock):
+                    logger.warning("the leader's challenge cannot be answered: %s", error)
+                    return
+            else:
+                return
+            await asyncio.sleep(CHALLENGE_PAUSE)
 
     async def _register(self, stream: MessageStream) -> tuple[JobMasterRegistered, list[Any]]:
         """The leader's answer, and what arrived right behind it."""

@@ -31,7 +31,7 @@ from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import option_mapping as options
 from runtime.entrypoint.components import job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
-from runtime.entrypoint.storage import open_blob_store
+from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
@@ -115,7 +115,7 @@ class JobMasterEntryPoint:
                 runners = job_manager_runner_factory(
                     ha, connections, SharedGraphs(blobs), context.clock, context.entropy
                 )
-                container = self._container(context, rpc, heartbeats, leader, runners)
+                container = self._container(context, rpc, heartbeats, leader, runners, io)
                 scope.spawn_eternal("registration", registration.run())
                 _ = await registration.registered.wait_until(bool)
                 scope.spawn_eternal("retrieval", retrieval.run())
@@ -135,6 +135,7 @@ class JobMasterEntryPoint:
         heartbeats: HeartbeatService,
         leader: Watch[LeaderAddress | None],
         runners: JobManagerRunnerFactory,
+        io: BlockingIo,
     ) -> JobMasterContainerRunner:
         capacity = context.configuration.get(jm.JOBMASTER_CAPACITY)
 
@@ -148,6 +149,7 @@ class JobMasterEntryPoint:
             rpc=rpc,
             heartbeats=heartbeats,
             leader=leader,
+            storage=storage_probe(context.configuration, context.layout, io, context.entropy),
             make_dispatcher=make_dispatcher,
             clock=context.clock,
             entropy=context.entropy,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from runtime.common.errors import BackpressureError, RetryableError, StaleTokenError, UnavailableError
+from runtime.common.errors import BackpressureError, PermanentError, RetryableError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION
@@ -55,6 +55,16 @@ class JobMasterRegistrations(Protocol):
         """End the lease of a process (R8)."""
 
 
+class StorageChallenges(Protocol):
+    """R20, the leader's half: `runtime.blob.storage_probe.StorageProbe`."""
+
+    async def challenge(self, incarnation: Incarnation, /) -> str:
+        """Put a nonce into storage for a process; the nonce."""
+
+    async def check(self, incarnation: Incarnation, nonce: str, /) -> None:
+        """Read what the process has answered. Raises PermanentError when that is not there."""
+
+
 class JobMasterPrimaryDispatcher(Dispatcher):
     """Assigns jobs to JobMaster processes and forwards what concerns one job to its owner."""
 
@@ -67,6 +77,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         rpc: RpcService,
         heartbeats: HeartbeatService,
         registrations: JobMasterRegistrations,
+        storage: StorageChallenges,
         blob_address: str,
     ) -> None:
         super().__init__(settings, services, resources)
@@ -74,6 +85,9 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._heartbeats = heartbeats
         self._timing = HeartbeatTiming(settings.heartbeat_interval, settings.heartbeat_timeout)
         self._registrations = registrations
+        self._storage = storage
+        self._nonces: dict[Incarnation, str] = {}
+        self._proven: set[Incarnation] = set()
         self._blob_address = blob_address
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
@@ -89,6 +103,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._rpc.server.add_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER, self.serve, check=self._check)
         known = [process.incarnation for process in self._registry.processes]
         self._silent_since = dict.fromkeys(known, self._services.clock.monotonic())
+        for incarnation in known:
+            self._scope.spawn("challenge", self._challenge(incarnation))
         self._scope.spawn_eternal("registrations", self._registrations.follow(known, self._on_registration))
         self._scope.spawn_eternal("reaper", self._reap())
 
@@ -107,12 +123,40 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         if isinstance(event, ev.ProcessLost):
             logger.warning("JobMaster process %s is lost: its registration is gone", event.incarnation)
             self._silent_since.pop(event.incarnation, None)
+            self._nonces.pop(event.incarnation, None)
+            self._proven.discard(event.incarnation)
             stream = self._streams.pop(event.incarnation, None)
             if stream is not None:
                 stream.abort("its lease has ended")
         elif event.incarnation not in self._streams:
             self._silent_since.setdefault(event.incarnation, self._services.clock.monotonic())
+        if isinstance(event, ev.ProcessKnown) and event.incarnation not in self._registry.processes:
+            self._scope.spawn("challenge", self._challenge(event.incarnation))
         self._post(event)
+
+    # --- R20: is its storage ours? ------------------------------------------------------------------------
+
+    async def _challenge(self, incarnation: Incarnation) -> None:
+        try:
+            self._nonces[incarnation] = await self._storage.challenge(incarnation)
+        except RetryableError as error:
+            logger.warning("JobMaster process %s is not challenged yet: %s", incarnation, error)
+
+    async def _storage_problem(self, incarnation: Incarnation) -> str:
+        """Why the process may not register, "" if it may. Storage that is away proves nothing: UnavailableError."""
+        if incarnation in self._proven:
+            return ""
+        nonce = self._nonces.pop(incarnation, None)
+        if nonce is None:
+            await self._challenge(incarnation)
+            message = f"JobMaster process {incarnation} has not answered a challenge in storage yet"
+            raise UnavailableError(message)
+        try:
+            await self._storage.check(incarnation, nonce)
+        except PermanentError as error:
+            return str(error)
+        self._proven.add(incarnation)
+        return ""
 
     # --- streams ------------------------------------------------------------------------------------------
 
@@ -124,6 +168,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             stream.abort("the first message was not RegisterJobMaster")
             return
         refusal = self._refusal(registration, stream.hello.dialer)
+        if not refusal and registration.incarnation in self._registry.processes:
+            refusal = await self._storage_problem(registration.incarnation)
         if refusal:
             logger.warning("JobMaster process at %s refused: %s", registration.address, refusal)
             stream.send(RegistrationRefused(refusal))

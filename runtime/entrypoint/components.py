@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from runtime.blob.storage_probe import StorageProbe
 from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
@@ -45,6 +46,7 @@ class JobManagerServices:
     rpc: RpcService
     ha: HighAvailabilityServices
     blobs: BlobStore
+    storage_probe: StorageProbe
     heartbeats: HeartbeatService
     compactor: Compactor
     clock: Clock
@@ -137,6 +139,7 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
             rpc=own.rpc,
             heartbeats=own.heartbeats,
             registrations=StoredRegistrations(own.ha),
+            storage=own.storage_probe,
             blob_address=own.rpc.server.address,
         )
 

@@ -30,7 +30,14 @@ from runtime.entrypoint.components import (
     serve_job_masters,
 )
 from runtime.entrypoint.process import ProcessContext, run_process
-from runtime.entrypoint.storage import COLLECTION_PERIOD, BlobCollector, RestBlobs, StoredGraphs, open_blob_store
+from runtime.entrypoint.storage import (
+    COLLECTION_PERIOD,
+    BlobCollector,
+    RestBlobs,
+    StoredGraphs,
+    open_blob_store,
+    storage_probe,
+)
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
@@ -83,6 +90,7 @@ class ClusterEntrypoint:
                 rpc=rpc,
                 ha=ha,
                 blobs=blobs,
+                storage_probe=storage_probe(configuration, context.layout, io, context.entropy),
                 heartbeats=HeartbeatService(context.clock),
                 compactor=ha.compactor(),
                 clock=context.clock,

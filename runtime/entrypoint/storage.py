@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.server import BlobServer
+from runtime.blob.storage_probe import StorageProbe
 from runtime.blob.store import BlobStore, BlobStoreSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
@@ -24,6 +25,11 @@ def open_blob_store(
     """The store on high-availability.storageDir."""
     settings = BlobStoreSettings(object_bytes_max=configuration.get(BLOB_MAX_SIZE))
     return BlobStore(open_directory(layout.storage_url(configuration)), settings, io, clock, entropy)
+
+
+def storage_probe(configuration: Configuration, layout: Layout, io: BlockingIo, entropy: Entropy) -> StorageProbe:
+    """R20, on high-availability.storageDir."""
+    return StorageProbe(open_directory(layout.storage_url(configuration)), io, entropy)
 
 
 COLLECTION_PERIOD = 3600.0

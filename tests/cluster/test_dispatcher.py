@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from jobmaster_process.container_runner import JobMasterRefusedError
 from runtime.common.errors import (
     BackpressureError,
     ConflictError,
@@ -391,6 +392,15 @@ class TestSplit:
         await eventually(lambda: len(split.runners.created) == 2)
         assert not split.runners.created[1].is_fresh
         assert "broke" in caplog.text
+
+    async def test_a_process_with_another_storage_is_refused(self, split: ControlPlane) -> None:  # R20
+        await split.lead()
+        process = await split.start_job_master(is_blind=True)
+        await eventually(process.task.done)
+        assert "storageDir must be shared" in process.container.terminated.result()
+        with pytest.raises(JobMasterRefusedError, match="shared"):
+            await process.task
+        split.tasks.remove(process.task)
 
     async def test_a_lost_stream_loses_nothing(self, split: ControlPlane) -> None:
         leader = await split.lead()

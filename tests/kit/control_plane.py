@@ -18,6 +18,7 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
+from runtime.blob.storage_probe import StorageNotSharedError
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
@@ -217,6 +218,29 @@ class Registrations:
         self._plane.lose_process(incarnation)
 
 
+class SharedStorage:
+    """Both halves of R20 in memory. A process with `is_blind` sees another storage."""
+
+    def __init__(self, challenges: dict[str, str], *, is_blind: bool = False) -> None:
+        self._files: dict[str, str] = {} if is_blind else challenges
+
+    async def challenge(self, incarnation: Incarnation, /) -> str:
+        self._files[f"{incarnation}.challenge"] = f"nonce of {incarnation}"
+        return self._files[f"{incarnation}.challenge"]
+
+    async def answer(self, incarnation: Incarnation, /) -> None:
+        nonce = self._files.get(f"{incarnation}.challenge")
+        if nonce is None:
+            raise NotFoundError(incarnation)
+        self._files[f"{incarnation}.answer"] = nonce
+
+    async def check(self, incarnation: Incarnation, nonce: str, /) -> None:
+        self._files.pop(f"{incarnation}.challenge")
+        if self._files.pop(f"{incarnation}.answer", "") != nonce:
+            message = "high-availability.storageDir must be shared by all hosts"
+            raise StorageNotSharedError(message)
+
+
 class NoLoad:
     """LoadProbe."""
 
@@ -346,6 +370,7 @@ class ControlPlane:
         self.tasks: list[asyncio.Task[None]] = []
         self.limits = JobRegistryLimits(jobs_max=1000, submits_in_flight_max=1000)
         self.terms = 0
+        self.storage_files: dict[str, str] = {}
         self.clean_period = 0.02
         self.remembered = Retention(1000, 3_600_000)
         self.heartbeat_interval = 0.05
@@ -446,6 +471,7 @@ class ControlPlane:
                 rpc=rpc,
                 heartbeats=heartbeats,
                 registrations=Registrations(self),
+                storage=SharedStorage(self.storage_files),
                 blob_address=rpc.server.address,
             )
             return TermComponents(dispatcher, manager)
@@ -474,7 +500,7 @@ class ControlPlane:
         """The leader's key is gone, and it does not know yet."""
         await self.kv.txn(Txn((), (Delete(leader.key),)), timeout=5.0)
 
-    async def start_job_master(self, capacity: int = 100) -> Process:
+    async def start_job_master(self, capacity: int = 100, *, is_blind: bool = False) -> Process:
         """Start a JobMaster process and wait until it is ready."""
         incarnation = Incarnation(self.entropy.hex_id())
         rpc = await self.new_rpc(incarnation)
@@ -490,10 +516,11 @@ class ControlPlane:
             return JobMasterSecondaryDispatcher(capacity=capacity, scope=scope, runner_factory=runners, load=NoLoad())
 
         container = JobMasterContainerRunner(
-            ContainerSettings(incarnation, capacity, 5.0),
+            ContainerSettings(incarnation, capacity, 5.0, challenge_timeout=0.2),
             rpc=rpc,
             heartbeats=heartbeats,
             leader=self.leader_watch,
+            storage=SharedStorage(self.storage_files, is_blind=is_blind),
             make_dispatcher=make,
             clock=self.clock,
             entropy=self.entropy,
