@@ -1,0 +1,120 @@
+"""The frame of every process: exit codes, sentences, the ready file, and options as settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.ids import Incarnation
+from runtime.config.configuration import Configuration, load
+from runtime.config.layout import Layout
+from runtime.config.options import jobmanager as jm
+from runtime.entrypoint import option_mapping
+from runtime.entrypoint.process import ProcessContext, _dynamic, _supervise
+from runtime.entrypoint.ready import report_ready
+
+
+def configuration(*dynamic: str) -> Configuration:
+    return load(None, environment={}, dynamic=dynamic)
+
+
+def context(tmp_path: Path) -> ProcessContext:
+    layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
+    return ProcessContext(configuration(), layout, {"FLINKLIKE_READY_FILE": str(tmp_path / "ready")})
+
+
+class Scripted:
+    """A ClusterProcess that becomes ready, or not, and then does what `error` says."""
+
+    def __init__(self, error: Exception | None, *, is_ready: bool) -> None:
+        self._error = error
+        self._is_ready = is_ready
+
+    async def run(self, given: ProcessContext) -> None:
+        if self._is_ready:
+            given.ready({"address": "h:1"})
+        if self._error is not None:
+            async with asyncio.TaskGroup() as group:
+                _ = group.create_task(self._fail(self._error))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.get_running_loop().create_future()
+
+    @staticmethod
+    async def _fail(error: Exception) -> None:
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "is_ready", "code", "sentence"),
+    [
+        (UnavailableError("cannot reach etcd: start it"), False, 1, "cannot reach etcd: start it\n"),
+        (ValueError("oops"), False, 1, "error of its own: ValueError: oops"),
+        (UnavailableError("it went away"), True, 2, "jobmanager failed: it went away"),
+        (None, True, 143, ""),
+    ],
+)
+def test_exit_codes(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception | None,
+    is_ready: bool,
+    code: int,
+    sentence: str,
+) -> None:
+    process = Scripted(error, is_ready=is_ready)
+    assert asyncio.run(_supervise("jobmanager", lambda: process, context(tmp_path))) == code
+    assert sentence in capsys.readouterr().err
+    assert (tmp_path / "ready").exists() is is_ready
+
+
+def test_the_ready_file_is_complete_when_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "pid" / "ready"
+    report_ready({"FLINKLIKE_READY_FILE": str(path)}, {"address": "h:1"})
+    assert json.loads(path.read_text()) == {"address": "h:1"}
+    assert [one.name for one in path.parent.iterdir()] == ["ready"]
+    report_ready({}, {"address": "h:1"})
+
+
+def test_dynamic_options() -> None:
+    assert _dynamic(["-D", "a=b", "-Dc=d"]) == ["a=b", "c=d"]
+    for wrong in (["-D"], ["--help"]):
+        with pytest.raises(InvalidInputError):
+            _dynamic(wrong)
+
+
+def test_options_become_settings(tmp_path: Path) -> None:
+    given = configuration(
+        "jobmanager.max-unfinished-jobs=7", "jobstore.expiration-time=1 min", "heartbeat.interval=1 s", "rest.port=0"
+    )
+    dispatcher = option_mapping.dispatcher_settings(given)
+    assert dispatcher.limits.jobs_max == 7
+    assert dispatcher.shown.age_millis_max == 60_000
+    assert dispatcher.heartbeat_interval == 1.0
+    assert option_mapping.rest_settings(given).port == 0
+    rpc = option_mapping.rpc_settings(
+        given,
+        Incarnation("a" * 32),
+        None,
+        address=jm.JOBMASTER_ADDRESS,
+        bind_host=jm.JOBMASTER_BIND_HOST,
+        port=jm.JOBMASTER_PORT,
+    )
+    assert rpc.port == 0
+    layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
+    assert option_mapping.high_availability_settings(given, layout).etcd is None
+    token = option_mapping.cluster_token(given, layout)
+    assert token is not None
+    assert option_mapping.cluster_token(given, layout) == token
+    assert option_mapping.cluster_token(configuration("security.authentication=none"), layout) is None
+
+
+def test_an_embedded_etcd_that_does_not_run_is_said(tmp_path: Path) -> None:
+    given = configuration("high-availability.type=etcd", "high-availability.etcd.embedded=true")
+    with pytest.raises(InvalidInputError, match=r"bin/start-cluster\.sh"):
+        option_mapping.high_availability_settings(given, Layout(home=tmp_path, conf=tmp_path, run=tmp_path))
