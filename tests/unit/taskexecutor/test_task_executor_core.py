@@ -167,6 +167,7 @@ def test_requests_that_contradict_what_is_held_are_refused(request_: object, rea
     assert isinstance(effect, TellResourceManager)
     assert isinstance(effect.message, SlotRequestRefused)
     assert reason in effect.message.reason
+    assert effect.message.is_slot_free == (effect.message.slot_index == 1)
 
 
 def test_an_allocation_that_ended_does_not_come_back() -> None:
@@ -443,6 +444,7 @@ def test_a_slot_request_that_comes_after_the_end_is_refused() -> None:
     [effect] = driver.handle(request_slot(9))
     assert isinstance(effect, TellResourceManager)
     assert isinstance(effect.message, SlotRequestRefused)
+    assert effect.message.is_slot_free, "the job was the reason, not the slot"
     assert driver.handle(request_slot(9, epoch=2))[0] == StartSlotTimer(allocation_id(9))
 
 
