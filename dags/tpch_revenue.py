@@ -25,13 +25,13 @@ OUTPUT = "{{ ti.xcom_pull(task_ids='prepare')['output'] }}"
 
 
 @task(multiple_outputs=False)
-def prepare(params: Any = None, run_id: str = "") -> dict[str, str]:
+def prepare(params: Any = None, run_id: Any = None) -> dict[str, str]:
     """Make the tables, once per scale factor, and name the directory of this run's report."""
     from tpch.tables import data_directory, make_tables  # noqa: PLC0415 - work for the task, not for parsing
 
     directory = data_directory()
     data = make_tables(directory, float(params["scale_factor"]))
-    return {"data": str(data), "output": str(directory / "reports" / re.sub(r"[^\w.-]", "-", run_id))}
+    return {"data": str(data), "output": str(directory / "reports" / re.sub(r"[^\w.-]", "-", str(run_id)))}
 
 
 @task.flinklike

@@ -101,7 +101,7 @@ def imports_of(code: str, *, environment: dict[str, str] | None = None) -> tuple
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        env={"PYTHONPATH": str(ROOT), **os.environ, **(environment or {})},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))

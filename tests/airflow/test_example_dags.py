@@ -1,0 +1,70 @@
+"""Every example DAG by `dag.test()` on a real cluster; answers are compared with DuckDB on the same files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.airflow_runs import run_dag, xcom
+from tests.kit.script_cluster import ScriptCluster
+from tests.kit.tpch import CUSTOMERS, PRIORITIES, QUERIES, assert_same, expected, written, written_csv
+
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def tpch_run(airflow_database: None) -> Any:
+    del airflow_database
+    return run_dag("tpch_revenue", {"scale_factor": 0.01})
+
+
+@pytest.fixture
+def report(tpch_run: Any, data_directory: Path) -> Path:
+    assert str(tpch_run.state) == "success"
+    (directory,) = (data_directory / "reports").iterdir()
+    return directory
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_pipeline_answers_as_duckdb(report: Path, data_directory: Path, name: str) -> None:
+    assert_same(written(report / name), expected(data_directory / "tpch-sf0.01", QUERIES[name]))
+
+
+def test_the_script_answers_as_duckdb(report: Path, data_directory: Path) -> None:
+    assert_same(written_csv(report / "priorities"), expected(data_directory / "tpch-sf0.01", PRIORITIES))
+
+
+def test_the_decorated_function_answers_as_duckdb(tpch_run: Any, data_directory: Path) -> None:
+    found = [tuple(row.values()) for row in xcom(tpch_run, "richest_customers")]
+    assert_same(found, expected(data_directory / "tpch-sf0.01", CUSTOMERS))
+
+
+def test_the_report_is_complete(report: Path) -> None:
+    assert "TPC-H at scale factor 0.01" in (report / "report.txt").read_text()
+    assert (report / "revenue.csv").read_text().startswith("n_name,revenue\n")
+    assert (report / "revenue.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_jobs_are_finished_and_linked(tpch_run: Any, report: Path, cluster: ScriptCluster) -> None:
+    del report
+    with cluster.connect() as client:
+        states = {one["jid"]: one["state"] for one in client.get("/jobs/overview")["jobs"]}
+    for task_id in ("answers", "priorities", "richest_customers"):
+        job_id = xcom(tpch_run, task_id, "job_id")
+        assert states[job_id] == "FINISHED"
+        assert xcom(tpch_run, task_id, "_link_FlinklikeJobLink").endswith(f"/ui/jobs/{job_id}")
+
+
+def test_word_count(airflow_database: None) -> None:
+    del airflow_database
+    run = run_dag("word_count", {})
+    assert str(run.state) == "success"
+    counts = xcom(run, "count_words")
+    assert (counts["to"], counts["be"], counts["question"]) == (2, 2, 1)
+
+
+def test_every_dag_is_tested() -> None:
+    assert {path.stem for path in (Path(__file__).resolve().parents[2] / "dags").glob("*.py")} == {
+        "tpch_revenue",
+        "word_count",
+    }
