@@ -416,6 +416,20 @@ class ControlPlane:
             settings=JobMasterSettings(validate=True),
         )
 
+    def dispatcher_settings(self) -> DispatcherSettings:
+        """Settings with short times."""
+        return DispatcherSettings(
+            limits=self.limits,
+            shown=Retention(1000, 3_600_000),
+            remembered=self.remembered,
+            heartbeat_interval=self.heartbeat_interval,
+            heartbeat_timeout=self.heartbeat_timeout,
+            rpc_timeout=5.0,
+            tick_period=0.05,
+            clean_period=self.clean_period,
+            forget_period=0.05,
+        )
+
     async def lead(self) -> Leader:
         """Start a JobManager process that wins the election."""
         incarnation = Incarnation(self.entropy.hex_id())
@@ -436,17 +450,7 @@ class ControlPlane:
             incarnation=incarnation,
             address=rpc.server.address,
         )
-        settings = DispatcherSettings(
-            limits=self.limits,
-            shown=Retention(1000, 3_600_000),
-            remembered=self.remembered,
-            heartbeat_interval=self.heartbeat_interval,
-            heartbeat_timeout=self.heartbeat_timeout,
-            rpc_timeout=5.0,
-            tick_period=0.05,
-            clean_period=self.clean_period,
-            forget_period=0.05,
-        )
+        settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
         heartbeats = self.new_heartbeats()
         runners = self.runners if self.is_split else self.runner_factory(rpc, heartbeats)
