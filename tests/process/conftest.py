@@ -33,6 +33,26 @@ def spark_cluster() -> Iterator[ScriptCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def in_process_cluster() -> Iterator[ScriptCluster]:
+    with ScriptCluster({**SPARK, **IN_PROCESS}) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session", params=["split", "in-process"])
+def either_cluster(request: pytest.FixtureRequest) -> ScriptCluster:
+    """The same jobs, with JobMasters in processes of their own and inside the JobManager."""
+    name = "spark_cluster" if request.param == "split" else "in_process_cluster"
+    found: ScriptCluster = request.getfixturevalue(name)
+    return found
+
+
+@pytest.fixture
+def either_client(either_cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
+    with either_cluster.connect() as client:
+        yield client
+
+
 @pytest.fixture
 def spark_client(spark_cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
     with spark_cluster.connect() as client:
