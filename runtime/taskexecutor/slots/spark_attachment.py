@@ -6,7 +6,7 @@ import importlib.abc
 import importlib.machinery
 import json
 import sys
-import time
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -115,10 +115,11 @@ class SparkAttachment:
             return True
         try:
             attached.detach()
+            quiet = threading.Event()  # nobody sets it: this process has no loop to wait on
             for pause in _QUIET_PAUSES:
                 if not attached.has_active_jobs():
                     return True
-                time.sleep(pause)
+                quiet.wait(pause)
         except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
             sys.stderr.write(f"the Spark session of this attempt cannot be asked for what still runs: {error}\n")
         return False
