@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,13 +46,14 @@ class LogFollower:
     def run(self, *, follow: bool) -> None:
         """Write what there is; with `follow` go on until the job has ended."""
         self._check_streams()
+        details = self.client.get(f"/jobs/{self.job_id}")
         while True:
-            details = self.client.get(f"/jobs/{self.job_id}")
             for vertex in self._wanted(details["vertices"]):
                 self._vertex(vertex)
             if not follow or JobStatus(details["state"]).is_globally_terminal:
                 return
-            time.sleep(_PAUSE_SECONDS)
+            since = str(details["last-modification"])
+            details = self.client.get(f"/jobs/{self.job_id}", wait=f"{_PAUSE_SECONDS:g}", since=since)
 
     def _check_streams(self) -> None:
         wrong = [one for one in self.streams if one not in STREAMS]

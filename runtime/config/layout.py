@@ -1,4 +1,4 @@
-"""Where the files of a cluster are: `run/{pid,log,etcd,storage,exchange,cds}` below $FLINKLIKE_HOME or FLINKLIKE_RUN_DIR."""
+"""Where the files of a cluster are: pid, log, etcd, storage, exchange, cds below `$FLINKLIKE_HOME/run`."""
 
 from __future__ import annotations
 

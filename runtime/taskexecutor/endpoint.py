@@ -104,6 +104,16 @@ class _SlotsChanged:
 _Mail = Event | _OwnerBatch | _LeaderBatch | LeaderConnected | LeaderDisconnected | _SlotsChanged
 
 
+def _core_of(settings: TaskExecutorSettings, registration: RegisterTaskManager) -> TaskExecutorCore:
+    return TaskExecutorCore(
+        registration.task_manager_id,
+        slots=registration.slots,
+        queue_max=settings.queue_max,
+        reports_max=settings.reports_max,
+        report_bytes_max=settings.report_bytes_max,
+    )
+
+
 class TaskExecutor:
     """One per TaskManager process. `start`, then `wait_failed`; `drain` and `stop` at the end."""
 
@@ -132,24 +142,10 @@ class TaskExecutor:
         self._mailbox: Mailbox[_Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
-        self._core = TaskExecutorCore(
-            registration.task_manager_id,
-            slots=registration.slots,
-            queue_max=settings.queue_max,
-            reports_max=settings.reports_max,
-            report_bytes_max=settings.report_bytes_max,
-        )
+        self._core = _core_of(settings, registration)
         self._outputs = OutputCommitter(self._scope)
         self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
-        self._attempts = Attempts(
-            pool,
-            self._directories,
-            exchange,
-            log_directory=settings.log_directory,
-            clock=clock,
-            scope=self._scope,
-            post=self._post,
-        )
+        self._attempts = self._make_attempts()
         self._job_masters = JobMasterConnections(
             rpc,
             registration.incarnation,
@@ -184,6 +180,17 @@ class TaskExecutor:
         """True while registered with slots that can take tasks."""
         self.running: Watch[int] = Watch(0)
         """How many attempts run."""
+
+    def _make_attempts(self) -> Attempts:
+        return Attempts(
+            self._pool,
+            self._directories,
+            self._exchange,
+            log_directory=self._settings.log_directory,
+            clock=self._clock,
+            scope=self._scope,
+            post=self._post,
+        )
 
     # --- life -----------------------------------------------------------------------------------------------
 

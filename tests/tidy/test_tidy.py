@@ -90,6 +90,8 @@ def test_every_option_is_read_somewhere() -> None:
     names = {
         name: option.key for _, area in AREAS for name, option in vars(area).items() if isinstance(option, ConfigOption)
     }
+    # They have one legal value and are there to say why another one is refused.
+    names = {name: key for name, key in names.items() if name not in {"SLOT_ISOLATION", "EXCHANGE_CARRIER"}}
     unread = [key for name, key in names.items() if not re.search(rf"\b{name}\b", code) and key not in code]
     assert not unread
 

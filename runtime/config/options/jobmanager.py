@@ -53,7 +53,6 @@ JOB_ID_RETENTION = duration_option(
 JOB_ID_MAX = int_option("jobmanager.job-id.max-count", 200_000, "Ids of finished jobs that are remembered at most.")
 JOBSTORE_MAX = int_option("jobstore.max-capacity", 10_000, "Finished jobs that REST lists at most.")
 JOBSTORE_EXPIRATION = duration_option("jobstore.expiration-time", "1 d", "How long REST lists a finished job.")
-EXCEPTION_HISTORY_SIZE = int_option("web.exception-history-size", 16, "Root exceptions kept per job.", high=1000)
 REST_ADDRESS = string_option("rest.address", "127.0.0.1", "Host name or address under which clients reach REST.")
 REST_PORT = int_option("rest.port", 8081, "Port of REST; 0 picks a free one.", low=0, high=65535)
 REST_BIND_ADDRESS = string_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -177,9 +178,7 @@ class Daemon:
         for process in processes:
             self._say(f"Stopping {self._kind.name} daemon (pid: {process.pid}) on host {socket.gethostname()}.")
             _signal(process, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_TIMEOUT  # noqa: TID251
-        while any(process.is_running for process in processes) and time.monotonic() < deadline:  # noqa: TID251
-            _pause(None)
+        _wait_ended(processes, STOP_TIMEOUT)
         for process in processes:
             if process.is_running:
                 seconds = f"{STOP_TIMEOUT:.0f} seconds"
@@ -196,15 +195,28 @@ def _signal(process: ProcessId, number: signal.Signals) -> None:
         os.kill(process.pid, number)
 
 
-def _pause(process: subprocess.Popen[bytes] | None) -> None:
+def _pause(process: subprocess.Popen[bytes]) -> None:
     """Wait a moment, less if the process ends."""
-    if process is None:
-        time.sleep(_POLL)
-        return
     try:
         process.wait(_POLL)
     except subprocess.TimeoutExpired:
         return
+
+
+def _wait_ended(processes: Sequence[ProcessId], timeout: float) -> None:
+    """Return when all of them have ended, or after `timeout` seconds. They need not be our children."""
+    deadline = time.monotonic() + timeout  # noqa: TID251
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        try:
+            if process.is_running:
+                remaining = max(0.0, deadline - time.monotonic())  # noqa: TID251
+                select.select([descriptor], [], [], remaining)
+        finally:
+            os.close(descriptor)
 
 
 def _last_words(out_file: Path) -> str:
