@@ -20,15 +20,11 @@ from runtime.common.ids import JobId, parse_job_id
 
 
 class JobHandle:
-    """One job on one cluster. Losing the handle loses nothing: the job id is all there is to it.
-
-    The client belongs to the handle and is closed with it.
-    """
+    """One job on one cluster. Losing the handle loses nothing: the job id is all there is to it."""
 
     def __init__(self, client: FlinklikeClient, job_id: JobId) -> None:
         self._client = client
         self.job_id = job_id
-        weakref.finalize(self, client.close)
 
     def __repr__(self) -> str:
         return f"JobHandle({self.job_id!r})"
@@ -80,4 +76,6 @@ def submit_program(
     found = token if token is not None else find_token(token_file=token_file)
     client = FlinklikeClient((address or find_address()).split(","), found)
     client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python")
-    return JobHandle(client, chosen)
+    handle = JobHandle(client, chosen)
+    weakref.finalize(handle, client.close)  # the client was made for this handle alone
+    return handle
