@@ -10,12 +10,15 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 from runtime.taskexecutor.spark.driver import HOST_TAG, Driver
 from runtime.taskexecutor.spark.settings import HOST_POOL
 
 logger = logging.getLogger(__name__)
 
 _IDLE_INTERVAL = 0.1
+_FAILURES_MAX = 3
 
 
 class WarmUp:
@@ -27,17 +30,22 @@ class WarmUp:
         self._is_stopping = is_stopping
 
     def run(self) -> bool:
-        """Warm up; False when stopped before the end."""
+        """Warm up; False when stopped before the end. Queries that fail are left out: slots say what is wrong."""
         self._driver.bind_thread(HOST_TAG, HOST_POOL)
         session = self._driver.java_session.newSession()
         steps: list[Callable[[], object]] = [lambda: session.range(1000).count()] * self._driver.settings.warm_up_count
         if steps:
             steps[1:1] = [self._python_function, lambda: self._parquet(session), lambda: self._aggregate(session)]
+        failures = 0
         for step in steps:
-            if not self._wait_idle():
-                return False
-            step()
-        return True
+            if failures == _FAILURES_MAX or not self._wait_idle():
+                break
+            try:
+                step()
+            except Py4JError as error:
+                failures += 1
+                logger.warning("a query of the warming has failed: %s", error)
+        return not self._is_stopping()
 
     def _wait_idle(self) -> bool:
         while not self._is_stopping():
