@@ -123,7 +123,7 @@ def without_java(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     tools = directory / "tools"
     tools.mkdir()
-    for name in ("bash", "sh", "env", "dirname", "ps"):
+    for name in ("bash", "sh", "env", "dirname", "ps", "chmod"):
         (tools / name).symlink_to(Path("/bin") / name)
     monkeypatch.setenv("PATH", str(tools))
 
