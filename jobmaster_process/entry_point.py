@@ -39,7 +39,7 @@ from runtime.highavailability.records import JobMasterRecord
 from runtime.highavailability.registration import JobMasterRegistration
 from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.highavailability.services import HighAvailabilityServices
-from runtime.rpc.grpc_service import GrpcRpcService
+from runtime.rpc.service import RpcService
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class JobMasterEntryPoint:
         if not configuration.get(jm.SINGLE_JOBMASTER):
             message = f"a JobMaster process needs {jm.SINGLE_JOBMASTER.key}: true (jobs run inside the JobManager now)"
             raise InvalidInputError(message)
-        rpc = GrpcRpcService(
+        rpc = context.make_rpc(
             options.rpc_settings(
                 configuration,
                 context.incarnation,
@@ -86,7 +86,7 @@ class JobMasterEntryPoint:
     async def _serve(
         self,
         context: ProcessContext,
-        rpc: GrpcRpcService,
+        rpc: RpcService,
         ha: HighAvailabilityServices,
         store: BlobStore,
         io: BlockingIo,
@@ -131,7 +131,7 @@ class JobMasterEntryPoint:
     def _container(
         self,
         context: ProcessContext,
-        rpc: GrpcRpcService,
+        rpc: RpcService,
         heartbeats: HeartbeatService,
         leader: Watch[LeaderAddress | None],
         runners: JobManagerRunnerFactory,
@@ -156,7 +156,7 @@ class JobMasterEntryPoint:
         )
 
 
-def _record(context: ProcessContext, rpc: GrpcRpcService) -> JobMasterRecord:
+def _record(context: ProcessContext, rpc: RpcService) -> JobMasterRecord:
     return JobMasterRecord(
         incarnation=context.incarnation,
         address=rpc.server.address,

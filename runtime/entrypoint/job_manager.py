@@ -46,7 +46,6 @@ from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.context import LeaderComponents, RestContext
 from runtime.rest.server import RestServer
-from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.security.tokens import ClusterToken
 
 logger = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ class ClusterEntrypoint:
         """Serve until cancelled."""
         configuration = context.configuration
         token = options.cluster_token(configuration, context.layout)
-        rpc = GrpcRpcService(
+        rpc = context.make_rpc(
             options.rpc_settings(
                 configuration,
                 context.incarnation,

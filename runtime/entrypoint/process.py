@@ -17,6 +17,7 @@ from typing import Protocol
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import ServiceScope
+from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
@@ -26,6 +27,9 @@ from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.logging_setup import set_up_logging
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import stop_signals
+from runtime.rpc.grpc_service import GrpcRpcService
+from runtime.rpc.service import RpcService
+from runtime.rpc.settings import RpcSettings
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +46,7 @@ class ProcessContext:
     configuration: Configuration
     layout: Layout
     environment: Mapping[str, str]
+    make_rpc: Callable[[RpcSettings, Clock], RpcService] = GrpcRpcService
     clock: LoopClock = field(default_factory=LoopClock)
     entropy: SystemEntropy = field(default_factory=SystemEntropy)
     is_ready: bool = False

@@ -29,7 +29,6 @@ from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
-from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.guard_main import boot_id
 from runtime.taskexecutor.partitions import ExchangeDirectory
@@ -132,7 +131,7 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
     if registration.has_spark:
         spark = TaskManagerSpark(_spark_settings(context, directory.spark))
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
-    rpc = GrpcRpcService(
+    rpc = context.make_rpc(
         rpc_settings(
             configuration,
             context.incarnation,

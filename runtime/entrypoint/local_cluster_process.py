@@ -1,0 +1,74 @@
+"""The main process of a local cluster: JobManager and TaskManager on one loop, joined by a LocalNetwork."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
+from runtime.entrypoint.job_manager import ClusterEntrypoint
+from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.task_manager_process import TaskManagerProcess
+from runtime.rpc.local import LocalNetwork, LocalRpcService
+from runtime.taskexecutor.guard.channel import GuardChannel
+
+
+@dataclass
+class _PartContext(ProcessContext):
+    """One part's context: its readiness is the cluster's business."""
+
+    facts: Watch[Mapping[str, str] | None] = field(default_factory=lambda: Watch(None))
+
+    def ready(self, facts: Mapping[str, str]) -> None:
+        """The part serves now."""
+        self.facts.set(facts)
+
+
+class LocalCluster:
+    """Implements `ClusterProcess`."""
+
+    def __init__(self, guard: GuardChannel) -> None:
+        self._guard = guard
+
+    async def run(self, context: ProcessContext) -> None:
+        """Serve until cancelled or until standard input ends."""
+        network = LocalNetwork()
+
+        def part() -> _PartContext:
+            return _PartContext(
+                context.configuration,
+                context.layout,
+                context.environment,
+                make_rpc=lambda settings, clock: LocalRpcService(network, settings, clock),
+            )
+
+        job_manager, task_manager = part(), part()
+        _stop_with_standard_input()
+        async with Scope("local-cluster") as scope:
+            scope.spawn("job-manager", ClusterEntrypoint().run(job_manager))
+            started = await job_manager.facts.wait_until(lambda facts: facts is not None)
+            scope.spawn("task-manager", TaskManagerProcess(self._guard).run(task_manager))
+            _ = await task_manager.facts.wait_until(lambda facts: facts is not None)
+            assert started is not None
+            context.ready(started)
+            sys.stdout.write(json.dumps(dict(started)) + "\n")
+            sys.stdout.flush()
+
+
+def _stop_with_standard_input() -> None:
+    """An orderly stop when the other end of standard input is closed."""
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(descriptor, readable)

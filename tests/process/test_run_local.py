@@ -1,0 +1,90 @@
+"""`run_local()`: a pipeline on a little cluster of the caller's own."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_flinklike import Pipeline
+from airflow_flinklike.exceptions import JobFailedError, LocalClusterError
+from tests.kit.levels import reached
+from tests.kit.process_tree import carrying
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+WITHOUT_SPARK = {"taskmanager.spark.enabled": "false"}
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def squares(*, print_it: bool = False) -> Pipeline:
+    def square(ctx: Any) -> list[int]:
+        if print_it:
+            print("squaring", list(ctx.splits))
+        return [n * n for n in ctx.splits]
+
+    pipeline = Pipeline("squares")
+    parts = pipeline.source("square", square, splits=[1, 2, 3], parallelism=2)
+    parts.gather().sink("total", lambda ctx, values: sum(sum(part) for part in values) + ctx.params.get("plus", 0))
+    return pipeline
+
+
+def test_the_value_comes_back_and_nothing_stays(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert squares(print_it=True).run_local({"plus": 100}, conf=WITHOUT_SPARK) == 114
+    assert sorted(capsys.readouterr().out.splitlines()) == ["squaring [1, 3]", "squaring [2]"]
+    assert list(temporary.glob("flinklike-local-*")) == []
+    assert carrying("TMPDIR", str(temporary)) == {}
+
+
+def test_a_failed_job_raises_its_root_cause() -> None:
+    pipeline = Pipeline("broken")
+    pipeline.source("divide", lambda ctx: 1 // ctx.params["by"])
+    with pytest.raises(JobFailedError, match="ZeroDivisionError"):
+        pipeline.run_local({"by": 0}, conf=WITHOUT_SPARK)
+
+
+def test_a_wrong_option_is_said() -> None:
+    with pytest.raises(LocalClusterError, match=r"did you mean taskmanager\.spark\.enabled"):
+        squares().run_local(conf={"taskmanager.spark.enable": "false"})
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_local_pipeline_has_spark() -> None:
+    pipeline = Pipeline("count")
+    numbers = pipeline.source("numbers", lambda ctx: ctx.spark.range(1000).selectExpr("id", "id % 3 as key"))
+    counts = numbers.hash("key").apply("counts", lambda ctx, df: df.groupBy("key").count(), parallelism=2)
+    counts.gather().sink("rows", lambda ctx, df: sorted([row["key"], row["count"]] for row in df.collect()))
+    assert pipeline.run_local() == [[0, 334], [1, 333], [2, 333]]
+
+
+ORPHAN = """
+import sys, time
+from airflow_flinklike import Pipeline
+pipeline = Pipeline("sleeps")
+pipeline.source("sleep", lambda ctx: (open(ctx.params["marker"], "w").close(), time.sleep(600)) and None)
+pipeline.run_local({"marker": sys.argv[1]}, conf={"taskmanager.spark.enabled": "false"})
+"""
+
+
+def test_a_killed_caller_leaves_no_process(temporary: Path) -> None:
+    marker = temporary / "runs"
+    caller = subprocess.Popen([sys.executable, "-c", ORPHAN, str(marker)])
+    try:
+        reached(marker.exists, "the task runs")
+        assert len(carrying("TMPDIR", str(temporary))) > len(("caller", "guard", "cluster"))
+        caller.send_signal(signal.SIGKILL)
+        caller.wait()
+        reached(lambda: not carrying("TMPDIR", str(temporary)), "all processes have ended")
+    finally:
+        caller.kill()
+        caller.wait()
