@@ -31,6 +31,7 @@ class SnippetKind(Enum):
     """What a block of Python is for."""
 
     PROGRAM = "builds programs; needs nothing"
+    LOCAL = "runs on a cluster of its own; needs the extra `cluster`"
     CLIENT = "submits; needs a cluster at FLINKLIKE_ADDRESS"
     DAG = "a DAG file; needs Airflow"
 
@@ -52,6 +53,8 @@ class Snippet:
         """Of a block of Python."""
         if "from airflow.sdk import" in self.text:
             return SnippetKind.DAG
+        if ".run_local(" in self.text:
+            return SnippetKind.LOCAL
         return SnippetKind.CLIENT if ".submit(" in self.text else SnippetKind.PROGRAM
 
     @property

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.exceptions import JobFailedError, LocalClusterError
+from tests.kit.docs import Snippet, SnippetKind, doc_snippets, run_snippet
 from tests.kit.levels import reached
 from tests.kit.process_tree import carrying
 
@@ -88,3 +89,9 @@ def test_a_killed_caller_leaves_no_process(temporary: Path) -> None:
     finally:
         caller.kill()
         caller.wait()
+
+
+@pytest.mark.parametrize("snippet", doc_snippets(SnippetKind.LOCAL), ids=str)
+def test_the_documented_call(snippet: Snippet, temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_snippet(snippet, temporary)
+    assert capsys.readouterr().out == "14\n"
