@@ -1,6 +1,7 @@
 """Files of a job, script jobs and function jobs."""
 
 import hashlib
+import importlib.util
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
@@ -146,8 +147,10 @@ def test_a_function_job_is_one_exclusive_operator() -> None:
     assert JobGraph.parse(graph.canonical_json()) == graph
 
 
-def test_run_local_says_what_to_do_instead() -> None:
-    with pytest.raises(LocalClusterError, match=r"bin/start-cluster\.sh"):
+def test_run_local_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "grpc" else find_spec(name))
+    with pytest.raises(LocalClusterError, match=r"needs grpc: pip install 'airflow-flinklike\[cluster\]'"):
         function_job(lambda: 1).run_local()
 
 
