@@ -29,7 +29,7 @@ from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha_options
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import option_mapping as options
-from runtime.entrypoint.components import job_manager_runner_factory, serve_job_masters
+from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory

@@ -25,17 +25,13 @@ from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
-from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeadershipEpoch
 from runtime.highavailability.records import JobMasterRecord
 from runtime.highavailability.services import HighAvailabilityServices
-from runtime.jobmaster.connections import TaskManagerConnections
-from runtime.jobmaster.endpoint import JobMasterSettings
-from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
 from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
-from runtime.rpc.service import RpcService, StreamKind
+from runtime.rpc.service import RpcService
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +173,3 @@ class StoredRegistrations:
 
 def _known(record: JobMasterRecord) -> ProcessKnown:
     return ProcessKnown(record.incarnation, record.address, record.capacity)
-
-
-def serve_job_masters(rpc: RpcService, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> TaskManagerConnections:
-    """The streams from TaskManagers to the JobMasters of this process. Whoever calls this runs them."""
-    connections = TaskManagerConnections(heartbeats, timing)
-    # R1: a stream serves many jobs, and every message on it carries its job's epoch.
-    rpc.server.add_stream_handler(
-        StreamKind.TASK_MANAGER_TO_JOB_MASTER, connections.serve, check=lambda _target, _sender: None
-    )
-    return connections
-
-
-def job_manager_runner_factory(
-    ha: HighAvailabilityServices,
-    connections: TaskManagerConnections,
-    graph_source: GraphSource,
-    clock: Clock,
-    entropy: Entropy,
-) -> DefaultJobManagerRunnerFactory:
-    """Runners of the JobMasters of this process. `graph_source` reads graphs that did not travel inline."""
-    return DefaultJobManagerRunnerFactory(
-        store=ha.owner_job_store(),
-        connections=connections,
-        graph_source=graph_source,
-        clock=clock,
-        entropy=entropy,
-        settings=JobMasterSettings(),
-    )

@@ -26,9 +26,9 @@ from runtime.entrypoint.components import (
     JobManagerSettings,
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
-    job_manager_runner_factory,
-    serve_job_masters,
 )
+from runtime.entrypoint.job_manager_options import dispatcher_settings, resource_manager_settings, rest_settings
+from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext, run_process
 from runtime.entrypoint.storage import (
     COLLECTION_PERIOD,
@@ -154,9 +154,7 @@ class ClusterEntrypoint:
         self, context: ProcessContext, services: JobManagerServices, scope: Scope
     ) -> DispatcherResourceManagerComponentFactory:
         configuration = context.configuration
-        settings = JobManagerSettings(
-            options.dispatcher_settings(configuration), options.resource_manager_settings(configuration)
-        )
+        settings = JobManagerSettings(dispatcher_settings(configuration), resource_manager_settings(configuration))
         if configuration.get(jm.SINGLE_JOBMASTER):
             return JobMasterPrimaryComponentFactory(services, settings)
         connections = serve_job_masters(services.rpc, services.heartbeats, options.heartbeat_timing(configuration))
@@ -202,7 +200,7 @@ def _make_rest(
         refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),
     )
     check_token = None if token is None else token.matches
-    return RestServer(rest_context, options.rest_settings(configuration), check_token=check_token)
+    return RestServer(rest_context, rest_settings(configuration), check_token=check_token)
 
 
 async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,4 +1,7 @@
-"""From options to the settings of components: the only place that reads the configuration."""
+"""From options to the settings of what every process has: names on the network, tokens, storage, heartbeats.
+
+A TaskManager and a JobMaster process load this: nothing of REST or of the JobManager belongs here.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,10 @@ from runtime.config.layout import Layout
 from runtime.config.option import ConfigOption
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha
-from runtime.config.options import jobmanager as jm
-from runtime.dispatcher.core.jobs import JobRegistryLimits
-from runtime.dispatcher.core.retention import Retention
-from runtime.dispatcher.settings import DispatcherSettings
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.highavailability import embedded
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.services import HighAvailabilitySettings
-from runtime.resourcemanager.endpoint import ResourceManagerSettings
-from runtime.rest.server import RestSettings
 from runtime.rpc.settings import RpcLimits, RpcSettings
 from runtime.security.tokens import ClusterToken, load_or_create_cluster_token
 
@@ -104,31 +101,3 @@ def etcd_endpoints(configuration: Configuration, layout: Layout) -> tuple[str, .
 def heartbeat_timing(configuration: Configuration) -> HeartbeatTiming:
     """How often and how long."""
     return HeartbeatTiming(seconds(configuration, c.HEARTBEAT_INTERVAL), seconds(configuration, c.HEARTBEAT_TIMEOUT))
-
-
-def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
-    """Settings of a Dispatcher."""
-    timing = heartbeat_timing(configuration)
-    return DispatcherSettings(
-        limits=JobRegistryLimits(configuration.get(jm.JOBS_MAX), configuration.get(jm.SUBMITS_MAX)),
-        shown=Retention(configuration.get(jm.JOBSTORE_MAX), millis(configuration, jm.JOBSTORE_EXPIRATION)),
-        remembered=Retention(configuration.get(jm.JOB_ID_MAX), millis(configuration, jm.JOB_ID_RETENTION)),
-        heartbeat_interval=timing.interval,
-        heartbeat_timeout=timing.timeout,
-        rpc_timeout=seconds(configuration, c.RPC_TIMEOUT),
-    )
-
-
-def resource_manager_settings(configuration: Configuration) -> ResourceManagerSettings:
-    """Settings of a ResourceManager."""
-    timing = heartbeat_timing(configuration)
-    return ResourceManagerSettings(timing.interval, timing.timeout)
-
-
-def rest_settings(configuration: Configuration) -> RestSettings:
-    """Settings of the REST endpoint."""
-    return RestSettings(
-        bind_address=configuration.get(jm.REST_BIND_ADDRESS),
-        port=configuration.get(jm.REST_PORT),
-        content_length_max=configuration.get(jm.REST_MAX_CONTENT),
-    )

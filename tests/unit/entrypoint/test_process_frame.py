@@ -15,7 +15,7 @@ from runtime.common.ids import Incarnation
 from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.config.options import jobmanager as jm
-from runtime.entrypoint import option_mapping
+from runtime.entrypoint import job_manager_options, option_mapping
 from runtime.entrypoint.process import ProcessContext, _dynamic, _supervise
 from runtime.entrypoint.ready import report_ready
 
@@ -92,11 +92,11 @@ def test_options_become_settings(tmp_path: Path) -> None:
     given = configuration(
         "jobmanager.max-unfinished-jobs=7", "jobstore.expiration-time=1 min", "heartbeat.interval=1 s", "rest.port=0"
     )
-    dispatcher = option_mapping.dispatcher_settings(given)
+    dispatcher = job_manager_options.dispatcher_settings(given)
     assert dispatcher.limits.jobs_max == 7
     assert dispatcher.shown.age_millis_max == 60_000
     assert dispatcher.heartbeat_interval == 1.0
-    assert option_mapping.rest_settings(given).port == 0
+    assert job_manager_options.rest_settings(given).port == 0
     rpc = option_mapping.rpc_settings(
         given,
         Incarnation("a" * 32),
