@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
@@ -76,6 +76,8 @@ from runtime.taskexecutor.slots.logs import read_log
 from runtime.taskexecutor.stream_service import Receiver
 
 logger = logging.getLogger(__name__)
+
+_RUNNING_DELAY = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ class TaskExecutor:
             post=self._post,
         )
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
+        self._late_flush: asyncio.TimerHandle | None = None
         self._cluster = ""
         self.blob_address: str | None = None
         """Where the leader's BlobServer listens, as far as it is known."""
@@ -222,6 +225,7 @@ class TaskExecutor:
         """Send what waits on the streams, then end. The pool is stopped before, so that its last reports leave."""
         self._is_stopping = True
         self._rpc.server.remove_gateway(TaskExecutorGateway)
+        self._flush_outbox()
         async with Scope("task executor/close") as closing:
             closing.spawn("leader", self._leader.close())
             closing.spawn("job masters", self._job_masters.close())
@@ -252,9 +256,22 @@ class TaskExecutor:
         while True:
             for mail in await self._mailbox.get_all():
                 self._handle(mail)
-            self._outbox.flush(self._job_masters.send, self._leader.send)
+            self._tell_peers()
             if self.running.value != self._core.running:
                 self.running.set(self._core.running)
+
+    def _tell_peers(self) -> None:
+        """At once, except that RUNNING waits a moment for the end of a short task: one message instead of two."""
+        if self._outbox.is_urgent:
+            self._flush_outbox()
+        elif self._late_flush is None and not self._outbox.is_empty:
+            self._late_flush = asyncio.get_running_loop().call_later(_RUNNING_DELAY, self._flush_outbox)
+
+    def _flush_outbox(self) -> None:
+        if self._late_flush is not None:
+            self._late_flush.cancel()
+            self._late_flush = None
+        self._outbox.flush(self._job_masters.send, self._leader.send)
 
     def _handle(self, mail: _Mail) -> None:
         match mail:
@@ -405,7 +422,7 @@ class TaskExecutor:
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):
-                self._scope.spawn("release partitions", self._exchange.release(partitions))
+                self._scope.spawn("release partitions", self._tidy("release", self._exchange.release(partitions)))
             case MoveOutputs(message):
                 self._scope.spawn(f"commit {message.job_id}", self._commit(message))
             case ForgetJob(job_id):
@@ -430,18 +447,28 @@ class TaskExecutor:
         except (FlinklikeError, OSError) as error:
             logger.warning("outputs of job %s cannot be committed: %s", message.job_id, error)
             failure = failure_of(error, self._clock)
+        except Exception as error:
+            # The boundary of a commit: our mistake in one must not end what runs for other jobs.
+            logger.exception("the commit of job %s ended by a bug", message.job_id)
+            failure = failure_of(error, self._clock)
         answer = OutputsCommitted(message.job_id, message.epoch, message.vertex_id, failure)
         self._post(OutputsMoved(answer))
 
     async def _forget(self, job_id: JobId) -> None:
-        await self._directories.delete(job_id)
-        await self._exchange.end_job(job_id)
-        await self._outputs.end_job(job_id)
+        await self._tidy(f"files of job {job_id}", self._directories.delete(job_id))
+        await self._tidy(f"partitions of job {job_id}", self._exchange.end_job(job_id))
+        await self._tidy(f"outputs of job {job_id}", self._outputs.end_job(job_id))
         if self._spark is not None:
-            try:
-                await self._spark.end_job(job_id)
-            except FlinklikeError as error:
-                logger.info("what Spark has of job %s goes with its JVM: %s", job_id, error)
+            await self._tidy(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
+
+    async def _tidy(self, what: str, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except (FlinklikeError, OSError) as error:
+            logger.warning("%s stays behind: %s", what, error)
+        except Exception:
+            # The boundary of tidying up: what one job leaves behind must not end what runs for the others.
+            logger.exception("%s stays behind by a bug", what)
 
     # --- TaskExecutorGateway --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What one turn of the endpoint has to tell its peers, gathered so that it leaves in as few messages as possible."""
+"""What the endpoint has to tell its peers, gathered so that it leaves in as few messages as possible."""
 
 from __future__ import annotations
 
@@ -16,17 +16,29 @@ _Recipient = tuple[Incarnation, JobId, int]
 
 
 class Outbox:
-    """Reports and progress by owner, job and epoch; freed slots for the leader. Empty between turns."""
+    """Reports and progress by owner, job and epoch; freed slots for the leader."""
 
     def __init__(self) -> None:
         self._reports: dict[_Recipient, list[TaskExecutionReport]] = {}
         self._progress: dict[_Recipient, dict[ExecutionAttemptId, TaskProgress]] = {}
         self._freed: list[AllocationId] = []
+        self._has_end = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to tell."""
+        return not (self._reports or self._progress or self._freed)
+
+    @property
+    def is_urgent(self) -> bool:
+        """Somebody waits for what is in here. Nobody waits for RUNNING: it may travel with what comes next."""
+        return bool(self._has_end or self._progress or self._freed)
 
     def add_report(self, effect: SendReport) -> None:
         """All reports of an attempt are told, in order."""
         recipient = effect.owner, effect.report.attempt_id.job_id, effect.epoch
         self._reports.setdefault(recipient, []).append(effect.report)
+        self._has_end = self._has_end or effect.report.state.is_terminal
 
     def add_progress(self, effect: SendProgress) -> None:
         """Only the latest of each attempt matters."""
@@ -40,7 +52,7 @@ class Outbox:
     def flush(self, tell_owner: Callable[[Incarnation, Any], None], tell_leader: Callable[[Any], None]) -> None:
         """Send everything."""
         if self._reports:
-            reports, self._reports = self._reports, {}
+            reports, self._reports, self._has_end = self._reports, {}, False
             for (owner, job_id, epoch), listed in reports.items():
                 for group in messages_of(listed):
                     tell_owner(owner, TaskReports(job_id, epoch, group))

@@ -1,0 +1,40 @@
+"""What leaves at once, and what may wait for company."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import TaskReports
+from runtime.taskexecutor.core.events import SendReport
+from runtime.taskexecutor.outbox import Outbox
+from tests.kit.task_messages import allocation_id, incarnation, report
+
+OWNER = incarnation(7)
+
+
+def flush(outbox: Outbox) -> list[Any]:
+    told: list[Any] = []
+    outbox.flush(lambda owner, message: told.append(message), told.append)
+    return told
+
+
+def test_running_waits_for_the_end_and_travels_with_it() -> None:
+    outbox = Outbox()
+    assert outbox.is_empty
+    running, finished = report(1, 0, ExecutionState.RUNNING), report(1, 0)
+    outbox.add_report(SendReport(OWNER, 1, running))
+    assert not outbox.is_empty
+    assert not outbox.is_urgent
+    outbox.add_report(SendReport(OWNER, 1, finished))
+    assert outbox.is_urgent
+    assert flush(outbox) == [TaskReports(running.attempt_id.job_id, 1, (running, finished))]
+    assert outbox.is_empty
+    assert not outbox.is_urgent
+
+
+def test_a_freed_slot_is_urgent() -> None:
+    outbox = Outbox()
+    outbox.add_freed(allocation_id(1))
+    assert outbox.is_urgent
+    assert len(flush(outbox)) == 1
