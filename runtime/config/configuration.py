@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -11,7 +11,7 @@ import yaml
 
 from runtime.common.errors import InvalidInputError
 from runtime.config.catalog import SPARK_PREFIX, all_options
-from runtime.config.foreign import advice_for
+from runtime.config.foreign import explain_unknown
 from runtime.config.option import ConfigOption, render
 
 T = TypeVar("T")
@@ -40,10 +40,6 @@ class Configuration:
         """The value of an option, or its default."""
         return cast("T", self._values.get(option.key, option.default))
 
-    def is_set(self, option: ConfigOption[Any]) -> bool:
-        """True if somebody set it."""
-        return option.key in self._values
-
     @property
     def spark_conf(self) -> Mapping[str, str]:
         """The `spark.*` keys, as written."""
@@ -57,11 +53,17 @@ class Configuration:
         return sorted({**shown, **{key: _masked(key, value) for key, value in self._spark_conf.items()}}.items())
 
 
-_SECRET_WORDS = ("password", "secret", "token", "apikey", "api-key", "service-key", "auth-params", "basic-auth")
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|api-?key|service-key|account\.?key|access[.-]?key|private[.-]?key|auth-params"
+    r"|basic-auth|jaas\.config|http[.-]?headers",
+    re.IGNORECASE,
+)
+"""Flink's words (GlobalConfiguration) and Spark's (spark.redaction.regex), which looks at values as well: Java options
+carry passwords."""
 
 
 def _masked(key: str, value: str) -> str:
-    return "******" if any(word in key.lower() for word in _SECRET_WORDS) else value
+    return "******" if _SECRET.search(key) or _SECRET.search(value) else value
 
 
 class _UniqueKeyLoader(yaml.BaseLoader):
@@ -70,6 +72,9 @@ class _UniqueKeyLoader(yaml.BaseLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         seen: set[str] = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                message = f"a key must be text (line {key_node.start_mark.line + 1})"
+                raise yaml.YAMLError(message)
             if key_node.value in seen:
                 message = f"key {key_node.value!r} is given twice (line {key_node.start_mark.line + 1})"
                 raise yaml.YAMLError(message)
@@ -103,10 +108,11 @@ def load(
 def _read_file(path: Path, raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (BaseLoader)
+        pairs = list(_flatten(content, "")) if isinstance(content, dict) else []
     except FileNotFoundError:
         problems.append(f"{path} does not exist: set FLINKLIKE_CONF_DIR to the directory that has it")
         return
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         problems.append(f"{path} cannot be read: {' '.join(str(error).split())}")
         return
     if content in (None, ""):
@@ -114,7 +120,9 @@ def _read_file(path: Path, raw: dict[str, tuple[str, str]], problems: list[str])
     if not isinstance(content, dict):
         problems.append(f"{path} must hold keys and values, not a {type(content).__name__}")
         return
-    for key, value in _flatten(content, ""):
+    for key, value in pairs:
+        if not value and _is_area(key):
+            continue
         if key in raw:
             problems.append(f"{key} is given twice in {path}, once nested and once flat")
         raw[key] = (value, str(path))
@@ -130,6 +138,11 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, str]]:
             yield prefix + key, str(value)
 
 
+def _is_area(key: str) -> bool:
+    """Left empty, `taskmanager:` is a heading with nothing below it."""
+    return any(known.startswith(f"{key}.") for known in (*all_options(), SPARK_PREFIX))
+
+
 def _environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "__").replace("-", "_")
 
@@ -143,9 +156,14 @@ def _read_environment(environment: Mapping[str, str], raw: dict[str, tuple[str, 
         if key is not None:
             raw[key] = (value, f"environment variable {name}")
             continue
-        nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {nearest[0]}?" if nearest else ""
-        problems.append(f"environment variable {name} is no option{hint}")
+        problems.append(f"environment variable {name} {_explain_variable(name)}")
+
+
+def _explain_variable(name: str) -> str:
+    key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".").replace("_", "-")
+    if key.startswith(SPARK_PREFIX):
+        return "cannot be read: Spark's keys have capitals, so set them in config.yaml or with -D"
+    return explain_unknown(key, {known.lower(): _environment_name(known) for known in all_options()})
 
 
 def _read_dynamic(dynamic: Iterable[str], raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
@@ -159,6 +177,7 @@ def _read_dynamic(dynamic: Iterable[str], raw: dict[str, tuple[str, str]], probl
 
 def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configuration:
     options = all_options()
+    spelling = {known.lower(): known for known in options}
     values: dict[str, Any] = {}
     spark_conf: dict[str, str] = {}
     for key, (text, source) in raw.items():
@@ -172,16 +191,5 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
         elif key.startswith(SPARK_PREFIX):
             spark_conf[key] = text
         else:
-            problems.append(_unknown(key, source))
+            problems.append(f"{key} ({source}) {explain_unknown(key, spelling)}")
     return Configuration(values, spark_conf)
-
-
-def _unknown(key: str, source: str) -> str:
-    nearest = difflib.get_close_matches(key, all_options(), n=1, cutoff=0.8)
-    if nearest:
-        return f"{key} ({source}) is no option; did you mean {nearest[0]}?"
-    advice = advice_for(key)
-    if advice is not None:
-        return f"{key} ({source}) is Flink's, but not available here: {advice}"
-    nearest = difflib.get_close_matches(key, all_options(), n=1, cutoff=0.4)
-    return f"{key} ({source}) is no option" + (f"; did you mean {nearest[0]}?" if nearest else "")

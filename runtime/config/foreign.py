@@ -1,50 +1,187 @@
-"""Flink's keys that this system does not have, with what to use instead."""
+"""Keys that are no options: Flink's, with what to use instead, and typing errors, with what was meant."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
+
+_TYPING_ERROR = 0.93
+"""Likeness from which a key is one of ours misspelt, whatever area of Flink's it is in."""
+_GUESS = 0.8
+"""Likeness from which a key that nobody knows is worth a guess. Below it, a guess sends people astray."""
+
 _STREAMING = "there are no streaming jobs yet: remove it"
 _JVM_MEMORY = "use taskmanager.memory.task.size (slot processes) and taskmanager.memory.spark.size (Spark's JVM)"
+_HEAP = "the JobManager is a Python process without a heap setting: remove it"
+_ETCD = "use high-availability.type: etcd and high-availability.etcd.endpoints"
+_FINISHED_JOBS = "finished jobs stay in REST: use jobstore.max-capacity and jobstore.expiration-time"
+_EXCHANGE = "result partitions travel through exchange.dir: remove it"
+_ONE_SCHEDULER = "there is one scheduler, and a job waits for slots as long as it takes: remove it"
+_SLOTS = "the number of slots is taskmanager.numberOfTaskSlots times the TaskManagers that are started: remove it"
+_NO_TUNING = "it has no counterpart to tune: remove it"
+_JOB_SETTING = "jobs set this themselves, in the pipeline or with flinklike run: remove it"
+_RPC = "use rpc.timeout and rpc.max-message-size"
+_RUN_DIR = "all files are below the run directory: use FLINKLIKE_RUN_DIR"
+_CLIENT = "clients set this themselves, with flinklike's or the operator's parameters: remove it"
+_RESTARTS = "restart strategies are not available yet: remove it"
+_REGISTRATION = "connecting is retried without end, a TaskManager's as long as taskmanager.registration.timeout"
 
 FOREIGN_KEYS: dict[str, str] = {
-    "akka.": "use rpc.timeout and rpc.max-message-size",
-    "pekko.": "use rpc.timeout and rpc.max-message-size",
+    "akka": _RPC,
+    "application-result-store": "there are no applications, only jobs: remove it",
+    "blob.client": "use rpc.timeout",
+    "blob.fetch": _NO_TUNING,
+    "blob.offload.minsize": _NO_TUNING,
     "blob.server.port": "blobs travel over the JobManager's ports: remove it",
+    "blob.service.cleanup.interval": "unused blobs are collected by the leader: remove it",
+    "blob.service.ssl.enabled": "TLS between our processes is not available yet: bind to a private network",
     "blob.storage.directory": "use high-availability.storageDir",
-    "classloader.": "Python has no class loaders: ship code with py_files or wheels",
-    "completed-application-store.": "use jobstore.max-capacity and jobstore.expiration-time",
-    "env.java.": "use spark.driver.extraJavaOptions for Spark's JVM",
-    "execution.checkpointing.": _STREAMING,
+    "classloader": "Python has no class loaders: ship code with py_files or wheels",
+    "cleanup-strategy": "cleaning up is retried until it succeeds: remove it",
+    "client": _CLIENT,
+    "cluster": _NO_TUNING,
+    "cluster.id": "use high-availability.cluster-id",
+    "cluster.registration": _REGISTRATION,
+    "completed-application-store": "use jobstore.max-capacity and jobstore.expiration-time",
+    "env.java": "use spark.driver.extraJavaOptions for Spark's JVM",
+    "env.log.dir": _RUN_DIR,
+    "env.pid.dir": _RUN_DIR,
+    "env.stdout-err.redirect-to-file": "daemons write to files, start-foreground to the terminal: remove it",
+    "execution": _JOB_SETTING,
+    "execution.batch-shuffle-mode": "edges of pipelines are blocking where they have to be: remove it",
+    "execution.batch.adaptive": "set parallelism in the pipeline, or flinklike run -p",
+    "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
+    "execution.batch.speculative": "there is no speculative execution: remove it",
+    "execution.checkpointing": _STREAMING,
+    "execution.runtime-mode": "all jobs are batch jobs: remove it",
     "execution.savepoint": _STREAMING,
-    "execution.state-recovery.": _STREAMING,
+    "execution.savepoint-restore-mode": _STREAMING,
+    "execution.shutdown-on-application-finish": "a cluster runs until bin/stop-cluster.sh: remove it",
+    "execution.state-recovery": _STREAMING,
+    "execution.terminate-application-on-any-job-terminated-exceptionally": (
+        "a cluster runs until bin/stop-cluster.sh: remove it"
+    ),
+    "heartbeat.rpc-failure-threshold": "use heartbeat.timeout",
+    "high-availability": "use high-availability.type",
     "high-availability.jobmanager.port": "use jobmanager.rpc.port",
-    "high-availability.kubernetes.": "use high-availability.type: etcd and high-availability.etcd.endpoints",
-    "high-availability.zookeeper.": "use high-availability.type: etcd and high-availability.etcd.endpoints",
-    "historyserver.": "finished jobs stay in REST: use jobstore.max-capacity and jobstore.expiration-time",
+    "high-availability.kubernetes": _ETCD,
+    "high-availability.zookeeper": _ETCD,
+    "high-availability.zookeeper.path.namespace": "use high-availability.cluster-id",
+    "high-availability.zookeeper.storagedir": "use high-availability.storageDir",
+    "historyserver": _FINISHED_JOBS,
     "io.tmp.dirs": "use exchange.dir, or FLINKLIKE_RUN_DIR to move all files",
-    "jobmanager.memory.": "the JobManager is a Python process without a heap setting: remove it",
-    "jobmanager.scheduler": "there is one scheduler: remove it",
+    "job-manager.max-attempts-history-size": _NO_TUNING,
+    "job-result-store": "results are in etcd and below high-availability.storageDir: remove it",
+    "jobmanager.adaptive-scheduler": _ONE_SCHEDULER,
+    "jobmanager.archive.fs.dir": "archives are below high-availability.storageDir: remove it",
+    "jobmanager.execution": _NO_TUNING,
+    "jobmanager.failure-enrichers": "there are no plug-ins: remove it",
+    "jobmanager.future-pool.size": _NO_TUNING,
+    "jobmanager.io-pool.size": _NO_TUNING,
+    "jobmanager.memory": _HEAP,
+    "jobmanager.partition": "partitions are deleted when no consumer needs them: remove it",
+    "jobmanager.resource-id": "ids of JobManagers are drawn at start: remove it",
+    "jobmanager.retrieve-taskmanager-hostname": "use taskmanager.host",
+    "jobmanager.rpc.bind-port": "the port that is bound is the one that is published: use jobmanager.rpc.port",
+    "jobmanager.scheduler": _ONE_SCHEDULER,
+    "jobmanager.web": "use rest.address, rest.port and rest.bind-address",
+    "jobmanager.web.refresh-interval": "use web.refresh-interval",
     "jobstore.cache-size": "use jobstore.max-capacity",
     "jobstore.type": "the store is high-availability.storageDir: remove it",
-    "metrics.": "metrics reporters are not available yet: remove it",
+    "kubernetes": "Kubernetes deployment is not available: remove it",
+    "library-cache-manager": "unused blobs are collected by the leader: remove it",
+    "metrics": "metrics reporters are not available yet: remove it",
     "parallelism.default": "set parallelism in the pipeline, or flinklike run -p",
-    "rest.bind-port": "use rest.port",
-    "restart-strategy": "restart strategies are not available yet: remove it",
-    "scheduler-mode": "there is one scheduler: remove it",
-    "security.kerberos.": "Kerberos is not available: remove it",
-    "security.ssl.": "TLS between our processes is not available yet: bind to a private network",
-    "slotmanager.": "the number of slots is taskmanager.numberOfTaskSlots times the TaskManagers",
-    "state.": _STREAMING,
-    "table.": "there is no SQL front end: use Spark SQL in a job",
-    "taskmanager.data.port": "result partitions travel through exchange.dir: remove it",
-    "taskmanager.memory.": _JVM_MEMORY,
-    "taskmanager.network.": "result partitions travel through exchange.dir: remove it",
-    "web.": "use rest.*",
-    "yarn.": "YARN deployment is not available: remove it",
-    "kubernetes.": "Kubernetes deployment is not available: remove it",
+    "pekko": _RPC,
+    "pipeline": _JOB_SETTING,
+    "process": _RUN_DIR,
+    "recovery": _ETCD,
+    "resourcemanager": _SLOTS,
+    "resourcemanager.rpc.port": "the ResourceManager is in the JobManager: use jobmanager.rpc.port",
+    "resourcemanager.taskmanager-registration.timeout": "use taskmanager.registration.timeout",
+    "resourcemanager.taskmanager-timeout": "idle TaskManagers stay until they are stopped: remove it",
+    "rest.bind-port": "the port that is bound is the one that is published: use rest.port",
+    "rest.async": _NO_TUNING,
+    "rest.await-leader-timeout": _NO_TUNING,
+    "rest.cache": _NO_TUNING,
+    "rest.client": "use rest.server.max-content-length",
+    "rest.connection-timeout": _CLIENT,
+    "rest.flamegraph": "there are no flame graphs: remove it",
+    "rest.idleness-timeout": _NO_TUNING,
+    "rest.profiling": "there is no profiler: remove it",
+    "rest.retry": _CLIENT,
+    "rest.server.numthreads": "REST is served by one event loop: remove it",
+    "rest.url-prefix": "REST is served at / and /v1: remove it",
+    "restart-strategy": _RESTARTS,
+    "savepoints": _STREAMING,
+    "scheduler-mode": _ONE_SCHEDULER,
+    "security.delegation": "delegation tokens are not available: remove it",
+    "security.kerberos": "Kerberos is not available: remove it",
+    "security.ssl": "TLS between our processes is not available yet: bind to a private network",
+    "slot.idle": "a job's slots are freed when it ends: remove it",
+    "slot.request": _ONE_SCHEDULER,
+    "slotmanager": _SLOTS,
+    "slow-task-detector": "there is no speculative execution: remove it",
+    "state": _STREAMING,
+    "table": "there is no SQL front end: use Spark SQL in a job",
+    "task.cancellation.interval": "use task.cancellation.timeout",
+    "task.cancellation.timers": "use task.cancellation.timeout",
+    "taskmanager.cpu.cores": "the cores are those of the process: set taskmanager.numberOfTaskSlots",
+    "taskmanager.data": _EXCHANGE,
+    "taskmanager.jvm-exit-on-oom": "a task above its memory is killed alone: use taskmanager.memory.task.size",
+    "taskmanager.load-balance.mode": "slots are spread over the TaskManagers: remove it",
+    "taskmanager.log.path": _RUN_DIR,
+    "taskmanager.maxregistrationduration": "use taskmanager.registration.timeout",
+    "taskmanager.memory": _JVM_MEMORY,
+    "taskmanager.network": _EXCHANGE,
+    "taskmanager.state": _STREAMING,
+    "web.access-control-allow-origin": "REST answers no other origin: remove it",
+    "web.adaptive-scheduler": _ONE_SCHEDULER,
+    "web.cancel.enable": "whoever has the cluster's token may cancel: remove it",
+    "web.checkpoints": _STREAMING,
+    "web.exception-history-size": _NO_TUNING,
+    "web.history": _FINISHED_JOBS,
+    "web.log.path": _RUN_DIR,
+    "web.port": "use rest.port",
+    "web.rescale.enable": _ONE_SCHEDULER,
+    "web.submit.enable": "whoever has the cluster's token may submit: remove it",
+    "web.timeout": "use rpc.timeout",
+    "web.tmpdir": _RUN_DIR,
+    "web.upload.dir": "uploads go to high-availability.storageDir: remove it",
+    "yarn": "YARN deployment is not available: remove it",
 }
 
 
+def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
+    """Why `key` is refused, and what to do. `spelling` maps the keys that there are, in lower case, to how they are
+    written where this one was found."""
+    lower = key.lower()
+    meant = _abbreviated(lower, spelling) or _nearest(lower, spelling, _TYPING_ERROR)
+    if meant is not None:
+        return f"is no option; did you mean {meant}?"
+    advice = advice_for(lower)
+    if advice is not None:
+        return f"is Flink's, but not available here: {advice}"
+    meant = _nearest(lower, spelling, _GUESS)
+    return "is no option" + (f"; did you mean {meant}?" if meant else ": conf/REFERENCE.md lists them")
+
+
 def advice_for(key: str) -> str | None:
-    """What to do about a Flink key, or None when it is not one we know of. The longest match wins."""
-    matches = [prefix for prefix in FOREIGN_KEYS if key.startswith(prefix)]
-    return FOREIGN_KEYS[max(matches, key=len)] if matches else None
+    """What to do about a Flink key, or None where it is not one we know of. The longest area that it is in wins."""
+    area = key.lower()
+    while area not in FOREIGN_KEYS:
+        area, dot, _ = area.rpartition(".")
+        if not dot:
+            return None
+    return FOREIGN_KEYS[area]
+
+
+def _abbreviated(key: str, spelling: Mapping[str, str]) -> str | None:
+    """The one key that ends like this: `etcd.endpoints` without the area that it is in."""
+    found = [written for known, written in spelling.items() if known.endswith(f".{key}")]
+    return found[0] if len(found) == 1 else None
+
+
+def _nearest(key: str, spelling: Mapping[str, str], likeness: float) -> str | None:
+    found = difflib.get_close_matches(key, spelling, n=1, cutoff=likeness)
+    return spelling[found[0]] if found else None

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Ordered = TypeVar("Ordered", int, timedelta)
 
 
 class Secret(str):
@@ -58,10 +59,22 @@ _SIZE_UNITS = {
 _NUMBER_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*\Z")
 _ISO_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?\Z", re.IGNORECASE)
 _BOOLEANS = {"true": True, "false": False}
+_DURATION_MAX = timedelta(days=3650)
+_SIZE_MAX = 1 << 60
+_HOST = r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*|\[?(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+\]?)"
+_ENDPOINT = re.compile(_HOST + r":(\d{1,5})\Z")
 
 
 def parse_duration(text: str) -> timedelta:
     """`10 s`, `500 ms`, `5min`, `7 d` or `PT1M30S`."""
+    try:
+        return _duration(text)
+    except OverflowError:
+        message = f"expected at most {render_duration(_DURATION_MAX)}"
+        raise ValueError(message) from None
+
+
+def _duration(text: str) -> timedelta:
     iso = _ISO_DURATION.match(text.strip())
     if iso and any(iso.groups()):
         hours, minutes, seconds = (float(part or 0) for part in iso.groups())
@@ -81,7 +94,11 @@ def parse_size(text: str) -> int:
     if match is None or unit not in _SIZE_UNITS:
         message = "expected a size such as 256 kb, 512 mb or 1g"
         raise ValueError(message)
-    return int(float(match.group(1)) * _SIZE_UNITS[unit])
+    size = float(match.group(1)) * _SIZE_UNITS[unit]
+    if size > _SIZE_MAX:
+        message = "expected a size that a disk can have"
+        raise ValueError(message)
+    return int(size)
 
 
 def parse_bool(text: str) -> bool:
@@ -102,6 +119,48 @@ def parse_list(text: str) -> tuple[str, ...]:
     """Texts separated by `,` or `;`, or a YAML list in brackets."""
     inner = text.strip().removeprefix("[").removesuffix("]")
     return tuple(part.strip().strip("'\"") for part in re.split(r"[,;]", inner) if part.strip())
+
+
+def parse_endpoints(text: str) -> tuple[str, ...]:
+    """`host:port` texts, separated as a list is."""
+    endpoints = parse_list(text)
+    for endpoint in endpoints:
+        match = _ENDPOINT.match(endpoint)
+        if match is None or not 0 < int(match.group(1)) < 1 << 16:
+            message = f"expected host:port of each, not {endpoint!r}"
+            raise ValueError(message)
+    return endpoints
+
+
+def at_least(low: str, parse: Callable[[str], Ordered], high: Ordered | None = None) -> Callable[[str], Ordered]:
+    """A parser of what `parse` reads, not below `low` and not above `high`."""
+    lowest = parse(low)
+
+    def parse_bounded(text: str) -> Ordered:
+        value = parse(text)
+        if value < lowest:
+            message = f"expected at least {low}"
+            raise ValueError(message)
+        if high is not None and value > high:
+            message = f"expected at most {render(high)}"
+            raise ValueError(message)
+        return value
+
+    return parse_bounded
+
+
+def matching(pattern: str, expected: str) -> Callable[[str], str]:
+    """A parser of text that `pattern` matches as a whole."""
+    compiled = re.compile(pattern + r"\Z")
+
+    def parse(text: str) -> str:
+        value = text.strip()
+        if not compiled.match(value):
+            message = f"expected {expected}"
+            raise ValueError(message)
+        return value
+
+    return parse
 
 
 def int_between(low: int, high: int) -> Callable[[str], int]:
@@ -159,14 +218,16 @@ def render_duration(value: timedelta) -> str:
     return f"{seconds * 1000:g} ms"
 
 
-def duration_option(key: str, default: str, description: str) -> ConfigOption[timedelta]:
-    """An option of type duration."""
-    return ConfigOption(key, parse_duration, parse_duration(default), description, "Duration")
+def duration_option(key: str, default: str, description: str, *, low: str = "1 ms") -> ConfigOption[timedelta]:
+    """An option of type duration, at least `low`."""
+    parse = at_least(low, parse_duration, _DURATION_MAX)
+    return ConfigOption(key, parse, parse(default), description, "Duration")
 
 
-def size_option(key: str, default: str, description: str) -> ConfigOption[int]:
-    """An option of type size, in bytes."""
-    return ConfigOption(key, parse_size, parse_size(default), description, "MemorySize", default)
+def size_option(key: str, default: str, description: str, *, low: str = "1 kb") -> ConfigOption[int]:
+    """An option of type size, in bytes, at least `low`."""
+    parse = at_least(low, parse_size)
+    return ConfigOption(key, parse, parse(default), description, "MemorySize", default)
 
 
 def bool_option(key: str, description: str, *, default: bool) -> ConfigOption[bool]:
@@ -177,6 +238,11 @@ def bool_option(key: str, description: str, *, default: bool) -> ConfigOption[bo
 def string_option(key: str, default: str, description: str, *, default_text: str = "") -> ConfigOption[str]:
     """Free text; "" means not set."""
     return ConfigOption(key, parse_string, default, description, "String", default_text or default or "(none)")
+
+
+def host_option(key: str, default: str, description: str) -> ConfigOption[str]:
+    """A host name or an address."""
+    return ConfigOption(key, matching(_HOST, "a host name or an address"), default, description, "String")
 
 
 def int_option(key: str, default: int, description: str, *, low: int = 1, high: int = 2**31 - 1) -> ConfigOption[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from runtime.config.configuration import Configuration
@@ -25,6 +26,9 @@ from runtime.config.options.jobmanager import (
     SINGLE_JOBMASTER,
 )
 from runtime.config.options.taskmanager import TASKMANAGER_HOST
+
+_SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
+"""`local[n,f]` and the several hosts of a standby master are Spark's own forms."""
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -89,5 +93,5 @@ def _spark(configuration: Configuration) -> Iterator[str]:
     master = configuration.spark_conf.get("spark.master", "local[*]")
     if master.startswith("sc://"):
         yield f"spark.master: {master}: Spark Connect endpoints are not available yet, use local[*] or spark://host:port"
-    elif not master.startswith(("local", "spark://")):
-        yield f"spark.master: {master}: expected local[*], local[n] or spark://host:port"
+    elif not _SPARK_MASTER.match(master):
+        yield f"spark.master: {master!r}: expected local[*], local[n] or spark://host:port"

@@ -16,7 +16,10 @@ HEARTBEAT_TIMEOUT = duration_option(
 )
 RPC_TIMEOUT = duration_option("rpc.timeout", "10 s", "Deadline of one call between processes.")
 RPC_MAX_MESSAGE_SIZE = size_option(
-    "rpc.max-message-size", "4 mb", "Largest single message between processes; larger content goes through blobs."
+    "rpc.max-message-size",
+    "4 mb",
+    "Largest single message between processes; larger content goes through blobs.",
+    low="64 kb",
 )
 RPC_OUTBOX_MAX = int_option(
     "rpc.stream.max-queued-messages", 100_000, "Messages that may wait on one stream before its sender is refused."
@@ -36,5 +39,5 @@ SECURITY_TOKEN_FILE = string_option(
     default_text="<run>/token",
 )
 LOG_LEVEL = choice_option("env.log.level", "INFO", "Root log level.", "DEBUG", "INFO", "WARNING", "ERROR")
-LOG_MAX = int_option("env.log.max", 10, "Rotated log files kept per process, 100 MB each.", high=1000)
+LOG_MAX = int_option("env.log.max", 10, "Rotated log files kept per process, 100 MB each.", low=2, high=1000)
 SSH_OPTS = string_option("env.ssh.opts", "", "Extra ssh options of start-cluster.sh and stop-cluster.sh.")

@@ -9,7 +9,8 @@ from runtime.config.option import (
     choice_option,
     duration_option,
     int_option,
-    parse_list,
+    matching,
+    parse_endpoints,
     size_option,
     string_option,
 )
@@ -26,8 +27,12 @@ HA_TYPE = choice_option(
         "kubernetes": "there is no Kubernetes backend here: use etcd and high-availability.etcd.endpoints",
     },
 )
-HA_CLUSTER_ID = string_option(
-    "high-availability.cluster-id", "default", "Name of this cluster below /flinklike/ in etcd."
+HA_CLUSTER_ID: ConfigOption[str] = ConfigOption(
+    "high-availability.cluster-id",
+    matching(r"[A-Za-z0-9._-]+", "a name of letters, digits, '.', '_' and '-'"),
+    "default",
+    "Name of this cluster below /flinklike/ in etcd.",
+    "String",
 )
 HA_STORAGE_DIR = string_option(
     "high-availability.storageDir",
@@ -38,7 +43,7 @@ HA_STORAGE_DIR = string_option(
 )
 ETCD_ENDPOINTS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "high-availability.etcd.endpoints",
-    parse_list,
+    parse_endpoints,
     (),
     "host:port of each etcd member.",
     "List",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from runtime.config.option import (
     bool_option,
     duration_option,
+    host_option,
     int_option,
     size_option,
-    string_option,
 )
 
-JOBMANAGER_ADDRESS = string_option(
+JOBMANAGER_ADDRESS = host_option(
     "jobmanager.rpc.address", "127.0.0.1", "Host name or address under which other processes reach the JobManager."
 )
 JOBMANAGER_PORT = int_option(
@@ -20,20 +20,20 @@ JOBMANAGER_PORT = int_option(
     low=0,
     high=65535,
 )
-JOBMANAGER_BIND_HOST = string_option("jobmanager.bind-host", "127.0.0.1", "Interface that the JobManager listens on.")
+JOBMANAGER_BIND_HOST = host_option("jobmanager.bind-host", "127.0.0.1", "Interface that the JobManager listens on.")
 SINGLE_JOBMASTER = bool_option(
     "jobmanager.jobmaster.single.enable",
     "Run JobMasters in separate JobMaster processes instead of inside the JobManager. Needs high-availability.type: "
     "etcd.",
     default=False,
 )
-JOBMASTER_ADDRESS = string_option(
+JOBMASTER_ADDRESS = host_option(
     "jobmanager.jobmaster.rpc.address", "127.0.0.1", "Host name or address under which a JobMaster process is reached."
 )
 JOBMASTER_PORT = int_option(
     "jobmanager.jobmaster.rpc.port", 0, "gRPC port of a JobMaster process; 0 picks a free one.", low=0, high=65535
 )
-JOBMASTER_BIND_HOST = string_option(
+JOBMASTER_BIND_HOST = host_option(
     "jobmanager.jobmaster.bind-host", "127.0.0.1", "Interface that a JobMaster process listens on."
 )
 JOBMASTER_CAPACITY = int_option(
@@ -49,13 +49,16 @@ JOB_ID_RETENTION = duration_option(
     "jobmanager.job-id.retention",
     "7 d",
     "How long the id of a finished job is remembered, so that it never runs twice.",
+    low="0 ms",
 )
 JOB_ID_MAX = int_option("jobmanager.job-id.max-count", 200_000, "Ids of finished jobs that are remembered at most.")
 JOBSTORE_MAX = int_option("jobstore.max-capacity", 10_000, "Finished jobs that REST lists at most.")
-JOBSTORE_EXPIRATION = duration_option("jobstore.expiration-time", "1 d", "How long REST lists a finished job.")
-REST_ADDRESS = string_option("rest.address", "127.0.0.1", "Host name or address under which clients reach REST.")
+JOBSTORE_EXPIRATION = duration_option(
+    "jobstore.expiration-time", "1 d", "How long REST lists a finished job.", low="0 ms"
+)
+REST_ADDRESS = host_option("rest.address", "127.0.0.1", "Host name or address under which clients reach REST.")
 REST_PORT = int_option("rest.port", 8081, "Port of REST; 0 picks a free one.", low=0, high=65535)
-REST_BIND_ADDRESS = string_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")
+REST_BIND_ADDRESS = host_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")
 REST_MAX_CONTENT = size_option("rest.server.max-content-length", "100 mb", "Largest request body, blobs excepted.")
-REST_LONG_POLL_MAX = duration_option("rest.long-poll.max-wait", "60 s", "Longest wait of one long poll.")
+REST_LONG_POLL_MAX = duration_option("rest.long-poll.max-wait", "60 s", "Longest wait of one long poll.", low="0 ms")
 WEB_REFRESH_INTERVAL = duration_option("web.refresh-interval", "3 s", "How often pages refresh.")

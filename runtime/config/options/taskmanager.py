@@ -7,23 +7,28 @@ from runtime.config.option import (
     bool_option,
     choice_option,
     duration_option,
+    host_option,
     int_between,
     int_option,
+    matching,
     size_option,
     string_option,
 )
 
-TASKMANAGER_HOST = string_option(
+TASKMANAGER_HOST = host_option(
     "taskmanager.host", "127.0.0.1", "Host name or address under which other processes reach the TaskManager."
 )
-TASKMANAGER_BIND_HOST = string_option(
-    "taskmanager.bind-host", "127.0.0.1", "Interface that the TaskManager listens on."
-)
+TASKMANAGER_BIND_HOST = host_option("taskmanager.bind-host", "127.0.0.1", "Interface that the TaskManager listens on.")
 TASKMANAGER_PORT = int_option(
     "taskmanager.rpc.port", 0, "gRPC port of the TaskManager; 0 picks a free one.", low=0, high=65535
 )
-TASKMANAGER_RESOURCE_ID = string_option(
-    "taskmanager.resource-id", "", "Name of this TaskManager in REST and logs.", default_text="<host>:<port>-<6 hex>"
+TASKMANAGER_RESOURCE_ID: ConfigOption[str] = ConfigOption(
+    "taskmanager.resource-id",
+    matching(r"[A-Za-z0-9._:-]*", "a name of letters, digits, '.', '_', ':' and '-'"),
+    "",
+    "Name of this TaskManager in REST and logs.",
+    "String",
+    "<host>-<8 hex>",
 )
 SLOTS: ConfigOption[int | None] = ConfigOption(
     "taskmanager.numberOfTaskSlots",
@@ -38,8 +43,11 @@ TASK_MEMORY = size_option(
     "4 gb",
     "Memory of all slot processes of a TaskManager; each slot's process tree may use its share. Python UDF workers "
     "belong to the JVM and are not counted.",
+    low="64 mb",
 )
-SPARK_MEMORY = size_option("taskmanager.memory.spark.size", "1 gb", "Heap of the TaskManager's Spark driver JVM.")
+SPARK_MEMORY = size_option(
+    "taskmanager.memory.spark.size", "1 gb", "Heap of the TaskManager's Spark driver JVM.", low="512 mb"
+)
 SPARK_ENABLED = bool_option(
     "taskmanager.spark.enabled",
     "Run a warm Spark in the TaskManager. Without it the TaskManager needs no Java and takes pure-Python tasks only.",
@@ -63,7 +71,7 @@ SLOT_TIMEOUT = duration_option(
     "taskmanager.slot.timeout", "10 s", "A slot that its job does not take within this time is freed."
 )
 CANCELLATION_TIMEOUT = duration_option(
-    "task.cancellation.timeout", "1 s", "Time between asking a task to stop and killing its process."
+    "task.cancellation.timeout", "1 s", "Time between asking a task to stop and killing its process.", low="0 ms"
 )
 SLOT_ISOLATION = choice_option(
     "taskmanager.slot.isolation",
@@ -97,11 +105,13 @@ EXCHANGE_CARRIER = choice_option(
     "parquet",
     refused={"localcheckpoint": "exchange.carrier: localCheckpoint is not available yet, use parquet"},
 )
-EXCHANGE_INLINE_MAX = size_option("exchange.inline.max-size", "256 kb", "Largest JSON value that a subtask may return.")
+EXCHANGE_INLINE_MAX = size_option(
+    "exchange.inline.max-size", "256 kb", "Largest JSON value that a subtask may return.", low="0"
+)
 ATTEMPT_LOG_MAX = size_option("taskmanager.log.attempt.max-size", "10 mb", "Bound of each of an attempt's three logs.")
 ATTEMPT_LOG_TOTAL = size_option(
     "taskmanager.log.attempt.total-size", "1 gb", "Bound of all attempt logs of a TaskManager; the oldest go first."
 )
 ATTEMPT_LOG_RETENTION = duration_option(
-    "taskmanager.log.attempt.retention", "7 d", "How long the logs of an attempt are kept."
+    "taskmanager.log.attempt.retention", "7 d", "How long the logs of an attempt are kept.", low="0 ms"
 )

@@ -1,12 +1,15 @@
 """Precedence, parsing and the complete list of problems."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from runtime.config.catalog import all_options
 from runtime.config.configuration import Configuration, InvalidConfigurationError, load
-from runtime.config.option import parse_duration, parse_list, parse_size, render_duration
+from runtime.config.foreign import FOREIGN_KEYS
+from runtime.config.option import parse_duration, parse_list, parse_size, render, render_duration
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL
 from runtime.config.options.high_availability import ETCD_ENDPOINTS, ETCD_PASSWORD, HA_TYPE
 from runtime.config.options.jobmanager import REST_PORT, SINGLE_JOBMASTER
@@ -54,7 +57,6 @@ def test_defaults_without_any_source() -> None:
     configuration = load(None, environment={})
     assert configuration.get(REST_PORT) == 8081
     assert configuration.get(SLOTS) is None
-    assert not configuration.is_set(REST_PORT)
 
 
 def test_nested_and_flat_keys(tmp_path: Path) -> None:
@@ -107,18 +109,114 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
         ("heartbeat.interval: 9 s", "at least twice"),
         ("spark.master: sc://h", "Spark Connect endpoints are not available yet"),
         ("spark.master: mesos://h", "expected local"),
+        ("spark.master: localhost", "expected local"),
+        ("spark.master: local[*]x", "expected local"),
+        ("spark.master: local[0]", "expected local"),
+        ("spark.master: spark://", "expected local"),
+        ("heartbeat.interval: 99999999999999 d", "expected at most 3650 d"),
+        ("heartbeat.interval: 4000 d", "expected at most 3650 d"),
+        (f"blob.max-size: {'9' * 400}", "expected a size that a disk can have"),
+        ("heartbeat.interval: 0 s", "expected at least 1 ms"),
+        ("heartbeat.timeout: 0 s", "expected at least 1 ms"),
+        ("rpc.timeout: 0 s", "expected at least 1 ms"),
+        ("blob.max-size: 0", "expected at least 1 kb"),
+        ("rest.server.max-content-length: 0", "expected at least 1 kb"),
+        ("rpc.max-message-size: 1", "expected at least 64 kb"),
+        ("taskmanager.memory.task.size: 0", "expected at least 64 mb"),
+        ("taskmanager.memory.spark.size: 0", "expected at least 512 mb"),
+        ("env.log.max: 1", "expected a whole number from 2 to 1000"),
+        ("high-availability.cluster-id: ''", "expected a name"),
+        ("high-availability.cluster-id: a/b", "expected a name"),
+        ("taskmanager.resource-id: a/b", "expected a name"),
+        ("rest.address: ''", "expected a host name or an address"),
+        ("rest.address: 127.0.0.1:8081", "expected a host name or an address"),
+        ("rest.address: http://host", "expected a host name or an address"),
+        ("high-availability.etcd.endpoints: etcd-1", "expected host:port of each, not 'etcd-1'"),
+        ("high-availability.etcd.endpoints: 'a:1, b:70000'", "expected host:port of each, not 'b:70000'"),
+        ("high-availability.etcd.endpoints: http://a:1", "expected host:port of each"),
         ("taskmanager.slot.isolation: jvm", "not available yet"),
         ("exchange.carrier: localCheckpoint", "not available yet"),
         ("rest.port: 1\nrest.port: 2", "given twice"),
         ("rest:\n  port: 1\nrest.port: 2", "once nested and once flat"),
         ("[1, 2]", "must hold keys and values"),
         ("a: [", "cannot be read"),
+        ("? [a]\n: b", "a key must be text (line 1)"),
+        ("a: &x\n  b: *x", "cannot be read"),
         ("execution.checkpointing.interval: 1 s", "no streaming jobs yet"),
     ],
 )
 def test_one_problem(tmp_path: Path, text: str, says: str) -> None:
     (problem,) = problems_of(tmp_path, text)
     assert says in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rest.address: '::1'",
+        "rest.address: worker-1.example_net.org",
+        "spark.master: local",
+        "spark.master: 'local[2, 3]'",
+        "spark.master: spark://a:7077,b:7077",
+        "high-availability.type: etcd\nhigh-availability.etcd.endpoints: ['[::1]:2379', 'etcd-1:2379']",
+        "task.cancellation.timeout: 0 s",
+        "taskmanager:\nspark:\nrest:\n  server:\n",
+    ],
+)
+def test_unusual_but_right(tmp_path: Path, text: str) -> None:
+    load_text(tmp_path, text)
+
+
+def test_defaults_are_values_that_would_be_accepted() -> None:
+    for option in all_options().values():
+        if option.default not in (None, ()):
+            assert option.parse(render(option.default)) == option.default, option.key
+
+
+FLINK_KEYS = [key for key in (Path(__file__).parent / "flink_keys.txt").read_text().split() if key not in all_options()]
+
+
+@pytest.mark.parametrize("key", FLINK_KEYS)
+def test_flinks_keys_are_refused_with_what_to_do_and_never_with_a_guess(tmp_path: Path, key: str) -> None:
+    variable = "FLINKLIKE__" + key.upper().replace(".", "__").replace("-", "_")
+    in_environment, in_file = problems_of(tmp_path, f"{key}: x", **{variable: "x"})
+    advice = in_file.partition(" is Flink's, but not available here: ")[2]
+    assert advice
+    assert in_environment == f"environment variable {variable} is Flink's, but not available here: {advice}"
+
+
+OPTION_LIKE = re.compile(r"\b(?:[a-z]+[a-z-]*\.)+[a-zA-Z][a-zA-Z-]*")
+
+
+def test_advice_names_options_that_exist_and_covers_no_area_of_ours() -> None:
+    for area, advice in FOREIGN_KEYS.items():
+        named = [
+            name for name in OPTION_LIKE.findall(advice) if not name.startswith(("bin.", "stop-cluster.", "spark."))
+        ]
+        assert set(named) <= set(all_options()), area
+        assert area not in {key.lower() for key in all_options()}
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("rest.prot", "rest.port"),
+        ("rest.Port", "rest.port"),
+        ("taskmanager.memory.task.siz", "taskmanager.memory.task.size"),
+        ("taskmanager.numberOfTaskSlot", "taskmanager.numberOfTaskSlots"),
+        ("web.refreshinterval", "web.refresh-interval"),
+        ("etcd.endpoints", "high-availability.etcd.endpoints"),
+        ("cluster-id", "high-availability.cluster-id"),
+    ],
+)
+def test_a_typing_error_is_told_from_a_key_of_flink(tmp_path: Path, key: str, meant: str) -> None:
+    assert problems_of(tmp_path, f"{key}: 1")[0].endswith(f"is no option; did you mean {meant}?")
+
+
+def test_what_is_like_nothing_gets_no_guess(tmp_path: Path) -> None:
+    in_environment, in_file = problems_of(tmp_path, "gizmo.size: 1", FLINKLIKE__SPARK__SQL__X="1")
+    assert in_file.endswith("is no option: conf/REFERENCE.md lists them")
+    assert in_environment.endswith("cannot be read: Spark's keys have capitals, so set them in config.yaml or with -D")
 
 
 def test_missing_file_says_what_to_set(tmp_path: Path) -> None:
@@ -135,6 +233,22 @@ def test_secrets_are_never_shown(tmp_path: Path) -> None:
     assert configuration.get(ETCD_PASSWORD) == "hush"
     assert "hush" not in repr(configuration.get(ETCD_PASSWORD))
     assert "hush" not in str(configuration.shown())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net", "hush"),
+        ("spark.hadoop.fs.s3a.access.key", "hush"),
+        ("spark.kafka.sasl.jaas.config", "hush"),
+        ("spark.hadoop.x.http-headers", "hush"),
+        ("spark.ssl.keyPassword", "hush"),
+        ("spark.driver.extraJavaOptions", "-Dstore.password=hush"),
+    ],
+)
+def test_secrets_of_spark_are_not_shown(key: str, value: str) -> None:
+    shown = load(None, environment={}, dynamic=[f"{key}={value}", "spark.sql.shuffle.partitions=8"]).shown()
+    assert shown == sorted([(key, "******"), ("spark.sql.shuffle.partitions", "8")])
 
 
 def test_shipped_configuration_is_valid() -> None:
