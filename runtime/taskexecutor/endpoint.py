@@ -422,7 +422,8 @@ class TaskExecutor:
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):
-                self._scope.spawn("release partitions", self._tidy("release", self._exchange.release(partitions)))
+                released = self._tidy("released partitions", self._exchange.release(partitions))
+                self._scope.spawn("release partitions", released)
             case MoveOutputs(message):
                 self._scope.spawn(f"commit {message.job_id}", self._commit(message))
             case ForgetJob(job_id):

@@ -9,22 +9,53 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import fsspec
 
+from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import Incarnation, JobId, PartitionId, is_hex_id
 
 logger = logging.getLogger(__name__)
 
 
+class RemoteFilesError(RetryableError):
+    """The driver of a remote file system failed, in a way of its own."""
+
+
+def remote_files(url: str) -> Any:
+    """fsspec's file system of a URL. Raises InvalidInputError where there is none for it, RemoteFilesError."""
+    with driver_errors(url):
+        try:
+            return fsspec.core.url_to_fs(url)[0]
+        except (ImportError, ValueError) as error:
+            message = f"{url} cannot be reached from this TaskManager: {error}"
+            raise InvalidInputError(message) from error
+
+
+@contextmanager
+def driver_errors(url: str) -> Iterator[None]:
+    """Drivers raise whatever the client below them raises: that becomes a RemoteFilesError. OSError stays."""
+    try:
+        yield
+    except (OSError, InvalidInputError):
+        raise
+    except Exception as error:
+        message = f"{url}: {type(error).__name__}: {error}"
+        raise RemoteFilesError(message) from error
+
+
 class DirectoryTree(Protocol):
-    """The few operations on a tree of directories that exchange and outputs need. All blocking."""
+    """The few operations on a tree of directories that exchange and outputs need.
+
+    All blocking; they raise OSError and FlinklikeError.
+    """
 
     def delete(self, path: str, /) -> None:
-        """Delete a file or directory with all below it. Idempotent."""
+        """Delete a directory with all below it. Idempotent."""
 
     def names(self, path: str, /) -> Sequence[str]:
         """Names in a directory; empty when there is none."""
@@ -34,8 +65,12 @@ class LocalTree:
     """A path of this host."""
 
     def delete(self, path: str, /) -> None:
-        """Delete a directory with all below it."""
-        shutil.rmtree(path, ignore_errors=True)
+        """Delete a directory with all below it, as far as that is possible; raises the first failure."""
+        failures: list[BaseException] = []
+        shutil.rmtree(path, onerror=lambda _function, _path, raised: failures.append(raised[1]))
+        for failure in failures:
+            if not isinstance(failure, FileNotFoundError):
+                raise failure
 
     def names(self, path: str, /) -> Sequence[str]:
         """Names in a directory."""
@@ -49,21 +84,23 @@ class RemoteTree:
     """Any fsspec URL."""
 
     def __init__(self, url: str) -> None:
-        self._files = fsspec.core.url_to_fs(url)[0]
+        self._files = remote_files(url)
 
     def delete(self, path: str, /) -> None:
         """Delete a directory with all below it."""
-        try:
-            self._files.rm(path, recursive=True)
-        except FileNotFoundError:
-            return
+        with driver_errors(path):
+            try:
+                self._files.rm(path, recursive=True)
+            except FileNotFoundError:
+                return
 
     def names(self, path: str, /) -> Sequence[str]:
         """Names in a directory."""
-        try:
-            return sorted(str(name).rstrip("/").rpartition("/")[2] for name in self._files.ls(path, detail=False))
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
+        with driver_errors(path):
+            try:
+                return sorted(str(name).rstrip("/").rpartition("/")[2] for name in self._files.ls(path, detail=False))
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
 
 
 def local_path(url: str) -> str | None:
@@ -74,7 +111,7 @@ def local_path(url: str) -> str | None:
 
 
 def tree_of(url: str) -> tuple[DirectoryTree, str]:
-    """What reads and deletes below `url`, and the form of `url` without a file: scheme."""
+    """What reads and deletes below `url`, and the form of `url` without a file: scheme. Raises FlinklikeError."""
     path = local_path(url)
     return (RemoteTree(url), url.rstrip("/")) if path is None else (LocalTree(), path.rstrip("/") or "/")
 
@@ -116,13 +153,15 @@ class ExchangeDirectory:
         """The jobs that another incarnation has left files of. Blocking."""
         return [JobId(name) for name in self._tree.names(f"{self._base}/{incarnation}") if is_hex_id(name)]
 
-    async def delete_of(self, incarnation: str, job_id: JobId | None) -> None:
-        """Delete what another, dead incarnation has left of a job, or at all."""
+    async def delete_of(self, incarnation: str, job_id: JobId | None) -> bool:
+        """Delete what another, dead incarnation has left of a job, or at all. True when it is gone."""
         suffix = f"/{job_id}" if job_id is not None else ""
-        await self._delete(f"{self._base}/{incarnation}{suffix}")
+        return await self._delete(f"{self._base}/{incarnation}{suffix}")
 
-    async def _delete(self, path: str) -> None:
+    async def _delete(self, path: str) -> bool:
         try:
             await asyncio.to_thread(self._tree.delete, path)
-        except OSError as error:
+        except (OSError, FlinklikeError) as error:
             logger.warning("exchange files %s cannot be deleted: %s", path, error)
+            return False
+        return True

@@ -99,18 +99,24 @@ class LeftoverCollector:
         self._is_job_over = is_job_over
 
     async def activate(self) -> int:
-        """How many dead TaskManagers still have partitions of jobs that are not over."""
+        """How many dead TaskManagers still have files here: of jobs that are not over, or that cannot be deleted."""
         kept = 0
         for path in self._directory.leftovers():
-            incarnation = path.name.removeprefix(_PREFIX)
-            await asyncio.to_thread(self._delete_local, path)
-            if await self._delete_partitions(incarnation):
-                await self._exchange.delete_of(incarnation, None)
-                await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
-                logger.info("deleted what TaskManager %s had left", incarnation)
-            else:
+            try:
+                await self._delete(path)
+            except OSError as error:
+                logger.warning("what a dead TaskManager left in %s cannot be deleted: %s", path, error)
+            if path.exists():
                 kept += 1
+            else:
+                logger.info("deleted what a dead TaskManager had left in %s", path)
         return kept
+
+    async def _delete(self, path: Path) -> None:
+        incarnation = path.name.removeprefix(_PREFIX)
+        await asyncio.to_thread(self._delete_local, path)
+        if await self._delete_partitions(incarnation) and await self._exchange.delete_of(incarnation, None):
+            await asyncio.to_thread(shutil.rmtree, path)
 
     @staticmethod
     def _delete_local(path: Path) -> None:
@@ -121,8 +127,6 @@ class LeftoverCollector:
     async def _delete_partitions(self, incarnation: str) -> bool:
         is_empty = True
         for job_id in await asyncio.to_thread(self._exchange.jobs_of, incarnation):
-            if await self._is_job_over(job_id):
-                await self._exchange.delete_of(incarnation, job_id)
-            else:
-                is_empty = False
+            is_gone = await self._is_job_over(job_id) and await self._exchange.delete_of(incarnation, job_id)
+            is_empty = is_empty and is_gone
         return is_empty

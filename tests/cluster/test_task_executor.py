@@ -61,7 +61,7 @@ from tests.kit.task_messages import (
     job_id,
     register_job,
 )
-from tests.kit.testing_slot_pool import AT_ONCE, TestingSlotPool
+from tests.kit.testing_slot_pool import AT_ONCE, TestingSlotPool, report_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -390,6 +390,25 @@ async def test_a_failed_commit_is_answered_with_its_reason(tmp_path: Path) -> No
         answer = await cluster.job_master.wait_for(OutputsCommitted)
         assert answer.failure is not None
         assert "exists already" in answer.failure.message
+
+
+async def test_outputs_on_an_unknown_file_system_cost_their_job_and_nothing_else(tmp_path: Path) -> None:
+    async with task_executor_cluster(tmp_path) as cluster:
+        await cluster.activate()
+        cluster.job_master.send(deploy(1, 0))
+        await cluster.pool.wait_started(1)
+        output = OutputDirectory("foo://bucket", "foo://bucket/.attempt-0")
+        report = replace(report_of(attempt_id(1, 0)), outputs=(output,))
+        cluster.pool.end(attempt_id(1, 0), report)
+        await cluster.job_master.wait_reports(2)
+        cluster.job_master.send(CommitOutputs(job_id(1), 1, VERTEX, (output,)))
+        answer = await cluster.job_master.wait_for(OutputsCommitted)
+        assert answer.failure is not None
+        assert "foo://bucket cannot be reached from this TaskManager" in answer.failure.message
+        assert answer.failure.kind == "USER"
+        cluster.job_master.send(end_job())
+        await until_gone(tmp_path / "jobs" / job_id(1))
+        await cluster.activate(2, job=2)  # the TaskManager lives
 
 
 async def test_logs_are_read_over_rpc(tmp_path: Path) -> None:

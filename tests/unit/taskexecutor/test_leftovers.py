@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -73,6 +74,25 @@ async def test_partitions_of_a_job_that_is_not_over_are_kept_until_it_is(tmp_pat
     mine = ExchangeDirectory(str(tmp_path / "exchange"), incarnation(2))
     assert await LeftoverCollector(own, mine, everything_is_over).activate() == 0
     assert not exchange.exists()
+    assert not dead.path.exists()
+    own.remove()
+
+
+async def test_files_that_cannot_be_deleted_are_not_called_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dead = task_manager(tmp_path, 1, job_id(1))
+    kill(dead)
+    own = task_manager(tmp_path, 2)
+
+    def refuse(path: str, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "not permitted", path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", refuse)  # root may delete everything
+        assert await collector(tmp_path, own, 2).activate() == 1
+    assert "cannot be deleted: [Errno 1] not permitted" in caplog.text
+    assert await collector(tmp_path, own, 2).activate() == 0
     assert not dead.path.exists()
     own.remove()
 

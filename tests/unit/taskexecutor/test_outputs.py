@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 import pytest_asyncio
 
@@ -15,6 +16,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
 from runtime.taskexecutor.outputs import OutputCommitter, commit
+from runtime.taskexecutor.partitions import RemoteFilesError
 from tests.kit.task_messages import VERTEX, job_id, report
 
 
@@ -66,11 +68,35 @@ def test_an_attempt_that_wrote_nothing_still_gets_its_marker(tmp_path: Path) -> 
     assert tree(tmp_path) == {"new/_SUCCESS"}
 
 
-def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="a exists already"):
-        commit([attempt(tmp_path, 0, a="1"), attempt(tmp_path, 1, a="2")])
-    assert (tmp_path / "a").read_text() == "1"
-    assert not (tmp_path / "_SUCCESS").exists()
+def test_two_attempts_with_one_name_publish_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="b exists already"):
+        commit([attempt(tmp_path, 0, a="1", b="1"), attempt(tmp_path, 1, b="2", c="2")])
+    assert tree(tmp_path) == {".attempt-0/a", ".attempt-0/b", ".attempt-1/b", ".attempt-1/c"}
+
+
+def test_a_name_that_is_taken_in_one_base_publishes_nothing_in_any(tmp_path: Path) -> None:
+    first, second = attempt(tmp_path / "x", 0, a="1"), attempt(tmp_path / "y", 0, b="new", z="new")
+    (tmp_path / "y/z").write_text("old")
+    with pytest.raises(InvalidInputError, match="y/z exists already"):
+        commit([first, second])
+    assert tree(tmp_path) == {"x/.attempt-0/a", "y/.attempt-0/b", "y/.attempt-0/z", "y/z"}
+    assert (tmp_path / "y/z").read_text() == "old"
+
+
+@pytest.mark.parametrize("url", ["foo://bucket", "s3://bucket"])
+def test_a_file_system_that_is_not_there_is_a_sentence(url: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{url} cannot be reached from this TaskManager: .*(not known|s3fs)"):
+        commit([OutputDirectory(url, f"{url}/.attempt-0")])
+
+
+def test_what_a_driver_raises_becomes_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        message = "no credentials"
+        raise LookupError(message)
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "find", refuse)
+    with pytest.raises(RemoteFilesError, match="memory://base: LookupError: no credentials"):
+        commit([OutputDirectory("memory://base", "memory://base/.attempt-0")])
 
 
 def test_file_urls_are_local_paths(tmp_path: Path) -> None:
@@ -80,8 +106,6 @@ def test_file_urls_are_local_paths(tmp_path: Path) -> None:
 
 
 def test_other_file_systems_go_through_fsspec() -> None:
-    import fsspec
-
     files = fsspec.filesystem("memory")
     files.pipe("/base/.attempt-0/day=1/a", b"1")
     files.pipe("/base/.attempt-0/_SUCCESS", b"")
@@ -112,3 +136,21 @@ async def test_outputs_that_were_not_accepted_disappear_with_the_job(
     await committer.end_job(job_id(1))
     await committer.end_job(job_id(1))
     assert tree(tmp_path) == {"a", "_SUCCESS"}
+
+
+@pytest.mark.asyncio
+async def test_an_output_that_cannot_be_deleted_is_logged_and_does_not_keep_the_others(
+    tmp_path: Path, committer: OutputCommitter, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, local = OutputDirectory("foo://b", "foo://b/.attempt-0"), attempt(tmp_path, 1, b="2")
+    blocked = attempt(tmp_path / "blocked", 2, c="3")
+    Path(blocked.directory).parent.chmod(0o500)
+    committer.note(replace(report(1, 0), outputs=(lost, blocked, local)))
+    try:
+        await committer.end_job(job_id(1))
+    finally:
+        Path(blocked.directory).parent.chmod(0o700)
+    assert "b" not in {path.rpartition("/")[2] for path in tree(tmp_path)}
+    assert "foo://b/.attempt-0" in caplog.text
+    if os.geteuid() != 0:  # root may delete it
+        assert blocked.directory in caplog.text
