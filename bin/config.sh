@@ -1,16 +1,7 @@
 # Sourced by every script in bin/: finds the installation and its Python.
 # Environment: FLINKLIKE_HOME, FLINKLIKE_CONF_DIR, FLINKLIKE_RUN_DIR, FLINKLIKE_PYTHON, FLINKLIKE_IDENT_STRING.
 
-_script="${BASH_SOURCE[1]:-$0}"
-while [ -h "$_script" ]; do
-  _target="$(readlink "$_script")"
-  case "$_target" in
-    /*) _script="$_target" ;;
-    *) _script="$(dirname "$_script")/$_target" ;;
-  esac
-done
-FLINKLIKE_BIN="$(cd "$(dirname "$_script")" && pwd -P)"
-export FLINKLIKE_HOME="${FLINKLIKE_HOME:-$(dirname "$FLINKLIKE_BIN")}"
+export FLINKLIKE_HOME="${FLINKLIKE_HOME:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)}"
 
 if [ -z "${FLINKLIKE_PYTHON:-}" ]; then
   if [ -x "$FLINKLIKE_HOME/.venv/bin/python" ]; then
@@ -21,6 +12,18 @@ if [ -z "${FLINKLIKE_PYTHON:-}" ]; then
 fi
 if [ -z "$FLINKLIKE_PYTHON" ]; then
   echo "No Python found: run bin/quickstart.sh, or set FLINKLIKE_PYTHON to a Python 3.11 with this package." >&2
+  exit 1
+fi
+# One of each of our requirements: an environment that is not ours lacks them, and a half-made one may.
+if ! _missing="$("$FLINKLIKE_PYTHON" - psutil yaml pydantic grpc typer 2>&1 << 'EOF'
+import sys
+from importlib.util import find_spec
+if sys.version_info < (3, 11):
+    sys.exit("Python 3.11 or newer")
+sys.exit(next((module for module in sys.argv[1:] if not find_spec(module)), None))
+EOF
+)"; then
+  echo "$FLINKLIKE_PYTHON cannot run this ($_missing is missing): run bin/quickstart.sh, or set FLINKLIKE_PYTHON." >&2
   exit 1
 fi
 export FLINKLIKE_PYTHON

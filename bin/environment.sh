@@ -17,6 +17,15 @@ _find_python() {
   return 1
 }
 
+_make_venv() { # _make_venv LOG PYTHON: as _install; what was made by half goes away, or the next run would use it
+  rm -rf .venv
+  if command -v uv > /dev/null && uv venv --quiet --no-config --python "$2" .venv >> "$1" 2>&1; then return 0; fi
+  rm -rf .venv
+  if "$2" -m venv .venv >> "$1" 2>&1; then return 0; fi
+  rm -rf .venv
+  return 1
+}
+
 _install() { # _install LOG ARGUMENTS...: uv if it is there and works here, else pip
   local log="$1"
   shift
@@ -54,7 +63,7 @@ ensure_environment() {
   log="$(mktemp "${TMPDIR:-/tmp}/flinklike-install.XXXXXX")"
   if [ ! -x .venv/bin/python ]; then
     echo "Python environment: making .venv with $("$python" --version)."
-    "$python" -m venv .venv > "$log" 2>&1 || _fail "Making .venv failed; see $log (on Debian: apt install python3-venv)."
+    _make_venv "$log" "$python" || _fail "Making .venv failed; see $log (on Debian, install uv or python3-venv)."
   fi
   local arguments=()
   for file in "$@"; do arguments+=(-r "$file"); done

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
+# All checks and tests: bin/test.sh [--fast] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-#   --all   also what is too long for every change
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -9,11 +8,11 @@ source "$FLINKLIKE_HOME/bin/environment.sh"
 ensure_environment requirements/dev.txt
 cd "$FLINKLIKE_HOME" || exit 1
 
-lane=default
-case "${1:-}" in
-  --fast) lane=fast; shift ;;
-  --all) lane=all; shift ;;
-esac
+select=''
+if [ "${1:-}" = --fast ]; then
+  select='not spark and not airflow and not etcd and not process and not slow'
+  shift
+fi
 failed=()
 step() { # step NAME COMMAND...: run it, say how long it took, remember whether it failed
   local name="$1" begin=$SECONDS
@@ -26,14 +25,6 @@ step() { # step NAME COMMAND...: run it, say how long it took, remember whether 
 step "ruff" .venv/bin/ruff check .
 step "format" .venv/bin/ruff format --check .
 step "mypy" .venv/bin/mypy
-step "layers" .venv/bin/lint-imports
-step "configuration reference" .venv/bin/python -m runtime.config.docgen --check
-
-case "$lane" in
-  fast) select='not spark and not airflow and not etcd and not process and not slow' ;;
-  default) select='not nightly' ;;
-  all) select='' ;;
-esac
 step "tests" .venv/bin/pytest -q -m "$select" "$@"
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -1,0 +1,111 @@
+"""The scripts in front of Python: an environment that is not ours, a broken uv, an environment made by half."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+TOOLS = ("bash", "cat", "cksum", "cut", "dirname", "echo", "mktemp", "readlink", "rm", "sed", "sleep", "tail", "tr")
+
+HALF_A_VENV = """#!/bin/sh
+if [ "$1" = -m ]; then mkdir -p .venv/bin; touch .venv/bin/python; chmod +x .venv/bin/python; exit 1; fi
+exec {python} "$@"
+"""
+MAKES_A_VENV = """#!/bin/sh
+echo "$*" >> {log}
+if [ "$1" = venv ]; then exec {python} -m venv --without-pip .venv; fi
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A checkout without `.venv`, and a PATH with what every machine has, but no Python."""
+    for part in ("bin", "requirements", "pyproject.toml"):
+        source = ROOT / part
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / "home" / part)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in (*TOOLS, "mkdir", "touch", "chmod"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    return tmp_path / "home"
+
+
+def add_tool(home: Path, name: str, text: str) -> None:
+    program = home.parent / "tools" / name
+    program.write_text(text)
+    program.chmod(0o755)
+
+
+def add_python(home: Path) -> None:
+    """A Python without any package."""
+    bare = home.parent / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    (home.parent / "tools/python3").symlink_to(bare / "bin/python")
+
+
+def run(home: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": str(home.parent / "tools"), "TMPDIR": str(home.parent), **environment}
+    return subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True, check=False)
+
+
+def ensure_environment(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = 'FLINKLIKE_HOME="$PWD"; source bin/environment.sh; ensure_environment requirements/base.txt'
+    return run(home, "bash", "-c", script, **environment)
+
+
+@pytest.mark.parametrize("script", ["bin/flinklike", "bin/start-cluster.sh", "bin/taskmanager.sh", "bin/bench.sh"])
+def test_a_python_without_our_packages_is_one_sentence(home: Path, script: str) -> None:
+    assert run(home, script).stderr == (
+        "No Python found: run bin/quickstart.sh, or set FLINKLIKE_PYTHON to a Python 3.11 with this package.\n"
+    )
+    add_python(home)
+    done = run(home, script)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{home.parent}/tools/python3 cannot run this (psutil is missing): run bin/quickstart.sh, or set "
+        "FLINKLIKE_PYTHON.\n"
+    )
+
+
+def test_a_script_finds_its_home_through_links(home: Path) -> None:
+    link = home.parent / "link"
+    link.symlink_to(home / "bin/flinklike")
+    (home / "airflow_flinklike/cli").mkdir(parents=True)
+    (home / "airflow_flinklike/cli/__main__.py").write_text("print(__file__)")
+    done = run(home, str(link), FLINKLIKE_PYTHON=sys.executable)
+    assert done.stdout == f"{home}/airflow_flinklike/cli/__main__.py\n", done.stderr
+
+
+def test_an_environment_made_by_half_is_removed(home: Path) -> None:
+    add_tool(home, "python3", HALF_A_VENV.format(python=sys.executable))
+    first, second = ensure_environment(home), ensure_environment(home)
+    assert first.returncode == second.returncode == 1
+    assert "Making .venv failed" in first.stderr
+    assert "Making .venv failed" in second.stderr
+    assert not (home / ".venv").exists()
+
+
+def test_uv_makes_the_environment_where_it_is(home: Path) -> None:
+    log = home.parent / "uv.log"
+    add_tool(home, "python3", HALF_A_VENV.format(python=sys.executable))
+    add_tool(home, "uv", MAKES_A_VENV.format(python=sys.executable, log=log))
+    done = ensure_environment(home)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["venv", "pip", "pip"]
+    assert "current" in ensure_environment(home).stdout
+
+
+@pytest.mark.slow
+def test_without_a_uv_that_works_python_makes_it(home: Path) -> None:
+    add_tool(home, "uv", "#!/bin/sh\nmkdir -p .venv/bin\nexit 2\n")
+    add_python(home)
+    (home / "requirements/base.txt").write_text("")
+    done = ensure_environment(home, PIP_NO_INDEX="1")
+    assert os.access(home / ".venv/bin/python", os.X_OK)
+    assert "Making .venv failed" not in done.stderr
