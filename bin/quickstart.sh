@@ -16,44 +16,61 @@ while [ $# -gt 0 ]; do
     --airflow) with_airflow=true ;;
     --scale-factor) [ $# -gt 1 ] || _fail "--scale-factor needs a number, for instance 0.1."; scale_factor="$2"; shift ;;
     -D) [ $# -gt 1 ] || _fail "-D needs key=value."; options+=(-D "$2"); shift ;;
+    -D?*) options+=("$1") ;;
     -h | --help) sed -n '2,5p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
     *) _fail "Unknown argument '$1': see bin/quickstart.sh --help." ;;
   esac
   shift
 done
+# What runs in the background behind a progress line ends with this script.
+trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM HUP
+
+_control() {
+  "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control "$@" "${options[@]}"
+}
+
+_airflow() { # _airflow LOG ARGUMENTS...
+  local log="$1"
+  shift
+  "$FLINKLIKE_HOME/.venv/bin/airflow" "$@" > "$log" 2>&1
+}
 
 echo "[1/4] Python"
 ensure_environment requirements/examples.txt
 source "$FLINKLIKE_HOME/bin/config.sh"
 
 echo "[2/4] Cluster (etcd, JobManager, JobMaster processes, TaskManager with warm Spark slots)"
-"$FLINKLIKE_PYTHON" -m runtime.entrypoint.control ensure-cluster "${options[@]}" ||
-  _fail "The cluster did not start; its logs are in ${FLINKLIKE_RUN_DIR:-$FLINKLIKE_HOME/run}/log."
+_control start-cluster || _fail "The cluster did not start; its logs are in ${FLINKLIKE_RUN_DIR:-$FLINKLIKE_HOME/run}/log."
 
 echo "[3/4] Airflow"
 # The connection, as users would set it up in Airflow's own way.
-eval "$("$FLINKLIKE_PYTHON" -m runtime.entrypoint.control airflow-environment "${options[@]}")"
+variables="$(_control airflow-environment)" || exit 1
+eval "$variables"
 if [ ! -e "$AIRFLOW_HOME/.migrated" ]; then
-  echo "Making Airflow's database in $AIRFLOW_HOME (once)."
-  "$FLINKLIKE_HOME/.venv/bin/airflow" db migrate > "$AIRFLOW_HOME/migrate.log" 2>&1 ||
+  _with_progress "Making Airflow's database in $AIRFLOW_HOME (once) ..." _airflow "$AIRFLOW_HOME/migrate.log" db migrate ||
     _fail "Airflow's database could not be made: see $AIRFLOW_HOME/migrate.log."
   touch "$AIRFLOW_HOME/.migrated"
 fi
 
 if $with_airflow; then
+  trap - INT TERM HUP
   exec "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control airflow-standalone "${options[@]}"
 fi
 
-echo "[4/4] DAG tpch_revenue at scale factor $scale_factor (airflow dags test)"
 log="$AIRFLOW_HOME/tpch_revenue.log"
-"$FLINKLIKE_HOME/.venv/bin/airflow" dags test tpch_revenue --conf "{\"scale_factor\": $scale_factor}" > "$log" 2>&1
+echo "[4/4] DAG tpch_revenue at scale factor $scale_factor (airflow dags test; log: $log)"
+begun="$AIRFLOW_HOME/.begun"
+touch "$begun"
+_with_progress "Making data, three kinds of jobs, a report ..." \
+  _airflow "$log" dags test tpch_revenue --conf "{\"scale_factor\": $scale_factor}"
 code=$?
-report="$(sed -n 's/.*Report written to \([^ ]*\).*/\1/p' "$log" | tail -n 1)"
 if [ $code -ne 0 ] || grep -q "state=failed\|DagRunState.FAILED" "$log"; then
   tail -n 30 "$log" >&2
   _fail "The DAG failed: the whole log is $log."
 fi
-[ -n "$report" ] && [ -r "$report/report.txt" ] && cat "$report/report.txt"
+report="$(find "$FLINKLIKE_DATA_DIR/reports" -name report.txt -newer "$begun" -print -quit 2> /dev/null)"
+[ -n "$report" ] || _fail "The DAG has written no report below $FLINKLIKE_DATA_DIR/reports: its log is $log."
+cat "$report"
 echo
-"$FLINKLIKE_PYTHON" -m runtime.entrypoint.control status-cluster "${options[@]}"
+_control status-cluster
 echo "Jobs: bin/flinklike list    Stop: bin/stop-cluster.sh    A whole Airflow: bin/quickstart.sh --airflow"

@@ -22,16 +22,31 @@ class Layout:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Layout:
-        """FLINKLIKE_HOME (default: the directory above this package), FLINKLIKE_CONF_DIR, FLINKLIKE_RUN_DIR."""
-        home = Path(environment.get("FLINKLIKE_HOME") or Path(__file__).resolve().parents[2])
-        conf = Path(environment.get("FLINKLIKE_CONF_DIR") or home / "conf")
-        run = Path(environment.get("FLINKLIKE_RUN_DIR") or home / "run")
-        return cls(home=home, conf=conf, run=run.absolute())
+        """FLINKLIKE_HOME (default: the directory above this package), FLINKLIKE_CONF_DIR, FLINKLIKE_RUN_DIR.
+
+        All of them absolute: processes of the cluster have another working directory than who starts them.
+        """
+        home = Path(environment.get("FLINKLIKE_HOME") or Path(__file__).resolve().parents[2]).absolute()
+        conf = Path(environment.get("FLINKLIKE_CONF_DIR") or home / "conf").absolute()
+        run = Path(environment.get("FLINKLIKE_RUN_DIR") or home / "run").absolute()
+        return cls(home=home, conf=conf, run=run)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give another process the same layout."""
+        return {
+            "FLINKLIKE_HOME": str(self.home),
+            "FLINKLIKE_CONF_DIR": str(self.conf),
+            "FLINKLIKE_RUN_DIR": str(self.run),
+        }
 
     @property
     def pid(self) -> Path:
-        """Pid files."""
+        """Pid files, and what processes said when they were ready."""
         return self.run / "pid"
+
+    def ready_file(self, kind: str, number: int) -> Path:
+        """JSON of a process that is ready, with its `address`. Clients look here for the JobManagers of this host."""
+        return self.pid / f"{kind}-{number}.json"
 
     @property
     def log(self) -> Path:
@@ -62,5 +77,5 @@ class Layout:
         return configuration.get(EXCHANGE_DIR) or str(self.run / "exchange")
 
     def token_file(self, configuration: Configuration) -> Path:
-        """security.token-file, or its default here."""
-        return Path(configuration.get(SECURITY_TOKEN_FILE) or self.run / "token")
+        """security.token-file, or its default here. A relative one is below the run directory, as for every process."""
+        return self.run / (configuration.get(SECURITY_TOKEN_FILE) or "token")

@@ -13,9 +13,11 @@ import fcntl
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +36,7 @@ QUOTA_BYTES = 2 * 1024**3
 _POLL = 0.02
 _PORT_TRIES = 5
 _LOG_TAIL_BYTES = 2000
+_UNSAFE_VERSIONS = frozenset({"3.5.0", "3.5.1", "3.5.2"})
 _PORT_TAKEN = "address already in use"
 
 _CLOCK = SystemClock()
@@ -67,6 +70,17 @@ class RunningEtcd:
     pid: int
     started: float
     endpoint: str
+    version: str = ""
+
+    @property
+    def warning(self) -> str:
+        """What whoever relies on it should know; empty when there is nothing."""
+        if self.version not in _UNSAFE_VERSIONS:
+            return ""
+        return (
+            f"the embedded etcd is version {self.version}, which can lose consistency after a crash: for production "
+            "run an etcd cluster of version 3.5.3 or newer and set high-availability.etcd.endpoints"
+        )
 
     def process(self) -> psutil.Process | None:
         """The process, while it is this one and alive."""
@@ -160,9 +174,16 @@ def _launch(settings: EmbeddedEtcdSettings, port: int) -> RunningEtcd:
     settings.data_dir.chmod(0o700)
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
     pid = _spawn(arguments, settings.log_file)
-    started = RunningEtcd(pid, psutil.Process(pid).create_time(), f"127.0.0.1:{port}")
+    started = RunningEtcd(pid, psutil.Process(pid).create_time(), f"127.0.0.1:{port}", _version(binary))
     _write_state(settings, started)
     return started
+
+
+def _version(binary: Path) -> str:
+    """What `etcd --version` says; empty when it says something else."""
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=START_TIMEOUT, check=False)
+    found = re.search(r"^etcd Version: (\S+)", said.stdout, re.MULTILINE)
+    return found.group(1) if found else ""
 
 
 def _spawn(arguments: Sequence[str], log_file: Path) -> int:
@@ -238,13 +259,14 @@ def _log_tail(settings: EmbeddedEtcdSettings) -> str:
 def _read_state(settings: EmbeddedEtcdSettings) -> RunningEtcd | None:
     try:
         state = json.loads(settings.state_file.read_text())
-        return RunningEtcd(int(state["pid"]), float(state["started"]), str(state["endpoint"]))
+        version = str(state.get("version", ""))
+        return RunningEtcd(int(state["pid"]), float(state["started"]), str(state["endpoint"]), version)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _write_state(settings: EmbeddedEtcdSettings, etcd: RunningEtcd) -> None:
-    state = {"pid": etcd.pid, "started": etcd.started, "endpoint": etcd.endpoint}
+    state = {"pid": etcd.pid, "started": etcd.started, "endpoint": etcd.endpoint, "version": etcd.version}
     temporary = settings.state_file.with_name(f".{settings.state_file.name}.{os.getpid()}")
     temporary.write_text(json.dumps(state))
     temporary.replace(settings.state_file)

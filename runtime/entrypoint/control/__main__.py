@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 from runtime.common.errors import FlinklikeError
 from runtime.config.configuration import load
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ClusterControl
-from runtime.entrypoint.control.daemon import KINDS, Daemon, DaemonError
+from runtime.entrypoint.control.daemon import KINDS, Daemon
+from runtime.entrypoint.control.pending import DaemonError
+from runtime.entrypoint.control.remote import SCRIPTS, show
 
 _CLUSTER_VERBS = frozenset(
-    {"start-cluster", "ensure-cluster", "status-cluster", "stop-cluster", "airflow-environment", "airflow-standalone"}
+    {"start-cluster", "status-cluster", "stop-cluster", "airflow-environment", "airflow-standalone"}
 )
 _NOT_RUNNING = 3
-_SCRIPT_OF = {"jobmanager": "jobmanager.sh", "jobmaster": "start-jobmaster.sh", "taskmanager": "taskmanager.sh"}
+_INTERRUPTED = 130
 
 
 def parse_dynamic(arguments: list[str]) -> list[str]:
@@ -36,12 +40,8 @@ def parse_dynamic(arguments: list[str]) -> list[str]:
     return dynamic
 
 
-def _start(daemon: Daemon, dynamic: list[str]) -> None:
-    daemon.wait_ready(daemon.spawn(dynamic))
-
-
 _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {
-    "start": _start,
+    "start": lambda daemon, dynamic: daemon.start(dynamic, 1),
     "start-foreground": Daemon.run_foreground,
     "stop": lambda daemon, _: daemon.stop_last(),
     "stop-all": lambda daemon, _: daemon.stop_all(),
@@ -49,11 +49,13 @@ _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {
 
 
 def _run_daemon(name: str, arguments: list[str]) -> int:
+    layout = Layout.from_environment(os.environ)
+    if arguments[:1] == ["ensure"]:
+        return _ensure(Daemon(KINDS[name], layout, os.environ, sys.stderr), layout, arguments[1:])
     if not arguments or arguments[0] not in _VERBS:
         verbs = "|".join(_VERBS)
-        sys.stdout.write(f"Usage: {_SCRIPT_OF[name]} ({verbs}) [-D key=value ...]\n")
+        sys.stdout.write(f"Usage: {SCRIPTS[KINDS[name]]} ({verbs}) [-D key=value ...]\n")
         return 1
-    layout = Layout.from_environment(os.environ)
     dynamic = parse_dynamic(arguments[1:])
     if arguments[0].startswith("start"):
         load(layout.conf, environment=os.environ, dynamic=dynamic)
@@ -62,17 +64,27 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
     return 0
 
 
+def _ensure(daemon: Daemon, layout: Layout, arguments: list[str]) -> int:
+    """`ensure COUNT PORT`, for start-cluster.sh on another host: at least so many, shown as `RemoteCall` reads it."""
+    count, port, *options = arguments
+    dynamic = parse_dynamic(options)
+    load(layout.conf, environment=os.environ, dynamic=dynamic)
+    layout.run.mkdir(parents=True, exist_ok=True)
+    served = [one for one in daemon.instances() if int(port) in (0, one.port)]
+    daemon.start(dynamic, int(count) - len(served))
+    sys.stdout.write(show(daemon.instances()))
+    return 0
+
+
 def _run_cluster(name: str, arguments: list[str]) -> int:
     control = ClusterControl(Layout.from_environment(os.environ), os.environ, parse_dynamic(arguments), sys.stdout)
     match name:
         case "airflow-environment":
-            sys.stdout.write(shell_exports(airflow_environment(control.layout, control.configuration)))
+            sys.stdout.write(shell_exports(_airflow_variables(control)))
         case "airflow-standalone":
-            return run_standalone(control.layout, control.configuration, sys.stdout)
+            return run_standalone(control.layout, {**os.environ, **_airflow_variables(control)}, sys.stdout)
         case "start-cluster":
             control.start()
-        case "ensure-cluster":
-            control.ensure()
         case "status-cluster":
             return 0 if control.status() else _NOT_RUNNING
         case _:
@@ -80,8 +92,27 @@ def _run_cluster(name: str, arguments: list[str]) -> int:
     return 0
 
 
+def _airflow_variables(control: ClusterControl) -> dict[str, str]:
+    configuration = control.configuration()
+    return airflow_environment(control.layout, configuration, control.rest_addresses(configuration))
+
+
+def _end_in_order() -> None:
+    """SIGTERM and SIGHUP leave through every `finally`, as Ctrl-C does: what was begun is undone."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(one, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # not below nohup
+            signal.signal(number, leave)
+
+
 def main(arguments: list[str]) -> int:
     """0 when all of it was done; 1 with sentences on stderr otherwise."""
+    _end_in_order()
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     try:
         if name in KINDS:
@@ -91,6 +122,8 @@ def main(arguments: list[str]) -> int:
     except FlinklikeError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     sys.stderr.write(f"Unknown daemon {name!r}\n")
     return 1
 

@@ -12,27 +12,33 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
+import psutil
+
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
-from runtime.config.options.jobmanager import REST_ADDRESS, REST_PORT
-from runtime.entrypoint.control.daemon import DaemonError
+from runtime.entrypoint.control.pending import DaemonError
+from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
 
 _READY_TIMEOUT = 300.0
+_STOP_TIMEOUT = 15.0
+_KILL_TIMEOUT = 5.0
+_LOG = "standalone.log"
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
-def airflow_environment(layout: Layout, configuration: Configuration) -> dict[str, str]:
-    """Variables of an Airflow that knows our DAGs and the connection `flinklike_default`."""
+def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequence[str]) -> dict[str, str]:
+    """Variables of an Airflow that knows our DAGs and the connection `flinklike_default` to the first of `rest`."""
     home = layout.run / "airflow"
     home.mkdir(parents=True, exist_ok=True)
+    host, _, port = rest[0].rpartition(":")
     connection = {
         "conn_type": "flinklike",
-        "host": configuration.get(REST_ADDRESS),
-        "port": configuration.get(REST_PORT),
+        "host": host,
+        "port": int(port),
         "extra": {"token_file": str(layout.token_file(configuration))},
     }
     return {
@@ -51,13 +57,57 @@ def shell_exports(environment: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items())
 
 
-def run_standalone(layout: Layout, configuration: Configuration, out: TextIO) -> int:
-    """Run `airflow standalone` until Ctrl-C; say address and login once all its parts are healthy."""
-    port = _free_port(8080)
+def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) -> int:
+    """Run `airflow standalone` until Ctrl-C, SIGTERM or SIGHUP; say address and login once all its parts are healthy.
+
+    One that runs already is only shown: two would share one database. `environment` has `airflow_environment` in it.
+    """
+    home = Path(environment["AIRFLOW_HOME"])
+    pids = _pids(layout)
+    with pids.locked():
+        running = pids.running()
+        if running:
+            base = f"http://127.0.0.1:{running[-1].number}"
+            out.write(f"Already running (bin/stop-cluster.sh stops it).\n{_greeting(base, home)}")
+            return 0
+        _end(pids.read())  # what a killed one has left
+        port = _free_port(8080)
+        process = _launch(home, environment, port, out)
+        identity = ProcessId.of(process.pid)
+        mine = [Record(identity, port)] if identity else []
+        pids.write(mine)
     base = f"http://127.0.0.1:{port}"
-    environment = {
-        **os.environ,
-        **airflow_environment(layout, configuration),
+    try:
+        _wait_healthy(process, base, home / _LOG)
+        out.write(f"{_greeting(base, home)}Ctrl-C stops it.\n")
+        out.flush()
+        return process.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        with pids.locked():
+            _end(mine)
+            pids.write(pids.running())
+
+
+def stop_standalone(layout: Layout) -> bool:
+    """End the Airflow of this run directory with all its parts; False when none runs."""
+    pids = _pids(layout)
+    with pids.locked():
+        was_running = _end(pids.read())
+        pids.write([])
+    return was_running
+
+
+def _pids(layout: Layout) -> PidFile:
+    """Its one record; the number is its port."""
+    return PidFile(layout.pid, "airflow")
+
+
+def _launch(home: Path, environment: Mapping[str, str], port: int, out: TextIO) -> subprocess.Popen[bytes]:
+    base = f"http://127.0.0.1:{port}"
+    variables = {
+        **environment,
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": base,
@@ -67,25 +117,15 @@ def run_standalone(layout: Layout, configuration: Configuration, out: TextIO) ->
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port(8794)),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
     }
-    home = Path(environment["AIRFLOW_HOME"])
-    log = home / "standalone.log"
-    out.write(f"Starting airflow standalone (log: {log}) ...\n")
-    with log.open("wb") as sink:
-        command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
-        process = subprocess.Popen(
-            command, stdout=sink, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-        )
-    try:
-        _wait_healthy(process, base, log)
-        out.write(
-            f"Airflow: {base}  login: admin / {_password(home)}\nDAGs: tpch_revenue, word_count. Ctrl-C stops it.\n"
-        )
-        out.flush()
-        return process.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        _stop(process)
+    out.write(f"Starting airflow standalone (log: {home / _LOG}) ...\n")
+    out.flush()
+    command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
+    with (home / _LOG).open("wb") as sink:
+        return subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, env=variables, start_new_session=True)
+
+
+def _greeting(base: str, home: Path) -> str:
+    return f"Airflow: {base}  login: admin / {_password(home)}\nDAGs: tpch_revenue, word_count.\n"
 
 
 def _wait_healthy(process: subprocess.Popen[bytes], base: str, log: Path) -> None:
@@ -115,7 +155,10 @@ def _is_healthy(base: str) -> bool:
 
 def _password(home: Path) -> str:
     file = home / "simple_auth_manager_passwords.json.generated"
-    return str(json.loads(file.read_text(encoding="utf-8")).get("admin", "see " + str(file)))
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["admin"])
+    except (OSError, ValueError, KeyError):
+        return f"see {file}"
 
 
 def _free_port(wanted: int) -> int:
@@ -131,11 +174,31 @@ def _free_port(wanted: int) -> int:
     raise DaemonError(message)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """SIGINT is the way to stop `airflow standalone`; what is left of its session is killed after 15 s."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
+def _end(records: Sequence[Record]) -> bool:
+    """SIGINT is the way to stop `airflow standalone`; what is left of its session 15 s later is killed."""
+    sessions = [record.process for record in records]
+    left = [part for process in sessions for part in _session(process)]
+    for process in sessions:
+        process.send(signal.SIGINT)
+    wait_ended(sessions, _STOP_TIMEOUT)
+    stubborn = [part for process in sessions for part in _session(process)]
+    for part in stubborn:
+        part.send(signal.SIGKILL)
+    wait_ended(stubborn, _KILL_TIMEOUT)
+    return bool(left)
+
+
+def _session(leader: ProcessId) -> list[ProcessId]:
+    """All living processes of its session, also when it has ended itself: the id is not given away before them."""
+    now = ProcessId.of(leader.pid)
+    if now is not None and now != leader:
+        return []
+    found: list[ProcessId] = []
+    for pid in psutil.pids():
+        part = ProcessId.of(pid)
         try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            if part is not None and os.getsid(pid) == leader.pid:
+                found.append(part)
+        except ProcessLookupError:
+            continue
+    return found

@@ -1,45 +1,47 @@
-"""start-cluster.sh and stop-cluster.sh: etcd first, then JobManagers, JobMaster processes and TaskManagers.
+"""start-cluster.sh and stop-cluster.sh: etcd, JobManagers, JobMaster processes and TaskManagers, here and by ssh.
 
-Local processes are started side by side and awaited together; other hosts run the same script by ssh, and their exit
-code counts. Nothing is started when a file or the configuration is wrong.
+A start brings up what conf/ names and does not run yet, all of it side by side, and ends at the first failure; then it
+stops what it has started on this host. A stop goes by what the run directory records: neither a broken file in conf/
+nor a host out of reach keeps the rest running.
 """
 
 from __future__ import annotations
 
+import errno
 import shlex
-import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TextIO
 
-from runtime.common.errors import InvalidInputError
-from runtime.config.configuration import load
+from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.config.configuration import Configuration, InvalidConfigurationError, load
 from runtime.config.layout import Layout
 from runtime.config.options.cluster import SSH_OPTS
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
-from runtime.config.options.jobmanager import REST_ADDRESS, REST_PORT, SINGLE_JOBMASTER
+from runtime.config.options.jobmanager import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT
+from runtime.entrypoint.control.airflow import stop_standalone
 from runtime.entrypoint.control.daemon import (
     JOBMANAGER,
     JOBMASTER,
+    START_TIMEOUT,
     TASKMANAGER,
     Daemon,
-    DaemonError,
     DaemonKind,
+    Instance,
     Starting,
 )
-from runtime.entrypoint.control.hosts import Host, read_hosts
+from runtime.entrypoint.control.hosts import read_hosts
+from runtime.entrypoint.control.pending import DaemonError, wait_all
+from runtime.entrypoint.control.plan import FILES, Planned, make_plan, missing
+from runtime.entrypoint.control.remote import RemoteCall, RemoteHosts
 from runtime.entrypoint.control.table import render_table
 from runtime.highavailability import embedded
 
-_FILES = {JOBMANAGER: "masters", JOBMASTER: "JOB_MASTERS", TASKMANAGER: "workers"}
-_SCRIPTS = {JOBMANAGER: "jobmanager.sh", JOBMASTER: "start-jobmaster.sh", TASKMANAGER: "taskmanager.sh"}
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the files ask for: (kind, host) in the order of starting."""
-
-    processes: tuple[tuple[DaemonKind, Host], ...]
+_REMOTE_STOP_TIMEOUT = 60.0
+_REMOTE_MARGIN = 20.0
+_HEADER = ("process", "host", "pid", "address", "state")
 
 
 class ClusterControl:
@@ -50,134 +52,207 @@ class ClusterControl:
         self._environment = environment
         self._dynamic = tuple(dynamic)
         self._out = out
-        self.configuration = load(layout.conf, environment=environment, dynamic=dynamic)
+        self._host = socket.gethostname()
+
+    def configuration(self) -> Configuration:
+        """What the files, the environment and -D say. Raises InvalidConfigurationError."""
+        return load(self.layout.conf, environment=self._environment, dynamic=self._dynamic)
 
     def start(self) -> None:
-        """Start everything and show what runs where. Raises DaemonError or InvalidInputError."""
-        plan = self._plan()
-        counts = [f"{_count(plan, kind)} {kind.name}" for kind in _FILES]
-        self._say(f"Starting cluster: {', '.join(counts)}.")
-        self._bring_up(plan)
-
-    def _bring_up(self, plan: Plan) -> None:
+        """Start what is missing and show what runs where. Raises DaemonError or InvalidInputError."""
+        configuration = self.configuration()
+        plan = make_plan(self.layout, configuration)
         self.layout.run.mkdir(parents=True, exist_ok=True)
-        if self.configuration.get(ETCD_EMBEDDED):
-            self._start_etcd()
-        remote = self._start_all(plan)
-        self._say(render_table(("process", "host", "pid", "state"), [*self._running_rows(), *remote]))
-        self._say(f"REST: {self.rest_url()}")
-
-    def ensure(self) -> None:
-        """Start what is missing of this host's processes; what runs is reused. Ends with the table."""
-        plan = self._plan()
-        running = {kind: len(self._daemon(kind).running()) for kind in _FILES}
-        missing: list[tuple[DaemonKind, Host]] = []
-        for kind, host in plan.processes:
-            if host.is_local and running[kind] > 0:
-                running[kind] -= 1
-            else:
-                missing.append((kind, host))
-        if len(missing) < len(plan.processes):
-            self._say(f"Reusing {len(plan.processes) - len(missing)} running process(es) of this cluster.")
-        self._bring_up(Plan(tuple(missing)))
+        here = [one for one in plan if one.host.is_local]
+        absent = missing(here, self._daemons())
+        counts = Counter(one.kind for one in plan)
+        self._say(f"Starting cluster: {', '.join(f'{counts[kind]} {kind.name}' for kind in FILES)}.")
+        if len(absent) < len(here):
+            self._say(f"Reusing {len(here) - len(absent)} running process(es) of this cluster, as they were started.")
+        _check_rest_ports(configuration, absent)
+        with ExitStack() as undo:
+            if configuration.get(ETCD_EMBEDDED):
+                self._start_etcd(configuration.get(ETCD_EMBEDDED_PORT), undo)
+            remote = self._bring_up(configuration, absent, [one for one in plan if not one.host.is_local], undo)
+            undo.pop_all()
+        self._show(configuration, remote)
 
     def status(self) -> bool:
-        """Show what of this cluster runs on this host; True when everything that conf/ names does."""
-        plan = self._plan()
-        rows = self._running_rows()
-        self._say(render_table(("process", "host", "pid", "state"), rows))
-        return len(rows) >= sum(1 for _, host in plan.processes if host.is_local)
+        """Show what runs; True when everything that conf/ names for this host does."""
+        configuration = self.configuration()
+        plan = make_plan(self.layout, configuration)
+        hosts = self._remote_hosts(configuration)
+        asked = dict.fromkeys((one.host.name, one.kind) for one in plan if not one.host.is_local)
+        calls = [hosts.call(name, kind, ("ensure", "0", "0")) for name, kind in asked]
+        for failure in _failures(calls):
+            self._say(failure)
+        self._show(configuration, [instance for call in calls for instance in call.instances()])
+        return not missing([one for one in plan if one.host.is_local], self._daemons())
 
     def stop(self) -> None:
-        """Stop TaskManagers, JobMaster processes, JobManagers and the embedded etcd, in that order."""
-        plan = self._plan()
+        """Stop Airflow, TaskManagers, JobMaster processes, JobManagers and the embedded etcd, in that order.
+
+        Raises DaemonError with everything that could not be stopped; the rest is.
+        """
+        if stop_standalone(self.layout):
+            self._say("Stopping airflow standalone.")
+        hosts = self._remote_hosts(self._valid_configuration())
+        asked = hosts.known() | self._remote_in_files()
+        failures: dict[str, list[str]] = {}
         for kind in (TASKMANAGER, JOBMASTER, JOBMANAGER):
-            self._daemon(kind).stop_all()
-            remote = {host.name for planned, host in plan.processes if planned is kind and not host.is_local}
-            for name in sorted(remote):
-                self._ssh(name, kind, "stop-all", ())
-        if self.configuration.get(ETCD_EMBEDDED) and embedded.stop(self._etcd_settings()):
-            self._say("Stopping etcd.")
+            # A host that cannot be reached is asked once.
+            names = sorted(name for name, of in asked if of is kind and name not in failures)
+            calls = [hosts.call(name, kind, ("stop-all",)) for name in names]
+            _attempt(self._daemon(kind).stop_all, failures.setdefault("", []))
+            for call in calls:
+                problems = _failures([call])
+                if problems:
+                    failures[call.host] = problems
+                else:
+                    self._out.write(call.said())
+                    hosts.forget(call.host, kind)
+        _attempt(self._stop_etcd, failures[""])
+        if told := [problem for problems in failures.values() for problem in problems]:
+            raise DaemonError("\n".join(told))
 
-    def rest_url(self) -> str:
-        """Where clients reach the first JobManager."""
-        return f"http://{self.configuration.get(REST_ADDRESS)}:{self.configuration.get(REST_PORT)}"
+    def rest_addresses(self, configuration: Configuration) -> list[str]:
+        """host:port of the JobManagers: those of this host say it themselves."""
+        found = [one.address for one in self._daemon(JOBMANAGER).instances() if one.address]
+        return found or [f"{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"]
 
-    def _plan(self) -> Plan:
-        kinds = [kind for kind in _FILES if kind is not JOBMASTER or self.configuration.get(SINGLE_JOBMASTER)]
-        problems: list[str] = []
-        processes: list[tuple[DaemonKind, Host]] = []
-        for kind in kinds:
-            try:
-                processes += [(kind, host) for host in read_hosts(self.layout.conf / _FILES[kind])]
-            except InvalidInputError as error:
-                problems += error.problems
-        if self.configuration.get(ETCD_EMBEDDED):
-            problems += [
-                f"conf/{_FILES[kind]} names {host.name}, but {ETCD_EMBEDDED.key}: true works on this host only"
-                for kind, host in processes
-                if not host.is_local
-            ]
-        if problems:
-            raise InvalidInputError("\n".join(problems), tuple(problems))
-        return Plan(tuple(processes))
-
-    def _start_etcd(self) -> None:
-        etcd = embedded.start(self._etcd_settings())
+    def _start_etcd(self, port: int, undo: ExitStack) -> None:
+        settings = self._etcd_settings(port)
+        is_new = embedded.running(settings) is None
+        etcd = embedded.start(settings)
+        if not is_new:
+            return
+        undo.callback(self._stop_etcd)
         self._say(f"etcd (pid {etcd.pid}) is ready on {etcd.endpoint}.")
+        if etcd.warning:
+            self._say(f"[WARNING] {etcd.warning}")
 
-    def _etcd_settings(self) -> embedded.EmbeddedEtcdSettings:
-        self.layout.log.mkdir(parents=True, exist_ok=True)
-        port = self.configuration.get(ETCD_EMBEDDED_PORT)
-        return embedded.EmbeddedEtcdSettings(self.layout.etcd, self.layout.log / "etcd.log", port)
+    def _bring_up(
+        self, configuration: Configuration, here: Sequence[Planned], elsewhere: Sequence[Planned], undo: ExitStack
+    ) -> list[Instance]:
+        """Start both side by side; what runs elsewhere. `undo` stops what this has started on this host."""
+        hosts = self._remote_hosts(configuration)
+        hosts.remember((one.host.name, one.kind) for one in elsewhere)
+        starting: list[Starting] = []
+        calls: list[RemoteCall] = []
+        undo.callback(self._give_up, starting, calls)
+        for one, count in Counter(elsewhere).items():
+            options = [argument for text in (*self._dynamic, *one.options()) for argument in ("-D", text)]
+            arguments = ("ensure", str(count), str(one.host.port), *options)
+            calls.append(hosts.call(one.host.name, one.kind, arguments))
+        for one in here:
+            starting.append(self._daemon(one.kind).spawn((*self._dynamic, *one.options())))  # noqa: PERF401 (undone one by one)
+        wait_all([*starting, *calls], START_TIMEOUT + (_REMOTE_MARGIN if calls else 0))
+        return [instance for call in calls for instance in call.instances()]
 
-    def _start_all(self, plan: Plan) -> list[tuple[str, ...]]:
-        starting: list[tuple[Daemon, Starting]] = []
-        remote: list[tuple[str, ...]] = []
-        for kind, host in plan.processes:
-            dynamic = [*self._dynamic, *([f"{REST_PORT.key}={host.port}"] if host.port else [])]
-            if host.is_local:
-                daemon = self._daemon(kind)
-                starting.append((daemon, daemon.spawn(dynamic)))
-            else:
-                self._ssh(host.name, kind, "start", dynamic)
-                remote.append((kind.name, host.name, "", "started by ssh"))
-        failures: list[str] = []
-        for daemon, one in starting:
-            try:
-                said = daemon.wait_ready(one)
-            except DaemonError as error:
-                failures.append(str(error))
-                continue
-            where = said.get("address", "")
-            self._say(f"{one.kind.name} (pid {one.process.pid}) is ready{f' on {where}' if where else ''}.")
-        if failures:
-            raise DaemonError("\n".join(failures))
-        return remote
+    def _give_up(self, starting: Sequence[Starting], calls: Sequence[RemoteCall]) -> None:
+        for call in calls:
+            call.give_up()
+        for kind in (TASKMANAGER, JOBMASTER, JOBMANAGER):
+            self._daemon(kind).give_up([one for one in starting if one.kind is kind])
+        if calls:
+            names = ", ".join(sorted({call.host for call in calls}))
+            self._say(f"What has started on {names} may still run: bin/stop-cluster.sh stops it.")
 
-    def _running_rows(self) -> list[tuple[str, ...]]:
-        daemons = [(kind, process) for kind in _FILES for process in self._daemon(kind).running()]
-        return [(kind.name, "localhost", str(process.pid), "running") for kind, process in daemons]
+    def _show(self, configuration: Configuration, remote: Sequence[Instance]) -> None:
+        # A file may name this host by a name that ssh reaches: then its processes are seen from both sides.
+        rows = dict.fromkeys([*self._etcd(), *self._daemons(), *remote])
+        self._say(
+            render_table(_HEADER, [(one.process, one.host, str(one.pid), one.address, one.state) for one in rows])
+        )
+        found = [one.address for one in rows if one.process == JOBMANAGER.name and one.address]
+        self._say(f"REST: {', '.join(f'http://{one}' for one in found or self.rest_addresses(configuration))}")
+
+    def _daemons(self) -> list[Instance]:
+        return [instance for kind in FILES for instance in self._daemon(kind).instances()]
 
     def _daemon(self, kind: DaemonKind) -> Daemon:
         return Daemon(kind, self.layout, self._environment, self._out)
 
-    def _ssh(self, host: str, kind: DaemonKind, verb: str, dynamic: Sequence[str]) -> None:
-        script = self.layout.home / "bin" / _SCRIPTS[kind]
-        options = [argument for text in dynamic for argument in ("-D", text)]
-        remote = shlex.join([str(script), verb, *options])
-        ssh_options = shlex.split(self.configuration.get(SSH_OPTS))
-        command = ["ssh", "-n", *ssh_options, host, "--", f"/bin/bash -l -c {shlex.quote(remote)}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        self._out.write(done.stdout)
-        if done.returncode != 0:
-            message = f"{kind.name} on {host}: {done.stderr.strip() or done.stdout.strip() or 'ssh failed'}"
-            raise DaemonError(message)
+    def _etcd(self) -> list[Instance]:
+        found = embedded.running(self._etcd_settings())
+        return [Instance("etcd", self._host, found.pid, found.endpoint, "running")] if found else []
+
+    def _etcd_settings(self, port: int = 0) -> embedded.EmbeddedEtcdSettings:
+        return embedded.EmbeddedEtcdSettings(self.layout.etcd, self.layout.log / "etcd.log", port)
+
+    def _stop_etcd(self) -> None:
+        if self._etcd():
+            self._say("Stopping etcd.")
+            embedded.stop(self._etcd_settings())
+
+    def _remote_hosts(self, configuration: Configuration | None) -> RemoteHosts:
+        options = None if configuration is None else shlex.split(configuration.get(SSH_OPTS))
+        return RemoteHosts(self.layout, self._environment, options)
+
+    def _valid_configuration(self) -> Configuration | None:
+        try:
+            return self.configuration()
+        except InvalidConfigurationError as error:
+            self._say(f"Stopping by what {self.layout.run} records: {error}")
+            return None
+
+    def _remote_in_files(self) -> set[tuple[str, DaemonKind]]:
+        """What somebody may have started from another host's copy of these files."""
+        found: set[tuple[str, DaemonKind]] = set()
+        for kind, name in FILES.items():
+            try:
+                hosts = read_hosts(self.layout.conf / name)
+            except InvalidInputError as error:
+                self._say(f"Stopping by what {self.layout.run} records: {error}")
+                continue
+            found |= {(host.name, kind) for host in hosts if not host.is_local}
+        return found
 
     def _say(self, text: str) -> None:
         self._out.write(text + "\n")
         self._out.flush()
 
 
-def _count(plan: Plan, kind: DaemonKind) -> int:
-    return sum(1 for planned, _ in plan.processes if planned is kind)
+def _check_rest_ports(configuration: Configuration, absent: Sequence[Planned]) -> None:
+    """Say at once that a port is taken, before anything is started. Raises DaemonError."""
+    address = configuration.get(REST_BIND_ADDRESS)
+    with ExitStack() as probes:
+        for one in absent:
+            port = one.host.port or configuration.get(REST_PORT)
+            if one.kind is not JOBMANAGER or port == 0:
+                continue
+            probe = probes.enter_context(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+                probe.listen()
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    message = (
+                        f"Port {port} is in use by another process: stop that, or move REST with {_move(one, port)}."
+                    )
+                    raise DaemonError(message) from None
+                # Anything else is the JobManager's to tell.
+
+
+def _move(one: Planned, port: int) -> str:
+    return f"another port for {one.host.name} in conf/masters" if one.host.port else f"-D {REST_PORT.key}={port + 1}"
+
+
+def _attempt(stop: Callable[[], None], failures: list[str]) -> None:
+    try:
+        stop()
+    except FlinklikeError as error:
+        failures.append(str(error))
+
+
+def _failures(calls: Sequence[RemoteCall]) -> list[str]:
+    """Wait for all of them; what went wrong."""
+    failures: list[str] = []
+    for call in calls:
+        try:
+            wait_all([call], _REMOTE_STOP_TIMEOUT)
+        except DaemonError as error:
+            call.give_up()
+            failures.append(str(error))
+    return failures

@@ -1,36 +1,31 @@
 """One kind of daemon: start (returns when it reports ready), start-foreground, stop, stop-all (flink-shell.md).
 
-A start succeeds only when the process has written its ready file; if it ends before, the reason it gave is shown.
+A start succeeds only when the process has written its ready file; if it ends before, the reason it gave is shown. The
+ready file stays while the process lives: it holds the process's addresses, for tables and for clients on this host.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from runtime.common.errors import FlinklikeError
 from runtime.config.layout import Layout
-from runtime.entrypoint.control.pid_file import PidFile, ProcessId
+from runtime.entrypoint.control.pending import DaemonError, wait_all
+from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
 
 READY_FILE_VARIABLE = "FLINKLIKE_READY_FILE"
 LOG_FILE_VARIABLE = "FLINKLIKE_LOG_FILE"
 START_TIMEOUT = 180.0
 STOP_TIMEOUT = 10.0
-_POLL = 0.05
-
-
-class DaemonError(FlinklikeError):
-    """A daemon did not start or stop; the message is for the person at the terminal."""
+KILL_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,95 +43,131 @@ KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 
 @dataclass(frozen=True, slots=True)
+class Instance:
+    """A running process of the cluster, as people see it."""
+
+    process: str
+    host: str
+    pid: int
+    address: str
+    state: str
+
+    @property
+    def port(self) -> int:
+        """The port of its address; 0 while it has none."""
+        port = self.address.rpartition(":")[2]
+        return int(port) if port.isdecimal() else 0
+
+
+@dataclass(frozen=True, slots=True)
 class Starting:
-    """A daemon that was started and has yet to report ready."""
+    """A daemon that was started and has yet to report ready (`Pending`)."""
 
     kind: DaemonKind
     process: subprocess.Popen[bytes]
+    record: Record | None
     ready_file: Path
     out_file: Path
+
+    @property
+    def name(self) -> str:
+        """What it is and where it says why."""
+        return f"{self.kind.name} (pid {self.process.pid}, see {self.out_file})"
+
+    def is_done(self) -> bool:
+        """True when it is ready. Raises DaemonError when it has ended instead."""
+        if self.ready_file.exists():
+            return True
+        if self.process.poll() is None:
+            return False
+        message = f"Error starting {self.kind.name} daemon: {_last_words(self.out_file)}"
+        raise DaemonError(message)
 
 
 class Daemon:
     """The daemons of one kind in one run directory."""
 
     def __init__(self, kind: DaemonKind, layout: Layout, environment: Mapping[str, str], out: TextIO) -> None:
-        self._kind = kind
+        self.kind = kind
         self._layout = layout
-        self._environment = dict(environment)
+        self._environment = {**environment, **layout.environment()}
         self._out = out
+        self._host = socket.gethostname()
         identity = environment.get("FLINKLIKE_IDENT_STRING") or environment.get("USER") or str(os.getuid())
-        self._name = f"flinklike-{identity}-{kind.name}"
-        self._pids = PidFile(layout.pid, self._name)
+        self._log_name = f"flinklike-{identity}-{kind.name}"
+        self._pids = PidFile(layout.pid, kind.name)
 
-    def running(self) -> list[ProcessId]:
-        """The processes of this kind that run now."""
-        return self._pids.running()
+    def instances(self) -> list[Instance]:
+        """The processes of this kind that run now, oldest first."""
+        return [self._instance(record) for record in self._pids.running()]
 
     def command(self, dynamic: Sequence[str]) -> list[str]:
         """What runs a process of this kind."""
         options = [argument for text in dynamic for argument in ("-D", text)]
-        return [sys.executable, "-m", self._kind.module, *options]
+        return [sys.executable, "-m", self.kind.module, *options]
+
+    def start(self, dynamic: Sequence[str], count: int) -> None:
+        """Start `count` more and return when they are ready. Raises DaemonError; then none of them runs."""
+        starting: list[Starting] = []
+        try:
+            while len(starting) < count:
+                starting.append(self.spawn(dynamic))
+            wait_all(starting, START_TIMEOUT)
+        except BaseException:
+            self.give_up(starting)
+            raise
 
     def spawn(self, dynamic: Sequence[str]) -> Starting:
-        """Start one more in the background and record it; `wait_ready` tells how it went."""
+        """Start one more in the background and record it. `wait_all` tells how it went."""
         with self._pids.locked():
             running = self._pids.running()
             if running:
-                count = f"{len(running)} {self._kind.name} instance(s)"
-                self._say(f"[INFO] {count} are already running on {socket.gethostname()}.")
-            process, ready_file, out_file = self._launch(dynamic, number=self._free_number(running))
-            record = ProcessId.of(process.pid)
+                self._say(f"[INFO] {len(running)} {self.kind.name} instance(s) are already running on {self._host}.")
+            number = _free_number(running)
+            process, out_file = self._launch(dynamic, number)
+            identity = ProcessId.of(process.pid)
+            record = Record(identity, number) if identity else None
             self._pids.write([*running, *([record] if record else [])])
-        self._say(f"Starting {self._kind.name} daemon on host {socket.gethostname()}.")
-        return Starting(self._kind, process, ready_file, out_file)
+        self._say(f"Starting {self.kind.name} daemon on host {self._host}.")
+        return Starting(self.kind, process, record, self._layout.ready_file(self.kind.name, number), out_file)
 
-    def wait_ready(self, starting: Starting) -> dict[str, str]:
-        """What the process says of itself (addresses). Raises DaemonError if it ends or stays silent."""
-        deadline = time.monotonic() + START_TIMEOUT  # noqa: TID251 (a script's own wait, no component)
-        while not starting.ready_file.exists():
-            if starting.process.poll() is not None:
-                self._forget(starting.process.pid)
-                message = f"Error starting {self._kind.name} daemon: {_last_words(starting.out_file)}"
-                raise DaemonError(message)
-            if time.monotonic() > deadline:  # noqa: TID251
-                message = f"{self._kind.name} daemon is not ready after {START_TIMEOUT:.0f} s: see {starting.out_file}"
-                raise DaemonError(message)
-            _pause(starting.process)
-        text = starting.ready_file.read_text(encoding="utf-8")
-        starting.ready_file.unlink()
-        return {key: str(value) for key, value in json.loads(text or "{}").items()}
+    def give_up(self, starting: Sequence[Starting]) -> None:
+        """Stop what was just started: others of this kind go on."""
+        with self._pids.locked():
+            self._end([one.record for one in starting if one.record is not None], is_told=False)
 
     def run_foreground(self, dynamic: Sequence[str]) -> None:
         """Become the process: signals and exit code are its own. Never returns."""
         with self._pids.locked():
+            running = self._pids.running()
+            number = _free_number(running)
             me = ProcessId.of(os.getpid())
-            self._pids.write([*self._pids.running(), *([me] if me else [])])
+            assert me is not None
+            self._pids.write([*running, Record(me, number)])
+            ready_file = self._layout.ready_file(self.kind.name, number)
+            ready_file.unlink(missing_ok=True)
         command = self.command(dynamic)
-        os.execve(command[0], command, self._environment)  # noqa: S606 (the point of start-foreground)
+        os.chdir(self._layout.run)
+        os.execve(command[0], command, {**self._environment, READY_FILE_VARIABLE: str(ready_file)})  # noqa: S606 (the point of start-foreground)
 
     def stop_last(self) -> None:
         """Stop the one that was started last; nothing running is no error."""
         with self._pids.locked():
             running = self._pids.running()
-            self._pids.write(running[:-1])
-        if not running:
-            self._say(f"No {self._kind.name} daemon to stop on host {socket.gethostname()}.")
-            return
-        self._terminate(running[-1:])
+            if not running:
+                self._say(f"No {self.kind.name} daemon to stop on host {self._host}.")
+            self._end(running[-1:])
 
     def stop_all(self) -> None:
         """Stop all of them, side by side."""
         with self._pids.locked():
-            running = self._pids.running()
-            self._pids.write([])
-        self._terminate(running)
+            self._end(self._pids.running())
 
-    def _launch(self, dynamic: Sequence[str], *, number: int) -> tuple[subprocess.Popen[bytes], Path, Path]:
+    def _launch(self, dynamic: Sequence[str], number: int) -> tuple[subprocess.Popen[bytes], Path]:
         self._layout.log.mkdir(parents=True, exist_ok=True)
-        base = self._layout.log / f"{self._name}-{number}-{socket.gethostname()}"
+        base = self._layout.log / f"{self._log_name}-{number}-{self._host}"
         out_file = base.with_name(base.name + ".out")
-        ready_file = self._layout.pid / f".{self._name}-{number}.ready"
+        ready_file = self._layout.ready_file(self.kind.name, number)
         ready_file.unlink(missing_ok=True)
         environment = {
             **self._environment,
@@ -153,70 +184,58 @@ class Daemon:
                 start_new_session=True,
                 cwd=self._layout.run,
             )
-        return process, ready_file, out_file
+        return process, out_file
 
-    def _free_number(self, running: Sequence[ProcessId]) -> int:
-        """The number in the log file's name: the lowest one whose log no running instance writes."""
-        used = set()
-        for process in running:
-            try:
-                environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            except (FileNotFoundError, ProcessLookupError, PermissionError):
-                continue
-            marker = f"{LOG_FILE_VARIABLE}=".encode()
-            used |= {entry[len(marker) :].decode() for entry in environment if entry.startswith(marker)}
-        number = 0
-        while str(self._layout.log / f"{self._name}-{number}-{socket.gethostname()}.log") in used:
-            number += 1
-        return number
+    def _instance(self, record: Record) -> Instance:
+        facts = _facts(self._layout.ready_file(self.kind.name, record.number))
+        state = "starting" if facts is None else "running"
+        return Instance(self.kind.name, self._host, record.process.pid, (facts or {}).get("address", ""), state)
 
-    def _forget(self, pid: int) -> None:
-        with self._pids.locked():
-            self._pids.write([process for process in self._pids.running() if process.pid != pid])
+    def _end(self, records: Sequence[Record], *, is_told: bool = True) -> None:
+        """End these and forget them; a record goes only with its process. The caller holds the lock."""
+        for record in records:
+            if is_told:
+                self._say(f"Stopping {self.kind.name} daemon (pid: {record.process.pid}) on host {self._host}.")
+            self._signal(record.process, signal.SIGTERM)
+        wait_ended([record.process for record in records], STOP_TIMEOUT)
+        stubborn = [record.process for record in records if record.process.is_running]
+        for process in stubborn:
+            self._say(f"Daemon {self.kind.name} didn't stop within {STOP_TIMEOUT:.0f} seconds. Killing it.")
+            self._signal(process, signal.SIGKILL)
+        wait_ended(stubborn, KILL_TIMEOUT)
+        for record in records:
+            if not record.process.is_running:
+                self._layout.ready_file(self.kind.name, record.number).unlink(missing_ok=True)
+        self._pids.write(self._pids.running())
+        if left := [str(process.pid) for process in stubborn if process.is_running]:
+            message = f"{self.kind.name} (pid {', '.join(left)}) does not end on host {self._host}."
+            raise DaemonError(message)
 
-    def _terminate(self, processes: Sequence[ProcessId]) -> None:
-        for process in processes:
-            self._say(f"Stopping {self._kind.name} daemon (pid: {process.pid}) on host {socket.gethostname()}.")
-            _signal(process, signal.SIGTERM)
-        _wait_ended(processes, STOP_TIMEOUT)
-        for process in processes:
-            if process.is_running:
-                seconds = f"{STOP_TIMEOUT:.0f} seconds"
-                self._say(f"Daemon {self._kind.name} didn't stop within {seconds}. Killing it.")
-                _signal(process, signal.SIGKILL)
+    def _signal(self, process: ProcessId, number: signal.Signals) -> None:
+        try:
+            process.send(number)
+        except PermissionError:
+            message = f"{self.kind.name} (pid {process.pid}) belongs to another user: stop it as that user."
+            raise DaemonError(message) from None
 
     def _say(self, text: str) -> None:
         self._out.write(text + "\n")
         self._out.flush()
 
 
-def _signal(process: ProcessId, number: signal.Signals) -> None:
-    if process.is_running:
-        os.kill(process.pid, number)
+def _free_number(running: Sequence[Record]) -> int:
+    """The lowest number that no running instance has: its log may be written again."""
+    used = {record.number for record in running}
+    return next(number for number in range(len(used) + 1) if number not in used)
 
 
-def _pause(process: subprocess.Popen[bytes]) -> None:
-    """Wait a moment, less if the process ends."""
+def _facts(ready_file: Path) -> dict[str, str] | None:
+    """What the process said when it was ready; None before."""
     try:
-        process.wait(_POLL)
-    except subprocess.TimeoutExpired:
-        return
-
-
-def _wait_ended(processes: Sequence[ProcessId], timeout: float) -> None:
-    """Return when all of them have ended, or after `timeout` seconds. They need not be our children."""
-    deadline = time.monotonic() + timeout  # noqa: TID251
-    for process in processes:
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except ProcessLookupError:
-            continue
-        try:
-            if process.is_running:
-                remaining = max(0.0, deadline - time.monotonic())  # noqa: TID251
-                select.select([descriptor], [], [], remaining)
-        finally:
-            os.close(descriptor)
+        facts = json.loads(ready_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return {key: str(value) for key, value in facts.items()}
 
 
 def _last_words(out_file: Path) -> str:

@@ -1,19 +1,26 @@
-"""Pid files: one line a process, `pid start-ticks`, so that a recycled pid is never taken for ours.
+"""Pid files: one line a process, `pid start-ticks number`, so that a recycled pid is never taken for ours.
 
-Every change happens under a lock on the directory, so scripts may run side by side.
+The run directory alone says which processes are meant: whoever stops them need not be who started them. `number` is in
+the names of the process's log and of the file with what it said when it was ready.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import select
+import signal
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.aio.clock import SystemClock
+from runtime.common.clock import Deadline
+
 _START_TICKS_FIELD = 19  # of /proc/<pid>/stat, counted behind the command's closing parenthesis
 _STATE_FIELD = 0
+_CLOCK = SystemClock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,39 @@ class ProcessId:
         """True while this very process runs."""
         return ProcessId.of(self.pid) == self
 
+    def send(self, number: signal.Signals) -> None:
+        """Signal this very process, or nobody when it has ended. Raises PermissionError."""
+        with _descriptor(self) as descriptor:
+            if descriptor is not None:
+                try:
+                    signal.pidfd_send_signal(descriptor, number)
+                except ProcessLookupError:
+                    return
+
+
+def wait_ended(processes: Iterable[ProcessId], timeout: float) -> None:
+    """Return when all of them have ended, or after `timeout` seconds. They need not be our children."""
+    deadline = Deadline.after(_CLOCK, timeout)
+    for process in processes:
+        with _descriptor(process) as descriptor:
+            if descriptor is not None:
+                select.select([descriptor], [], [], max(0.0, deadline.remaining(_CLOCK)))
+
+
+@contextmanager
+def _descriptor(process: ProcessId) -> Iterator[int | None]:
+    """A handle that can never mean another process; None when it has ended."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        yield None
+        return
+    try:
+        # Looked at behind the opening: from here on the descriptor is that process, whatever happens to its pid.
+        yield descriptor if process.is_running else None
+    finally:
+        os.close(descriptor)
+
 
 def _stat(pid: int) -> list[str] | None:
     try:
@@ -43,6 +83,14 @@ def _stat(pid: int) -> list[str] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return text.rpartition(")")[2].split()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One line of a pid file."""
+
+    process: ProcessId
+    number: int
 
 
 class PidFile:
@@ -54,38 +102,38 @@ class PidFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclusive use of the directory's pid files, between processes too."""
+        """Exclusive use of this kind's records, between processes too."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._directory, os.O_RDONLY)
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
             os.close(descriptor)
 
-    def read(self) -> list[ProcessId]:
+    def read(self) -> list[Record]:
         """All recorded processes, dead ones too. Lines that are no record are passed over."""
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return []
-        records = [line.split() for line in lines]
+        fields = [line.split() for line in lines]
         return [
-            ProcessId(int(record[0]), int(record[1]))
-            for record in records
-            if len(record) == 2 and record[0].isdecimal() and record[1].isdecimal()
+            Record(ProcessId(int(record[0]), int(record[1])), int(record[2]))
+            for record in fields
+            if len(record) == 3 and all(field.isdecimal() for field in record)
         ]
 
-    def write(self, processes: list[ProcessId]) -> None:
+    def write(self, records: Sequence[Record]) -> None:
         """Replace the records; the file goes away with the last one."""
-        if not processes:
+        if not records:
             self._path.unlink(missing_ok=True)
             return
-        text = "".join(f"{process.pid} {process.start_ticks}\n" for process in processes)
+        text = "".join(f"{one.process.pid} {one.process.start_ticks} {one.number}\n" for one in records)
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(self._path)
 
-    def running(self) -> list[ProcessId]:
+    def running(self) -> list[Record]:
         """Those that still run."""
-        return [process for process in self.read() if process.is_running]
+        return [record for record in self.read() if record.process.is_running]

@@ -50,6 +50,16 @@ def test_no_token_anywhere_is_no_error(tmp_path: Path) -> None:
     assert find_token({"FLINKLIKE_RUN_DIR": str(tmp_path)}) is None
 
 
-def test_the_address() -> None:
+def test_the_address(tmp_path: Path) -> None:
     assert find_address({"FLINKLIKE_ADDRESS": "a:1,b:2"}) == "a:1,b:2"
-    assert find_address({}) == "http://127.0.0.1:8081"
+    assert find_address({"FLINKLIKE_RUN_DIR": str(tmp_path)}) == "http://127.0.0.1:8081"
+
+
+def test_the_job_managers_of_the_run_directory_say_where_they_listen(tmp_path: Path) -> None:
+    environment = {"FLINKLIKE_RUN_DIR": str(tmp_path)}
+    (tmp_path / "pid").mkdir()
+    (tmp_path / "pid" / "jobmanager-0.json").write_text('{"address": "127.0.0.1:18081", "rpc": "127.0.0.1:5"}')
+    (tmp_path / "pid" / "jobmanager-1.json").write_text('{"address": "127.0.0.1:18082"}')
+    (tmp_path / "pid" / "jobmanager-2.json").write_text("{")
+    assert find_address(environment) == "http://127.0.0.1:18081,http://127.0.0.1:18082"
+    assert find_address({**environment, "FLINKLIKE_ADDRESS": "a:1"}) == "a:1"

@@ -9,9 +9,9 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.entrypoint.control.__main__ import parse_dynamic
-from runtime.entrypoint.control.daemon import DaemonError
 from runtime.entrypoint.control.hosts import Host, read_hosts
-from runtime.entrypoint.control.pid_file import PidFile, ProcessId
+from runtime.entrypoint.control.pending import DaemonError
+from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record
 from runtime.entrypoint.control.table import render_table
 
 
@@ -38,14 +38,14 @@ def test_a_recycled_pid_is_not_ours(tmp_path: Path) -> None:
     pids = PidFile(tmp_path, "x")
     me = ProcessId.of(os.getpid())
     assert me is not None
-    pids.write([ProcessId(me.pid, 1), me])
-    assert pids.running() == [me]
+    pids.write([Record(ProcessId(me.pid, 1), 0), Record(me, 1)])
+    assert pids.running() == [Record(me, 1)]
 
 
 def test_pid_file_goes_away_with_its_last_line_and_ignores_rubbish(tmp_path: Path) -> None:
     pids = PidFile(tmp_path, "x")
-    (tmp_path / "x.pid").write_text("rubbish\n12\n7 8\n-1 2\n")
-    assert pids.read() == [ProcessId(7, 8)]
+    (tmp_path / "x.pid").write_text("rubbish\n12\n7 8 1\n-1 2 0\n")
+    assert pids.read() == [Record(ProcessId(7, 8), 1)]
     with pids.locked():
         pids.write([])
     assert not (tmp_path / "x.pid").exists()

@@ -1,0 +1,105 @@
+"""What the files in conf/ ask for, checked against the configuration before anything is started. Only decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import Configuration
+from runtime.config.layout import Layout
+from runtime.config.option import ConfigOption
+from runtime.config.options.high_availability import ETCD_EMBEDDED, HA_STORAGE_DIR
+from runtime.config.options.jobmanager import (
+    JOBMANAGER_ADDRESS,
+    JOBMANAGER_BIND_HOST,
+    JOBMASTER_ADDRESS,
+    JOBMASTER_BIND_HOST,
+    REST_ADDRESS,
+    REST_PORT,
+    SINGLE_JOBMASTER,
+)
+from runtime.config.options.taskmanager import EXCHANGE_DIR, TASKMANAGER_BIND_HOST, TASKMANAGER_HOST
+from runtime.config.validate import LOCAL_HOSTS
+from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, TASKMANAGER, DaemonKind, Instance
+from runtime.entrypoint.control.hosts import Host, read_hosts
+
+FILES = {JOBMANAGER: "masters", JOBMASTER: "JOB_MASTERS", TASKMANAGER: "workers"}
+_ADDRESSES = {
+    JOBMANAGER: (JOBMANAGER_ADDRESS, REST_ADDRESS),
+    JOBMASTER: (JOBMASTER_ADDRESS,),
+    TASKMANAGER: (TASKMANAGER_HOST,),
+}
+_BIND_HOSTS = {JOBMANAGER: JOBMANAGER_BIND_HOST, JOBMASTER: JOBMASTER_BIND_HOST, TASKMANAGER: TASKMANAGER_BIND_HOST}
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One process that a file asks for."""
+
+    kind: DaemonKind
+    host: Host
+
+    def options(self) -> tuple[str, ...]:
+        """What -D says to this one alone: the name under which it is reached, and its port."""
+        names = () if self.host.is_local else tuple(f"{one.key}={self.host.name}" for one in _ADDRESSES[self.kind])
+        return (*names, *([f"{REST_PORT.key}={self.host.port}"] if self.host.port else []))
+
+
+def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ...]:
+    """All processes in the order of starting. Raises InvalidInputError that lists every problem."""
+    kinds = [kind for kind in FILES if kind is not JOBMASTER or configuration.get(SINGLE_JOBMASTER)]
+    problems: list[str] = []
+    planned: list[Planned] = []
+    for kind in kinds:
+        try:
+            planned += [Planned(kind, host) for host in read_hosts(layout.conf / FILES[kind])]
+        except InvalidInputError as error:
+            problems += error.problems
+    if any(not one.host.is_local for one in planned):
+        problems += dict.fromkeys(_several_hosts(planned, configuration))
+    if problems:
+        raise InvalidInputError("\n".join(problems), tuple(problems))
+    return tuple(planned)
+
+
+def _several_hosts(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:
+    """R20, and what makes processes on different hosts find each other."""
+    get = configuration.get
+    for kind, host in ((one.kind, one.host) for one in planned):
+        if not host.is_local and get(ETCD_EMBEDDED):
+            yield f"conf/{FILES[kind]} names {host.name}, but {ETCD_EMBEDDED.key}: true works on this host only"
+        if not host.is_local and get(_BIND_HOSTS[kind]) in LOCAL_HOSTS:
+            yield _loopback(kind, host, _BIND_HOSTS[kind], configuration)
+        if host.is_local and get(_ADDRESSES[kind][0]) in LOCAL_HOSTS:
+            yield (
+                f"conf/{FILES[kind]} names {host.name}, but other files name other hosts, which cannot reach it there: "
+                f"write this host's name, or set {_ADDRESSES[kind][0].key}"
+            )
+    if not get(HA_STORAGE_DIR):
+        yield f"processes on several hosts need a shared directory or object store: set {HA_STORAGE_DIR.key}"
+    if not get(EXCHANGE_DIR) and len({one.host.name for one in planned if one.kind is TASKMANAGER}) > 1:
+        yield f"TaskManagers on several hosts need a shared directory or object store: set {EXCHANGE_DIR.key}"
+
+
+def _loopback(kind: DaemonKind, host: Host, option: ConfigOption[str], configuration: Configuration) -> str:
+    bound = configuration.get(option)
+    return f"conf/{FILES[kind]} names {host.name}, but on {option.key}: {bound} no other host reaches it: set 0.0.0.0"
+
+
+def missing(planned: Sequence[Planned], running: Sequence[Instance]) -> list[Planned]:
+    """What of the plan for this host has no process yet. A line with a port is served by whoever has that port."""
+    free = list(running)
+    left: list[Planned] = []
+    # Lines without a port come last, so that they take nobody's place; the order of starting means nothing else.
+    for one in sorted(planned, key=lambda one: one.host.port == 0):
+        served = next((found for found in free if _serves(found, one)), None)
+        if served is None:
+            left.append(one)
+        else:
+            free.remove(served)
+    return left
+
+
+def _serves(found: Instance, planned: Planned) -> bool:
+    return found.process == planned.kind.name and planned.host.port in (0, found.port)

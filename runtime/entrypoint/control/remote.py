@@ -1,0 +1,136 @@
+"""The same scripts on other hosts, by ssh: which hosts, with which environment, all of them side by side.
+
+The script goes through standard input: a password in FLINKLIKE__* is in no process list. Which hosts were asked to
+start something is kept in the run directory: stopping needs no valid file in conf/.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+from runtime.config.configuration import ENVIRONMENT_PREFIX
+from runtime.config.layout import Layout
+from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, DaemonKind, Instance
+from runtime.entrypoint.control.pending import DaemonError
+
+SCRIPTS = {JOBMANAGER: "jobmanager.sh", JOBMASTER: "start-jobmaster.sh", TASKMANAGER: "taskmanager.sh"}
+_PASSED_ON = ("FLINKLIKE_RUN_DIR", "FLINKLIKE_CONF_DIR", "FLINKLIKE_IDENT_STRING")
+# Behind the user's own: ssh takes the first value that it sees.
+_SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCall:
+    """One command that runs on another host (`Pending`)."""
+
+    host: str
+    kind: DaemonKind
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    errors: IO[bytes]
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        return f"{self.kind.name} on {self.host}"
+
+    def is_done(self) -> bool:
+        """True when it ended well. Raises DaemonError with its words when it did not."""
+        code = self.process.poll()
+        if code:
+            said = _text(self.errors) or _text(self.out) or f"ssh ended with exit code {code}"
+            message = f"{self.name}: {said}"
+            raise DaemonError(message)
+        return code == 0
+
+    def instances(self) -> list[Instance]:
+        """What `ensure` said that runs there; a login shell may have said other things."""
+        lines = [line for line in _text(self.out).splitlines() if line.startswith("{")]
+        return [Instance(**json.loads(line)) for line in lines]
+
+    def said(self) -> str:
+        """Its standard output, for people."""
+        text = _text(self.out)
+        return f"{text}\n" if text else ""
+
+    def give_up(self) -> None:
+        """Wait no longer."""
+        self.process.kill()
+        self.process.wait()
+
+
+def show(instances: Iterable[Instance]) -> str:
+    """What `RemoteCall.instances` reads."""
+    return "".join(json.dumps(asdict(one)) + "\n" for one in instances)
+
+
+class RemoteHosts:
+    """The other hosts of one cluster. Without `ssh_options`, the ones that reached them last."""
+
+    def __init__(
+        self, layout: Layout, environment: Mapping[str, str], ssh_options: Sequence[str] | None = None
+    ) -> None:
+        self._layout = layout
+        self._environment = environment
+        self._record = layout.run / "remote.json"
+        self._options = self._read("ssh-options") if ssh_options is None else list(ssh_options)
+
+    def known(self) -> set[tuple[str, DaemonKind]]:
+        """Where something of ours may run."""
+        return {(host, KINDS[name]) for host, name in self._read("hosts") if name in KINDS}
+
+    def remember(self, asked: Iterable[tuple[str, DaemonKind]]) -> None:
+        """These hosts may run something from now on."""
+        self._write(self.known() | set(asked))
+
+    def forget(self, host: str, kind: DaemonKind) -> None:
+        """Nothing of this kind runs there any more."""
+        self._write(self.known() - {(host, kind)})
+
+    def call(self, host: str, kind: DaemonKind, arguments: Sequence[str]) -> RemoteCall:
+        """Begin a script of bin/ there. Raises DaemonError when there is no ssh here."""
+        command = shlex.join([str(self._layout.home / "bin" / SCRIPTS[kind]), *arguments])
+        passed_on = {**self._environment, **self._layout.environment()}
+        exports = [
+            f"export {name}={shlex.quote(value)}\n"
+            for name, value in sorted(passed_on.items())
+            if name.startswith(ENVIRONMENT_PREFIX) or (name in _PASSED_ON and name in self._environment)
+        ]
+        out, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (the call's, until it is read)
+        ssh = ["ssh", *self._options, *_SSH_OPTIONS, host, "--", "/bin/bash -l -s"]
+        with tempfile.TemporaryFile() as script:
+            script.write("".join([*exports, f"exec {command} < /dev/null\n"]).encode())
+            script.seek(0)
+            try:
+                process = subprocess.Popen(ssh, stdin=script, stdout=out, stderr=errors)
+            except FileNotFoundError:
+                message = f"{kind.name} on {host}: there is no ssh on this host"
+                raise DaemonError(message) from None
+        return RemoteCall(host, kind, process, out, errors)
+
+    def _read(self, key: str) -> list[Any]:
+        try:
+            return list(json.loads(self._record.read_text(encoding="utf-8")).get(key, ()))
+        except (OSError, ValueError):
+            return []
+
+    def _write(self, known: AbstractSet[tuple[str, DaemonKind]]) -> None:
+        if not known:
+            self._record.unlink(missing_ok=True)
+            return
+        hosts = sorted([host, kind.name] for host, kind in known)
+        draft = self._record.with_suffix(".tmp")
+        draft.write_text(json.dumps({"hosts": hosts, "ssh-options": self._options}), encoding="utf-8")
+        draft.replace(self._record)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace").strip()

@@ -1,0 +1,100 @@
+"""What conf/ asks for over several hosts: what is refused, what each process is told, what is missing of it."""
+
+from pathlib import Path
+
+import pytest
+
+from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import Configuration, load
+from runtime.config.layout import Layout
+from runtime.entrypoint.control.daemon import JOBMANAGER, TASKMANAGER, Instance
+from runtime.entrypoint.control.hosts import Host
+from runtime.entrypoint.control.plan import Planned, make_plan, missing
+
+SEVERAL = (
+    "high-availability.type=etcd",
+    "high-availability.etcd.endpoints=etcd-1:2379",
+    "high-availability.storageDir=/shared/storage",
+    "exchange.dir=/shared/exchange",
+    "jobmanager.jobmaster.single.enable=true",
+    "jobmanager.bind-host=0.0.0.0",
+    "jobmanager.jobmaster.bind-host=0.0.0.0",
+    "taskmanager.bind-host=0.0.0.0",
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    (tmp_path / "masters").write_text("master-1:8082\n")
+    (tmp_path / "JOB_MASTERS").write_text("master-1\n")
+    (tmp_path / "workers").write_text("worker-1\nworker-2\nworker-2\n")
+    return Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
+
+
+def configuration(*dynamic: str) -> Configuration:
+    return load(None, environment={}, dynamic=dynamic)
+
+
+def test_each_process_is_told_the_name_in_its_file(layout: Layout) -> None:
+    plan = make_plan(layout, configuration(*SEVERAL))
+    assert [one.options() for one in plan] == [
+        ("jobmanager.rpc.address=master-1", "rest.address=master-1", "rest.port=8082"),
+        ("jobmanager.jobmaster.rpc.address=master-1",),
+        ("taskmanager.host=worker-1",),
+        ("taskmanager.host=worker-2",),
+        ("taskmanager.host=worker-2",),
+    ]
+    assert Planned(TASKMANAGER, Host("localhost", 0)).options() == ()
+
+
+@pytest.mark.parametrize(
+    ("instead", "key"),
+    [
+        ("high-availability.storageDir=", "high-availability.storageDir"),
+        ("exchange.dir=", "exchange.dir"),
+        ("jobmanager.bind-host=127.0.0.1", "jobmanager.bind-host"),
+        ("jobmanager.jobmaster.bind-host=127.0.0.1", "jobmanager.jobmaster.bind-host"),
+        ("taskmanager.bind-host=localhost", "taskmanager.bind-host"),
+    ],
+)
+def test_what_cannot_work_over_several_hosts_is_refused(layout: Layout, instead: str, key: str) -> None:
+    with pytest.raises(InvalidInputError, match=key.replace(".", r"\.")) as caught:
+        make_plan(layout, configuration(*SEVERAL, instead))
+    assert all(key in problem for problem in caught.value.problems)
+
+
+def test_localhost_beside_other_hosts_needs_a_name(layout: Layout) -> None:
+    (layout.conf / "workers").write_text("localhost\n")
+    with pytest.raises(InvalidInputError, match=r"conf/workers names localhost.*taskmanager\.host"):
+        make_plan(layout, configuration(*SEVERAL))
+    assert make_plan(layout, configuration(*SEVERAL, "taskmanager.host=worker-1"))[-1].host.is_local
+
+
+def test_the_embedded_etcd_refuses_every_other_host(layout: Layout) -> None:
+    embedded = ("high-availability.type=etcd", "high-availability.etcd.embedded=true")
+    with pytest.raises(InvalidInputError, match=r"conf/masters names master-1.*this host only") as caught:
+        make_plan(layout, configuration(*embedded, *SEVERAL[2:]))
+    assert len([one for one in caught.value.problems if "this host only" in one]) == 4
+
+
+def test_a_missing_file_and_a_bad_line_are_told_together(layout: Layout) -> None:
+    (layout.conf / "workers").unlink()
+    (layout.conf / "masters").write_text("a b\n")
+    with pytest.raises(InvalidInputError) as caught:
+        make_plan(layout, configuration(*SEVERAL))
+    assert ["workers" in problem or "'a b'" in problem for problem in caught.value.problems] == [True, True]
+
+
+def running(process: str, address: str = "") -> Instance:
+    return Instance(process, "here", 1, address, "running")
+
+
+def test_what_runs_is_not_started_again() -> None:
+    workers = [Planned(TASKMANAGER, Host("localhost", 0))] * 2
+    masters = [Planned(JOBMANAGER, Host("localhost", port)) for port in (0, 8082)]
+    assert missing([*masters, *workers], []) == [masters[1], masters[0], *workers]
+    assert missing(workers, [running("taskmanager")]) == workers[:1]
+    assert missing(workers, [running("taskmanager")] * 3) == []
+    assert missing(workers, [running("jobmanager")]) == workers
+    assert missing(masters, [running("jobmanager", "127.0.0.1:8082")]) == masters[:1]
+    assert missing(masters, [running("jobmanager", "127.0.0.1:8081")]) == masters[1:]
