@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
@@ -359,10 +360,16 @@ def _checked_digest(request: SubmitJobRequest) -> str:
     return digest
 
 
+class _Named(BaseModel):
+    """Reads nothing but the name: whoever made the request has read the whole graph."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    name: str
+
+
 def _job_name(request: SubmitJobRequest) -> str:
     try:
-        name = json.loads(request.graph)["name"]
-    except (ValueError, KeyError, TypeError) as error:
+        return _Named.model_validate_json(request.graph).name
+    except ValidationError as error:
         message = f"job {request.job_id}: the job graph is not a JSON object with a name"
         raise InvalidInputError(message) from error
-    return str(name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from runtime.aio.retry import RetryPolicy, retry
@@ -41,24 +42,23 @@ class JobTransactions:
 
     async def submit(self, effect: ev.StoreJob) -> None:
         """Graph, and owner when there is one, in one transaction."""
+        job_id = effect.source.job_id
+        await self._answer(f"submit of job {job_id}", self._submit(effect), partial(ev.SubmitFailed, job_id))
+
+    async def _submit(self, effect: ev.StoreJob) -> ev.DispatcherEvent:
         source = effect.source
         owner = OwnerRecord(effect.incarnation, effect.address) if effect.incarnation else None
-        try:
-            await self._check_references(source)
-            payload = Payload(source.digest, source.graph, "")
-            if len(source.graph) > INLINE_BYTES_MAX:
-                payload = await self._services.payloads.store(source.graph)
-            record = GraphRecord(payload, source.name, source.submit_millis, source.client)
-            outcome = await self._store.submit(source.job_id, record, owner)
-        except (RetryableError, PermanentError) as error:
-            self._post(ev.SubmitFailed(source.job_id, error))
-            _pass_stale(error)
-            return
+        await self._check_references(source)
+        payload = Payload(source.digest, source.graph, "")
+        if len(source.graph) > INLINE_BYTES_MAX:
+            payload = await self._services.payloads.store(source.graph)
+        record = GraphRecord(payload, source.name, source.submit_millis, source.client)
+        outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:
             case Submitted(epoch=epoch):
-                self._post(ev.SubmitStored(source.job_id, epoch, payload.object_key))
+                return ev.SubmitStored(source.job_id, epoch, payload.object_key)
             case AlreadyStored(digest=digest):
-                self._post(await self._found_stored(source, digest))
+                return await self._found_stored(source, digest)
 
     async def _check_references(self, source: ev.JobSource) -> None:
         """R19: a job may refer only to objects that were uploaded a short time ago. Raises InvalidInputError."""
@@ -69,10 +69,7 @@ class JobTransactions:
             raise InvalidInputError(message, tuple(f"blob {key}: missing, upload it again" for key in refused))
 
     async def _found_stored(self, source: ev.JobSource, digest: str) -> ev.DispatcherEvent:
-        try:
-            done = await self._store.done(source.job_id)
-        except (RetryableError, PermanentError) as error:
-            return ev.SubmitFailed(source.job_id, error)
+        done = await self._store.done(source.job_id)
         status = JobStatus.INITIALIZING if done is None else done.status
         return ev.SubmitFoundStored(source.job_id, digest, status)
 
@@ -89,16 +86,20 @@ class JobTransactions:
 
     async def want(self, effect: ev.StoreWanted) -> None:
         """Make the wish to cancel durable."""
-        try:
-            is_stored = await self._store.want_cancel(effect.job_id, WantedRecord(wants_cancel=True, client=""))
-        except (RetryableError, PermanentError) as error:
-            self._post(ev.CancelFailed(effect.job_id, error))
-            _pass_stale(error)
-        else:
-            self._post(ev.WantedStored(effect.job_id, is_stored))
+        job_id = effect.job_id
+        await self._answer(f"cancel of job {job_id}", self._want(job_id), partial(ev.CancelFailed, job_id))
+
+    async def _want(self, job_id: JobId) -> ev.DispatcherEvent:
+        is_stored = await self._store.want_cancel(job_id, WantedRecord(wants_cancel=True, client=""))
+        return ev.WantedStored(job_id, is_stored)
 
     async def cancel_without_owner(self, effect: ev.StoreCanceled) -> None:
         """CANCELED for a job that nobody has begun."""
+        job_id = effect.source.job_id
+        work = self._cancel_without_owner(effect)
+        await self._answer(f"cancel of job {job_id}", work, partial(ev.CancelFailed, job_id))
+
+    async def _cancel_without_owner(self, effect: ev.StoreCanceled) -> ev.DispatcherEvent:
         job_id = effect.source.job_id
         now = self._services.clock.epoch_millis()
         summary = replace(
@@ -109,16 +110,31 @@ class JobTransactions:
             sequence=effect.summary.sequence + 1,
             pending_reason="",
         )
+        graph = await load_graph(self._services.payloads, effect.source)
+        archive = await self._services.payloads.store(unowned_archive(effect.source, graph, summary).to_json())
+        result = ResultRecord(summary.status, encode_summary(summary), archive)
+        is_stored = await self._store.cancel_without_owner(job_id, result)
+        return ev.CanceledStored(job_id, summary if is_stored else None)
+
+    async def _answer(
+        self,
+        what: str,
+        work: Awaitable[ev.DispatcherEvent],
+        failed: Callable[[FlinklikeError], ev.DispatcherEvent],
+    ) -> None:
+        """Post what became of one request. A transaction that finds the term over ends the term."""
         try:
-            graph = await load_graph(self._services.payloads, effect.source)
-            archive = await self._services.payloads.store(unowned_archive(effect.source, graph, summary).to_json())
-            result = ResultRecord(summary.status, encode_summary(summary), archive)
-            is_stored = await self._store.cancel_without_owner(job_id, result)
+            event = await work
+        except StaleTokenError as error:
+            self._post(failed(error))
+            raise
         except (RetryableError, PermanentError) as error:
-            self._post(ev.CancelFailed(job_id, error))
-            _pass_stale(error)
-        else:
-            self._post(ev.CanceledStored(job_id, summary if is_stored else None))
+            event = failed(error)
+        except Exception as error:  # the boundary of one request: what cannot be stored for one job ends no other
+            logger.exception("%s broke", what)
+            message = f"{what} broke with {type(error).__name__}: see the JobManager's log"
+            event = failed(PermanentError(message))
+        self._post(event)
 
     async def reload(self, effect: ev.ReloadJob) -> None:
         """Read one job."""
@@ -138,9 +154,3 @@ class JobTransactions:
             deadline=None,
             on_retry=lambda error, delay: logger.warning("transaction repeated in %.1f s: %s", delay, error),
         )
-
-
-def _pass_stale(error: FlinklikeError) -> None:
-    """A transaction that finds the term over ends the term."""
-    if isinstance(error, StaleTokenError):
-        raise error

@@ -8,9 +8,10 @@ from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.server import BlobServer
 from runtime.blob.storage_probe import StorageProbe
-from runtime.blob.store import BlobStore, BlobStoreSettings
+from runtime.blob.store import BlobStore, BlobStoreSettings, BlobTooLargeError, DigestMismatchError
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
+from runtime.common.errors import InvalidInputError, MessageTooLargeError
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options.high_availability import BLOB_MAX_SIZE
@@ -72,8 +73,13 @@ class RestBlobs:
         return {sha256: _blob_key(key) for sha256, key in found.keys.items()}, found.missing
 
     async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
-        """Store and verify."""
-        return await self._server.upload(chunks, sha256=sha256)
+        """Store and verify. To a client both refusals are about what it has sent."""
+        try:
+            return await self._server.upload(chunks, sha256=sha256)
+        except DigestMismatchError as error:
+            raise InvalidInputError(str(error)) from error
+        except BlobTooLargeError as error:
+            raise MessageTooLargeError(str(error)) from error
 
     def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
         """The object's bytes."""

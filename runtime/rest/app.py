@@ -6,6 +6,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from runtime.common.errors import FlinklikeError
@@ -14,7 +15,7 @@ from runtime.rest import errors
 from runtime.rest.blobs import blobs_router
 from runtime.rest.cluster import cluster_router
 from runtime.rest.context import RestContext
-from runtime.rest.guards import BearerGuard, BodyLimit, BodyTooLargeError, TokenCheck
+from runtime.rest.guards import BearerGuard, BodyGuard, BodyRefusedError, TokenCheck
 from runtime.rest.jobs import jobs_router
 from runtime.rest.ui import ui_router
 from runtime.rest.vertices import vertices_router
@@ -30,11 +31,18 @@ def create_app(context: RestContext, *, check_token: TokenCheck | None, content_
     app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)
     app.add_exception_handler(RequestValidationError, errors.on_invalid_request)
     app.add_exception_handler(HTTPException, errors.on_http_error)
-    app.add_exception_handler(BodyTooLargeError, _on_body_too_large)
+    app.add_exception_handler(BodyRefusedError, _on_body_refused)
+    app.add_exception_handler(ClientDisconnect, _on_client_gone)
     app.add_exception_handler(Exception, errors.on_unexpected_error)
-    guarded: ASGIApp = BodyLimit(app, content_length_max, unlimited_prefix="/blobs/")
+    guarded: ASGIApp = BodyGuard(app, content_length_max)
     return BearerGuard(guarded, check_token) if check_token is not None else guarded
 
 
-async def _on_body_too_large(_: Request, error: Exception) -> Response:
-    return errors.error_response(413, str(error))
+async def _on_body_refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BodyRefusedError)
+    return errors.error_response(error.status, str(error), headers={"connection": "close"})
+
+
+async def _on_client_gone(_: Request, _error: Exception) -> Response:
+    """Nobody reads this answer."""
+    return Response(status_code=400)

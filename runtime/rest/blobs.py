@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.blob import BlobKey
+from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
+from runtime.rest.request_bodies import MissingRequest, parse_body
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _KEY = re.compile(r"([0-9a-f]{64})-([0-9a-z]{1,64})\Z")
-_DIGESTS_MAX = 10_000
 
 
 def blobs_router(context: RestContext) -> APIRouter:
@@ -25,8 +25,10 @@ def blobs_router(context: RestContext) -> APIRouter:
     @router.post("/missing")
     async def missing(request: Request) -> Response:
         """`{"digests": [{"sha256", "size_bytes"}]}` -> `{"missing": [sha256], "keys": {sha256: key}}` (R19)."""
-        keys, absent = await context.components.blobs.missing(_parse_digests(await request.body()))
-        return JSONResponse({"missing": list(absent), "keys": {sha: str(key) for sha, key in keys.items()}})
+        asked = parse_body(MissingRequest, await request.body())
+        digests = [(one.sha256, one.size_bytes) for one in asked.digests]
+        keys, absent = await context.components.blobs.missing(digests)
+        return JsonAnswer({"missing": list(absent), "keys": {sha: str(key) for sha, key in keys.items()}})
 
     @router.put("/{sha256}")
     async def upload(sha256: str, request: Request) -> Response:
@@ -35,7 +37,7 @@ def blobs_router(context: RestContext) -> APIRouter:
             message = "the path must end in the content's sha256: 64 lower-case hex digits"
             raise InvalidInputError(message)
         key = await context.components.blobs.upload(sha256, request.stream())
-        return JSONResponse({"key": str(key)}, status_code=201)
+        return JsonAnswer({"key": str(key)}, status_code=201)
 
     @router.get("/{key}")
     async def download(key: str) -> Response:
@@ -55,16 +57,3 @@ def blobs_router(context: RestContext) -> APIRouter:
         return StreamingResponse(body(), media_type="application/octet-stream")
 
     return router
-
-
-def _parse_digests(body: bytes) -> list[tuple[str, int]]:
-    try:
-        entries = [(str(one["sha256"]), int(one["size_bytes"])) for one in json.loads(body)["digests"]]
-    except (ValueError, KeyError, TypeError) as error:
-        message = 'expected {"digests": [{"sha256": 64 hex digits, "size_bytes": number}]}'
-        raise InvalidInputError(message) from error
-    bad = [sha for sha, size in entries if _SHA256.match(sha) is None or size < 0]
-    if bad or len(entries) > _DIGESTS_MAX:
-        message = f"digests: {bad[0][:80]!r} is no sha256" if bad else f"digests: at most {_DIGESTS_MAX} in one call"
-        raise InvalidInputError(message)
-    return entries

@@ -6,13 +6,14 @@ from collections import Counter
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from runtime.common.errors import NotFoundError
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 from runtime.gateways.overview import JobMasterInfo
 from runtime.gateways.resource_manager import TaskManagerInfo
+from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 
 _MIB = 1 << 20
@@ -25,12 +26,12 @@ def cluster_router(context: RestContext) -> APIRouter:
     @router.get("/overview")
     async def overview() -> Response:
         """The numbers of the cluster."""
-        return JSONResponse(_overview(context))
+        return JsonAnswer(_overview(context))
 
     @router.get("/config")
     async def config() -> Response:
         """What a dashboard needs to know."""
-        return JSONResponse(
+        return JsonAnswer(
             {
                 "refresh-interval": context.refresh_interval_millis,
                 "timezone-name": "Coordinated Universal Time",
@@ -45,27 +46,27 @@ def cluster_router(context: RestContext) -> APIRouter:
     @router.get("/jobmanager/config")
     async def configuration() -> Response:
         """What is set, secrets masked."""
-        return JSONResponse([{"key": key, "value": value} for key, value in context.configuration])
+        return JsonAnswer([{"key": key, "value": value} for key, value in context.configuration])
 
     @router.get("/taskmanagers")
     async def task_managers() -> Response:
         """All registered TaskManagers."""
         managers = context.components.resource_manager.task_managers()
-        return JSONResponse({"taskmanagers": [_task_manager(one) for one in managers]})
+        return JsonAnswer({"taskmanagers": [_task_manager(one) for one in managers]})
 
     @router.get("/taskmanagers/{task_manager_id}")
     async def task_manager(task_manager_id: str) -> Response:
         """One TaskManager with its allocated slots."""
         for one in context.components.resource_manager.task_managers():
             if task_manager_id in {one.registration.task_manager_id, one.registration.incarnation}:
-                return JSONResponse({**_task_manager(one), "metrics": {}, "allocatedSlots": _allocated(one)})
+                return JsonAnswer({**_task_manager(one), "metrics": {}, "allocatedSlots": _allocated(one)})
         message = f"TaskManager {task_manager_id[:120]} not found"
         raise NotFoundError(message)
 
     @router.get("/jobmasters")
     async def job_masters() -> Response:
         """All registered JobMaster processes."""
-        return JSONResponse({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
+        return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
 
     return router
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from runtime.common.errors import (
@@ -23,6 +23,7 @@ from runtime.common.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from runtime.rest.answers import JsonAnswer
 
 STATUS: dict[type[FlinklikeError], int] = {
     InvalidInputError: 400,
@@ -47,9 +48,9 @@ def status_of(error: FlinklikeError) -> int:
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 
-def error_response(status: int, *sentences: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def error_response(status: int, *sentences: str, headers: dict[str, str] | None = None) -> JsonAnswer:
     """Flink's error body."""
-    return JSONResponse({"errors": list(sentences)}, status_code=status, headers=headers)
+    return JsonAnswer({"errors": list(sentences)}, status_code=status, headers=headers)
 
 
 async def on_flinklike_error(_: Request, error: Exception) -> Response:

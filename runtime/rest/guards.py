@@ -1,12 +1,22 @@
-"""What every request passes before a handler sees it: the token, and the limit on its body. Plain ASGI, no copies."""
+"""What every request passes before a handler sees it: the token, and the limits on its body. Plain ASGI, no copies."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runtime.jobgraph.limits import GRAPH_BYTES_MAX
+
+SUBMIT_BYTES_MAX = GRAPH_BYTES_MAX + 64 * 1024
+SMALL_BYTES_MAX = 2 * 1024 * 1024
+"""For every body that is no job: 10,000 digests or job ids fit."""
+
+BODIES_BYTES_MAX = 4 * SUBMIT_BYTES_MAX
+BODY_CHUNK_SECONDS = 30.0
 
 TokenCheck = Callable[[str], bool]
 """bearer token -> whether it is the cluster's."""
@@ -26,7 +36,8 @@ class BearerGuard:
             return
         sentence = (
             "This cluster requires its token: send the header 'Authorization: Bearer <token>'. "
-            "The token is in the file that security.token-file names (default run/token)."
+            "The token is in the file that security.token-file names (default run/token). "
+            "Pages under /ui also take it in their address: ?token=<token>."
         )
         await _answer(send, HTTPStatus.UNAUTHORIZED, sentence, [(b"www-authenticate", b"Bearer")])
 
@@ -34,8 +45,8 @@ class BearerGuard:
 def _bearer(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"authorization":
-            kind, _, token = value.decode("latin-1").partition(" " if b" " in value else ":")
-            return str(token.strip()) if kind.strip().lower() == "bearer" else ""
+            kind, _, token = value.decode("latin-1").partition(" ")
+            return str(token.strip()) if kind.lower() == "bearer" else ""
     if "/ui/" in scope["path"]:
         query = scope["query_string"].decode("latin-1")
         tokens = [part[len("token=") :] for part in query.split("&") if part.startswith("token=")]
@@ -43,47 +54,90 @@ def _bearer(scope: Scope) -> str:
     return ""
 
 
-class BodyLimit:
-    """Refuses bodies above the limit (413), by their declared length or as soon as they have grown past it."""
+class BodyGuard:
+    """Refuses bodies above the limit of their path (413), and more of them than fit into memory at once (429).
 
-    def __init__(self, app: ASGIApp, size_max: int, unlimited_prefix: str) -> None:
+    Both are decided before a byte is read, by the declared length; a body that declares none counts as its limit.
+    """
+
+    def __init__(self, app: ASGIApp, content_length_max: int, *, budget: int = BODIES_BYTES_MAX) -> None:
         self._app = app
-        self._size_max = size_max
-        self._unlimited_prefix = unlimited_prefix
+        self._content_length_max = content_length_max
+        self._left = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count what arrives."""
-        if scope["type"] != "http" or scope["path"].removeprefix("/v1").startswith(self._unlimited_prefix):
+        limit = None if scope["type"] != "http" else self._limit_of(scope["method"], scope["path"])
+        if limit is None:
             await self._app(scope, receive, send)
             return
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if not declared.isdigit() or int(declared) > self._size_max:
-            await _answer(send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self._sentence(), [(b"connection", b"close")])
+        size = _declared_size(scope, limit)
+        if size > limit:
+            close = [(b"connection", b"close")]
+            await _answer(send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(limit), close)
             return
-        await self._app(scope, self._counted(receive), send)
+        if size > self._left:
+            sentence = "The bodies of other requests take all the memory there is for them: try again."
+            headers = [(b"connection", b"close"), (b"retry-after", b"1")]
+            await _answer(send, HTTPStatus.TOO_MANY_REQUESTS, sentence, headers)
+            return
+        self._left -= size
+        try:
+            await self._app(scope, _counted(receive, limit), send)
+        finally:
+            self._left += size
 
-    def _counted(self, receive: Receive) -> Receive:
-        seen = 0
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._size_max:
-                raise BodyTooLargeError(self._sentence())
-            return message
-
-        return counted
-
-    def _sentence(self) -> str:
-        return (
-            f"The request is larger than {self._size_max} bytes (rest.server.max-content-length): "
-            "upload large files to /blobs first and refer to them."
-        )
+    def _limit_of(self, method: str, path: str) -> int | None:
+        """None: the body is streamed, and limited by blob.max-size."""
+        path = path.removeprefix("/v1")
+        if method == "PUT" and path.startswith("/blobs/"):
+            return None
+        return min(self._content_length_max, SUBMIT_BYTES_MAX if path == "/jobs" else SMALL_BYTES_MAX)
 
 
-class BodyTooLargeError(Exception):
-    """A body without a declared length grew past the limit."""
+def _declared_size(scope: Scope, limit: int) -> int:
+    headers = dict(scope["headers"])
+    declared = headers.get(b"content-length")
+    if declared is None:
+        return limit if b"transfer-encoding" in headers else 0
+    return int(declared) if declared.isdigit() else limit + 1
+
+
+def _counted(receive: Receive, limit: int) -> Receive:
+    seen, is_complete = 0, False
+
+    async def counted() -> Message:
+        nonlocal seen, is_complete
+        if is_complete:
+            return await receive()
+        try:
+            async with asyncio.timeout(BODY_CHUNK_SECONDS):
+                message = await receive()
+        except TimeoutError as error:
+            sentence = f"Nothing of the request's body came for {BODY_CHUNK_SECONDS:g} seconds."
+            raise BodyRefusedError(HTTPStatus.REQUEST_TIMEOUT, sentence) from error
+        seen += len(message.get("body", b""))
+        is_complete = not message.get("more_body", False)
+        if seen > limit:
+            raise BodyRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(limit))
+        return message
+
+    return counted
+
+
+def _too_large(limit: int) -> str:
+    return (
+        f"The request is larger than the {limit} bytes that this path takes (rest.server.max-content-length can only "
+        "lower that): upload large files to /blobs first and refer to them."
+    )
+
+
+class BodyRefusedError(Exception):
+    """A body that grew past its limit, or that did not come."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 async def _answer(send: Send, status: HTTPStatus, sentence: str, headers: list[tuple[bytes, bytes]]) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError
 from runtime.common.ids import JobId, parse_job_id
@@ -14,12 +12,13 @@ from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.rest import job_bodies
+from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
-from runtime.rest.submission import parse_submission
+from runtime.rest.request_bodies import WaitRequest, parse_body
+from runtime.rest.submission import read_submission
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
 Since = Annotated[int, Query(ge=0, description="long poll: the last-modification already known")]
-_WAIT_IDS_MAX = 10_000
 
 
 async def archived_graph(context: RestContext, job_id: JobId) -> ArchivedExecutionGraph:
@@ -74,43 +73,44 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
     @router.post("/jobs", status_code=202)
     async def submit(request: Request) -> Response:
         """Submit `{"job_id", "job_graph", "options"}`. Idempotent: the client chooses the id."""
-        body = await request.body()
         if request.headers.get("content-type", "").startswith("multipart/"):
             message = (
                 "this cluster runs PySpark jobs, not Java job graphs: "
                 'POST JSON {"job_id", "job_graph"}, or use flinklike run'
             )
             raise InvalidInputError(message)
-        submission = parse_submission(body, context.components.resource_manager.offered_spark_conf())
+        offered = context.components.resource_manager.offered_spark_conf()
+        submission = await read_submission(await request.body(), offered)
         response = await context.dispatcher.submit_job(submission)
         url = f"/jobs/{submission.job_id}"
         answer = {"jobUrl": url, "status": response.status.value, "outcome": response.outcome.value}
-        return JSONResponse(answer, status_code=202)
+        return JsonAnswer(answer, status_code=202)
 
     @router.get("/jobs")
     async def list_jobs() -> Response:
         """Ids and states."""
         jobs = [{"id": one.job_id, "status": one.status.value} for one in context.dispatcher.job_summaries()]
-        return JSONResponse({"jobs": jobs})
+        return JsonAnswer({"jobs": jobs})
 
     @router.get("/jobs/overview")
     async def overview() -> Response:
         """One line a job."""
         now = context.clock.epoch_millis()
         jobs = [job_bodies.job_overview(one, now) for one in context.dispatcher.job_summaries()]
-        return JSONResponse({"jobs": jobs})
+        return JsonAnswer({"jobs": jobs})
 
     @router.post("/jobs/wait")
     async def wait_for_many(request: Request) -> Response:
         """Long poll for many jobs: `{"ids", "since", "wait"}` -> the summaries that changed after `since`."""
-        ids, since, wait = _parse_wait(await request.body())
+        asked = parse_body(WaitRequest, await request.body())
+        ids, since = frozenset(map(parse_job_id, asked.ids)), asked.since
         dispatcher = context.dispatcher
-        await dispatcher.wait_for_jobs(ids, since_millis=since, timeout=min(wait, context.long_poll_max))
+        await dispatcher.wait_for_jobs(ids, since_millis=since, timeout=min(asked.wait, context.long_poll_max))
         now = context.clock.epoch_millis()
         found = {job_id: dispatcher.job_summary(job_id) for job_id in sorted(ids)}
         changed = [one for one in found.values() if one is not None and one.last_modification_millis > since]
         unknown = [job_id for job_id, one in found.items() if one is None]
-        return JSONResponse({"jobs": [job_bodies.job_overview(one, now) for one in changed], "unknown": unknown})
+        return JsonAnswer({"jobs": [job_bodies.job_overview(one, now) for one in changed], "unknown": unknown})
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:
@@ -120,7 +120,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         job = parse_job_id(job_id)
         await wait_for_change(context, job, wait=wait, since=since)
         graph = await archived_graph(context, job)
-        return JSONResponse(job_bodies.job_details(graph, context.clock.epoch_millis()))
+        return JsonAnswer(job_bodies.job_details(graph, context.clock.epoch_millis()))
 
     @router.patch("/jobs/{job_id}", status_code=202)
     async def cancel(job_id: str, mode: str = "cancel") -> Response:
@@ -141,7 +141,7 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
     async def status(job_id: str, wait: Wait = 0, since: Since = 0) -> Response:
         """The state; with `wait` and `since` a long poll."""
         summary = await wait_for_change(context, parse_job_id(job_id), wait=wait, since=since)
-        return JSONResponse(
+        return JsonAnswer(
             {
                 "status": summary.status.value,
                 "last-modification": summary.last_modification_millis,
@@ -154,18 +154,18 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
         """The result once the job is terminal; `wait` waits for it."""
         summary = await wait_for_end(context, parse_job_id(job_id), wait=wait)
         if not summary.status.is_globally_terminal:
-            return JSONResponse({"status": {"id": "IN_PROGRESS"}})
-        return JSONResponse(job_bodies.execution_result(await archived_graph(context, summary.job_id)))
+            return JsonAnswer({"status": {"id": "IN_PROGRESS"}})
+        return JsonAnswer(job_bodies.execution_result(await archived_graph(context, summary.job_id)))
 
     @router.get("/jobs/{job_id}/plan")
     async def plan(job_id: str) -> Response:
         """The plan of vertices and edges."""
-        return JSONResponse({"plan": job_bodies.plan(await archived_graph(context, parse_job_id(job_id)))})
+        return JsonAnswer({"plan": job_bodies.plan(await archived_graph(context, parse_job_id(job_id)))})
 
     @router.get("/jobs/{job_id}/config")
     async def config(job_id: str) -> Response:
         """Parameters and Spark conf."""
-        return JSONResponse(job_bodies.job_config(await archived_graph(context, parse_job_id(job_id))))
+        return JsonAnswer(job_bodies.job_config(await archived_graph(context, parse_job_id(job_id))))
 
     @router.get("/jobs/{job_id}/exceptions")
     async def exceptions(
@@ -173,7 +173,7 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
     ) -> Response:
         """The failures of a job, newest first."""
         graph = await archived_graph(context, parse_job_id(job_id))
-        return JSONResponse(job_bodies.exceptions(graph, max_exceptions))
+        return JsonAnswer(job_bodies.exceptions(graph, max_exceptions))
 
 
 async def _cancel(context: RestContext, job_id: JobId) -> Response:
@@ -183,18 +183,4 @@ async def _cancel(context: RestContext, job_id: JobId) -> Response:
         raise ConflictError(message)
     if summary.status is not JobStatus.CANCELED:
         await context.dispatcher.cancel_job(JobRequest(job_id))
-    return JSONResponse({}, status_code=202)
-
-
-def _parse_wait(body: bytes) -> tuple[frozenset[JobId], int, float]:
-    try:
-        document: Any = json.loads(body)
-        ids = frozenset(parse_job_id(str(text)) for text in document["ids"])
-        since, wait = int(document.get("since", 0)), float(document.get("wait", 0))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = 'expected {"ids": [job ids], "since": milliseconds, "wait": seconds}'
-        raise InvalidInputError(message) from error
-    if len(ids) > _WAIT_IDS_MAX:
-        message = f"ids: at most {_WAIT_IDS_MAX} jobs in one call"
-        raise InvalidInputError(message)
-    return ids, since, max(0.0, wait)
+    return JsonAnswer({}, status_code=202)

@@ -1,77 +1,117 @@
-"""POST /jobs: from untrusted bytes to a SubmitJobRequest, with every problem listed."""
+"""POST /jobs: from untrusted bytes to a SubmitJobRequest, with every problem listed.
+
+The bytes are read once. What a reader may cost is bounded before it begins: by the body's size, and by the number of
+its values, because a few megabytes of brackets cost more than any real graph.
+"""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import hashlib
 from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.ids import JobId, parse_job_id
+from runtime.common.ids import parse_job_id
 from runtime.common.spark_conf import refused_static_conf
+from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.limits import GRAPH_BYTES_MAX
+from runtime.rest.request_bodies import problems_of
 
-_FIELDS = {"job_id", "job_graph", "options"}
-_OPTIONS = {"client"}
-_CLIENT_LENGTH_MAX = 256
+INLINE_BYTES = 64 * 1024
+"""Bodies up to this size are read at once on the loop: less than a hop to a thread costs. No-op jobs are 2 kB."""
+
+VALUES_MAX = 500_000
+CLIENT_LENGTH_MAX = 256
+
+
+def _is_job_id(text: str) -> str:
+    try:
+        return parse_job_id(text)
+    except InvalidInputError as error:
+        kind = "job_id"
+        raise PydanticCustomError(kind, "{problem}", {"problem": str(error)}) from error
+
+
+class SubmitOptions(BaseModel):
+    """What a client says beside the job. The text ends up in records and logs: no control characters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    client: Annotated[str, Field(max_length=CLIENT_LENGTH_MAX, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+
+
+class Submission(BaseModel):
+    """The body of POST /jobs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    job_id: Annotated[str, AfterValidator(_is_job_id)]
+    job_graph: JobGraph
+    options: SubmitOptions = SubmitOptions()
+
+
+async def read_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> SubmitJobRequest:
+    """Validate a submit; a large one in a thread. Raises InvalidInputError with all problems (400)."""
+    if len(body) <= INLINE_BYTES:
+        return parse_submission(body, offered_spark_conf)
+    return await asyncio.to_thread(parse_submission, body, offered_spark_conf)
 
 
 def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> SubmitJobRequest:
     """Validate a submit. Raises InvalidInputError with all problems (400)."""
-    document = _document(body)
-    problems = [
-        f"unknown field {name!r}: expected job_id, job_graph, options" for name in sorted(set(document) - _FIELDS)
-    ]
-    job_id = _job_id(document, problems)
-    client = _client(document, problems)
-    graph = _graph(document, problems)
-    if graph is not None:
-        problems += refused_static_conf(graph.spark_conf, offered_spark_conf)
-    if problems or graph is None:
-        raise InvalidInputError("; ".join(problems), tuple(problems))
-    return SubmitJobRequest(job_id=job_id, graph=graph.canonical_json(), digest=graph.digest(), client=client)
-
-
-def _document(body: bytes) -> dict[str, object]:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        message = f"the body is not JSON: {error}"
-        raise InvalidInputError(message) from error
-    if not isinstance(document, dict):
-        message = "the body must be a JSON object with job_id and job_graph"
+    values = body.count(b",") + body.count(b"[") + body.count(b"{")
+    if values > VALUES_MAX:
+        message = f"the body has {values} JSON values, the limit is {VALUES_MAX}: put large data into files"
         raise InvalidInputError(message)
-    return document
-
-
-def _job_id(document: dict[str, object], problems: list[str]) -> JobId:
-    text = document.get("job_id")
     try:
-        return parse_job_id(text if isinstance(text, str) else "")
-    except InvalidInputError as error:
-        problems.append(f"job_id: {error}")
-        return JobId("")
+        submission = Submission.model_validate_json(body)
+    except ValidationError as error:
+        problems = problems_of(error) if (version := _other_version(body)) is None else (version,)
+        raise InvalidInputError("; ".join(problems), problems) from error
+    graph = submission.job_graph
+    problems = (*_graph_problems(graph), *refused_static_conf(graph.spark_conf, offered_spark_conf))
+    canonical = b"" if problems else graph.canonical_json()
+    if len(canonical) > GRAPH_BYTES_MAX:
+        problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)
+    if problems:
+        raise InvalidInputError("; ".join(problems), problems)
+    return SubmitJobRequest(
+        job_id=parse_job_id(submission.job_id),
+        graph=canonical,
+        digest=hashlib.sha256(canonical).hexdigest(),
+        client=submission.options.client,
+    )
 
 
-def _client(document: dict[str, object], problems: list[str]) -> str:
-    options = document.get("options", {})
-    if not isinstance(options, dict):
-        problems.append("options: expected an object")
-        return ""
-    problems += [f"options: unknown option {name!r}" for name in sorted(set(options) - _OPTIONS)]
-    client = options.get("client", "")
-    if not isinstance(client, str) or len(client) > _CLIENT_LENGTH_MAX:
-        problems.append(f"options.client: expected a text of at most {_CLIENT_LENGTH_MAX} characters")
-        return ""
-    return client
-
-
-def _graph(document: dict[str, object], problems: list[str]) -> JobGraph | None:
-    if "job_graph" not in document:
-        problems.append("job_graph: missing")
-        return None
+def _graph_problems(graph: JobGraph) -> tuple[str, ...]:
     try:
-        return JobGraph.parse(json.dumps(document["job_graph"]).encode())
+        graph.check()
     except InvalidInputError as error:
-        problems += [f"job_graph: {problem}" for problem in error.problems]
+        return tuple(f"job_graph: {problem}" for problem in error.problems)
+    return ()
+
+
+class _VersionOnly(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    schema_version: int = JOB_GRAPH_SCHEMA_VERSION
+
+
+class _VersionedSubmission(BaseModel):
+    """Reads nothing but the graph's schema version: a newer graph is refused for that, not for its new fields."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    job_graph: _VersionOnly
+
+
+def _other_version(body: bytes) -> str | None:
+    try:
+        version = _VersionedSubmission.model_validate_json(body).job_graph.schema_version
+    except ValidationError:
         return None
+    if version == JOB_GRAPH_SCHEMA_VERSION:
+        return None
+    return f"job_graph: it has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 
 from runtime.common.errors import NotFoundError
 from runtime.common.ids import ExecutionAttemptId, parse_job_id
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
 from runtime.rest import vertex_bodies
+from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.jobs import archived_graph
 
@@ -67,29 +68,29 @@ def vertices_router(context: RestContext) -> APIRouter:
     @router.get("")
     async def details(job_id: str, vertex_id: str) -> Response:
         """The vertex with all its subtasks."""
-        return JSONResponse(vertex_bodies.vertex_details(await find_vertex(context, job_id, vertex_id), now()))
+        return JsonAnswer(vertex_bodies.vertex_details(await find_vertex(context, job_id, vertex_id), now()))
 
     @router.get("/subtasktimes")
     async def subtask_times(job_id: str, vertex_id: str) -> Response:
         """When each subtask entered each state."""
-        return JSONResponse(vertex_bodies.subtask_times(await find_vertex(context, job_id, vertex_id), now()))
+        return JsonAnswer(vertex_bodies.subtask_times(await find_vertex(context, job_id, vertex_id), now()))
 
     @router.get("/taskmanagers")
     async def task_managers(job_id: str, vertex_id: str) -> Response:
         """The subtasks by TaskManager."""
-        return JSONResponse(vertex_bodies.vertex_task_managers(await find_vertex(context, job_id, vertex_id), now()))
+        return JsonAnswer(vertex_bodies.vertex_task_managers(await find_vertex(context, job_id, vertex_id), now()))
 
     @router.get("/subtasks/{index}")
     async def subtask(job_id: str, vertex_id: str, index: int) -> Response:
         """The current attempt of a subtask."""
         found = find_subtask(await find_vertex(context, job_id, vertex_id), index)
-        return JSONResponse(vertex_bodies.attempt_details(index, found.current, now()))
+        return JsonAnswer(vertex_bodies.attempt_details(index, found.current, now()))
 
     @router.get("/subtasks/{index}/attempts/{attempt}")
     async def one_attempt(job_id: str, vertex_id: str, index: int, attempt: int) -> Response:
         """One attempt of a subtask."""
         found = find_attempt(find_subtask(await find_vertex(context, job_id, vertex_id), index), attempt)
-        return JSONResponse(vertex_bodies.attempt_details(index, found, now()))
+        return JsonAnswer(vertex_bodies.attempt_details(index, found, now()))
 
     @router.get("/subtasks/{index}/attempts/{attempt}/log")
     async def log(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -14,6 +15,7 @@ from runtime.common.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
+    PermanentError,
     StaleTokenError,
     UnavailableError,
 )
@@ -430,3 +432,14 @@ async def test_a_silent_task_manager_is_lost(plane: ControlPlane) -> None:
         task_manager.incarnation
     ]
     await eventually(lambda: len(leader.resource_manager.task_managers()) == 0)
+
+
+async def test_a_job_that_cannot_be_stored_ends_no_other(plane: ControlPlane) -> None:
+    leader = await start(plane)
+    unstorable = replace(plane.new_job(), client="\ud800")
+    with pytest.raises(PermanentError, match="PydanticSerializationError"):
+        await leader.dispatcher.submit_job(unstorable)
+    assert leader.dispatcher.job_summary(unstorable.job_id) is None
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await until(leader, job.job_id, JobStatus.CREATED)

@@ -1,0 +1,18 @@
+"""JSON answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+
+class JsonAnswer(JSONResponse):
+    """Flink's content type, and ASCII: texts of user code may hold half of a surrogate pair, which UTF-8 cannot."""
+
+    media_type = "application/json; charset=UTF-8"
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")

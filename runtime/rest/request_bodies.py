@@ -1,0 +1,72 @@
+"""The small JSON bodies that clients send, and what is said about those that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from runtime.common.errors import InvalidInputError
+from runtime.jobgraph.limits import PROBLEMS_SHOWN_MAX
+
+WAIT_IDS_MAX = 10_000
+DIGESTS_MAX = 10_000
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class WaitRequest(BaseModel):
+    """The body of POST /jobs/wait."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    ids: Annotated[list[str], Field(max_length=WAIT_IDS_MAX)]
+    since: Annotated[int, Field(ge=0, description="milliseconds: the largest last-modification already known")] = 0
+    wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="seconds")] = 0.0
+
+
+class BlobDigest(BaseModel):
+    """A file that a client may have to upload."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    size_bytes: Annotated[int, Field(ge=0)]
+
+
+class MissingRequest(BaseModel):
+    """The body of POST /blobs/missing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    digests: Annotated[list[BlobDigest], Field(max_length=DIGESTS_MAX)]
+
+
+def parse_body(model: type[ModelT], body: bytes) -> ModelT:
+    """Raises InvalidInputError with all problems (400)."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        problems = problems_of(error)
+        raise InvalidInputError("; ".join(problems), problems) from error
+
+
+def problems_of(error: ValidationError) -> tuple[str, ...]:
+    """What is wrong with a body, one sentence each, without echoing it at length."""
+    found = error.errors(include_input=False, include_url=False)
+    sentences = [_sentence(item) for item in found[:PROBLEMS_SHOWN_MAX]]
+    more = len(found) - len(sentences)
+    return (*sentences, f"and {more} more problems") if more else tuple(sentences)
+
+
+def _sentence(item: ErrorDetails) -> str:
+    where = ".".join(str(part)[:60] for part in item["loc"])
+    match item["type"]:
+        case "json_invalid":
+            return f"the body is not JSON: {item['ctx']['error'][:300]}"
+        case "missing":
+            return f"{where}: missing"
+        case "extra_forbidden":
+            return f"{where}: unknown field"
+        case "model_type" if not where:
+            return "the body must be a JSON object"
+        case _:
+            return f"{where}: {item['msg'][:300]}"

@@ -1,0 +1,186 @@
+"""Bodies of requests: how large they may be, how many at once, what hostile ones cost, and who reads large ones."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from runtime.common.errors import InvalidInputError
+from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
+from runtime.jobgraph.limits import PROBLEMS_SHOWN_MAX
+from runtime.rest.app import create_app
+from runtime.rest.guards import SMALL_BYTES_MAX, SUBMIT_BYTES_MAX, BodyGuard, BodyRefusedError
+from runtime.rest.submission import INLINE_BYTES, parse_submission, read_submission
+from tests.kit.control_plane import eventually
+from tests.kit.rest import JOB, RestFakes
+
+
+def body(**more: Any) -> bytes:
+    """A submit of one vertex."""
+    operator = Operator(name="f", kind=OperatorKind.FUNCTION, code=FunctionReference(target="m:f"))
+    vertex = JobVertex(id=vertex_id_of("f"), name="f", operators=(operator,))
+    graph = JobGraph(name="daily", vertices=(vertex,), **more)
+    return json.dumps({"job_id": JOB, "job_graph": graph.model_dump(mode="json")}).encode()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("method", "path", "size", "status"),
+    [
+        ("POST", "/jobs", SUBMIT_BYTES_MAX + 1, 413),
+        ("POST", "/v1/jobs", SUBMIT_BYTES_MAX + 1, 413),
+        ("POST", "/jobs", SMALL_BYTES_MAX + 1, 400),
+        ("POST", "/jobs/wait", SMALL_BYTES_MAX + 1, 413),
+        ("POST", "/blobs/missing", SMALL_BYTES_MAX + 1, 413),
+        ("PUT", f"/blobs/{'1' * 64}", SUBMIT_BYTES_MAX + 1, 201),
+    ],
+)
+async def test_each_path_has_its_limit(method: str, path: str, size: int, status: int) -> None:
+    app = create_app(RestFakes().context(), check_token=None, content_length_max=1 << 30)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+        answer = await client.request(method, path, content=b"x" * size)
+    assert answer.status_code == status
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("/jobs/wait", b'{"ids": [], "since": 1e999}'),
+        ("/jobs/wait", b'{"ids": [], "wait": 1e999}'),
+        ("/jobs/wait", b'{"ids": ' + b"[" * 100_000),
+        ("/blobs/missing", b'{"digests": [{"sha256": "%s", "size_bytes": 1e999}]}' % (b"1" * 64)),
+        ("/blobs/missing", b'{"digests": ' + b"[" * 100_000),
+        ("/blobs/missing", b'{"digests": 1, "more": 2}'),
+    ],
+)
+async def test_bad_small_bodies_are_refused(path: str, content: bytes) -> None:
+    app = create_app(RestFakes().context(), check_token=None, content_length_max=1 << 30)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+        answer = await client.post(path, content=content)
+    assert answer.status_code == 400
+    assert answer.json()["errors"]
+
+
+def test_a_flood_of_problems_is_cut() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        parse_submission(json.dumps({f"field{number}": 1 for number in range(5000)}).encode(), ())
+    assert len(caught.value.problems) == PROBLEMS_SHOWN_MAX + 1
+    assert caught.value.problems[-1] == "and 4902 more problems"
+
+
+def test_the_digest_is_that_of_what_is_stored() -> None:
+    request = parse_submission(body(params={"b": 1, "a": "\u00fc"}), ())
+    assert request.digest == hashlib.sha256(request.graph).hexdigest()
+    assert JobGraph.parse(request.graph).digest() == request.digest
+
+
+@pytest.mark.asyncio
+async def test_large_bodies_are_read_beside_the_loop() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    try:
+        await eventually(lambda: turns > 0)
+        before = turns
+        await read_submission(body(), ())
+        assert turns == before, "a small body is read at once"
+        large = body(params={"text": "x" * INLINE_BYTES})
+        await read_submission(large, ())
+        assert turns > before
+    finally:
+        counting.cancel()
+
+
+class Slow:
+    """An application that reads the whole body and then waits for the test."""
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.release = asyncio.Event()
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        self.busy += 1
+        while (await receive()).get("more_body", False):
+            pass
+        await self.release.wait()
+        self.busy -= 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def request(guard: BodyGuard, headers: dict[bytes, bytes], chunks: list[bytes]) -> tuple[int, dict[bytes, bytes]]:
+    """The status and headers of an answer to POST /jobs."""
+    answers: list[Message] = []
+    pending = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    pending.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Message:
+        return pending.pop(0)
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/jobs", "headers": list(headers.items())}
+    await guard(scope, receive, send)
+    return answers[0]["status"], dict(answers[0]["headers"])
+
+
+@pytest.mark.asyncio
+async def test_more_bodies_than_fit_into_memory_are_refused_for_now() -> None:
+    slow = Slow()
+    guard = BodyGuard(slow, 1000, budget=1500)
+    large = {b"content-length": b"900"}
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(request(guard, large, [b"x" * 900]))
+        await eventually(lambda: slow.busy == 1)
+        status, headers = await request(guard, large, [b"x" * 900])
+        assert (status, headers[b"retry-after"]) == (429, b"1")
+        assert (await request(guard, {b"transfer-encoding": b"chunked"}, [b"x"]))[0] == 429
+        small = group.create_task(request(guard, {b"content-length": b"100"}, [b"x" * 100]))
+        await eventually(lambda: slow.busy == 2)
+        slow.release.set()
+    assert (first.result()[0], small.result()[0]) == (200, 200)
+    assert (await request(guard, large, [b"x" * 900]))[0] == 200, "what was taken is given back"
+
+
+@pytest.mark.asyncio
+async def test_a_body_that_grows_past_its_limit_is_refused() -> None:
+    guard = BodyGuard(Slow(), 1000)
+    with pytest.raises(BodyRefusedError) as caught:
+        await request(guard, {b"transfer-encoding": b"chunked"}, [b"x" * 600, b"x" * 600])
+    assert caught.value.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    assert (await request(guard, {b"content-length": b"-1"}, []))[0] == 413
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_goes_away_in_the_middle_is_no_error() -> None:
+    app = create_app(RestFakes().context(), check_token=None, content_length_max=1 << 20)
+
+    async def chunks() -> AsyncIterator[Message]:
+        yield {"type": "http.request", "body": b"abc", "more_body": True}
+        yield {"type": "http.disconnect"}
+
+    messages = chunks()
+
+    async def send(_message: Message) -> None:
+        pass
+
+    scope = {
+        "type": "http", "method": "PUT", "path": f"/blobs/{'1' * 64}", "raw_path": b"", "query_string": b"",
+        "headers": [], "root_path": "", "scheme": "http", "server": ("test", 80), "client": ("test", 1),
+        "http_version": "1.1",
+    }  # fmt: skip
+    await app(scope, lambda: anext(messages), send)
