@@ -14,7 +14,8 @@ from runtime.highavailability.job_reader import JobReader
 from runtime.highavailability.record_codec import UnreadableRecordError
 from runtime.highavailability.records import Payload, StoredJob
 
-_OBJECT_KEY = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}-[0-9a-f]{32}(?![0-9a-f])")
+_FROM_DASH = re.compile(rb"-(?<=[0-9a-f]{64}-)(?<![0-9a-f]{65}-)[0-9a-f]{32}(?![0-9a-f])")
+"""Begins at the dash: a search for it is fast, and every submit of pickled code is searched on the leader's loop."""
 
 
 async def referenced_objects(reader: JobReader) -> frozenset[str]:
@@ -47,4 +48,4 @@ def _keys_in_inline(payloads: Iterable[Payload]) -> set[str]:
 
 def object_keys_in(data: bytes) -> set[str]:
     """Everything in `data` that has the form of an object key."""
-    return {match.group().decode() for match in _OBJECT_KEY.finditer(data)}
+    return {data[match.start() - 64 : match.end()].decode() for match in _FROM_DASH.finditer(data)}
