@@ -1,8 +1,11 @@
-"""Entry of the console script: every error is one sentence on stderr and exit code 1."""
+"""Entry of the console script: every error, wrong usage too, is one sentence on stderr and exit code 1."""
 
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
+
+import typer
 
 from airflow_flinklike.cli.app import app
 from airflow_flinklike.exceptions import FlinklikeClientError
@@ -12,10 +15,22 @@ from runtime.common.errors import FlinklikeError
 def main() -> None:
     """Run the command line."""
     try:
-        app(prog_name="flinklike")
+        sys.exit(app(prog_name="flinklike", standalone_mode=False))
     except (FlinklikeClientError, FlinklikeError) as error:
-        sys.stderr.write(f"flinklike: {error}\n")
-        sys.exit(1)
+        _refuse(str(error))
+    except typer.BadParameter as error:
+        _refuse_usage(error.format_message())
+    except typer.TyperException as error:
+        _refuse_usage(str(error))
+
+
+def _refuse_usage(sentence: str) -> NoReturn:
+    _refuse(f"{sentence.rstrip('.')} (see --help)")
+
+
+def _refuse(sentence: str) -> NoReturn:
+    sys.stderr.write(f"flinklike: {sentence}\n")
+    sys.exit(1)
 
 
 if __name__ == "__main__":

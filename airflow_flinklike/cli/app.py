@@ -19,12 +19,13 @@ from airflow_flinklike.cli.logs import LogFollower
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
 from runtime.common.ids import parse_job_id
+from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 
 app = typer.Typer(
     name="flinklike",
     help="Run and watch PySpark jobs on a session cluster.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -50,11 +51,15 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
     del version
+    if context.invoked_subcommand is None:
+        sys.stderr.write("flinklike: name a command (see --help)\n")
+        raise typer.Exit(1)
 
 
 class _RunCommand(TyperCommand):
@@ -108,7 +113,7 @@ def run(
 
 @app.command("list")
 def list_jobs(
-    state: Annotated[str, typer.Option(help="only jobs in this state, for instance RUNNING")] = "",
+    state: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="only jobs in this state")] = None,
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -118,7 +123,7 @@ def list_jobs(
         jobs = client.get("/jobs/overview")["jobs"]
     jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
     if state:
-        jobs = [job for job in jobs if job["state"] == state.upper()]
+        jobs = [job for job in jobs if job["state"] == state.value]
     _show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 from airflow_flinklike.client import FlinklikeClient, LogPiece
 from airflow_flinklike.exceptions import JobNotFoundError, PipelineError
 from runtime.common.ids import JobId
-from runtime.common.states import JobStatus
+from runtime.common.states import ExecutionState, JobStatus
 
 STREAMS = ("stdout", "stderr", "log")
 _PAUSE_SECONDS = 0.5
+_PAUSE_SECONDS_MAX = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,11 @@ class _LogKey:
 
 @dataclass(slots=True)
 class LogFollower:
-    """Reads the logs of all current attempts of a job from where it stopped last."""
+    """Reads the logs of all current attempts of a job from where it stopped last.
+
+    A log that has ended is read once more and never again, the others less often the longer nothing comes: a job has as
+    many logs as attempts, and each look at one goes to its TaskManager.
+    """
 
     client: FlinklikeClient
     job_id: JobId
@@ -40,6 +45,7 @@ class LogFollower:
     as_json: bool = False
     offsets: dict[_LogKey, int] = field(default_factory=dict)
     unreadable: set[_LogKey] = field(default_factory=set)
+    ended: set[_LogKey] = field(default_factory=set)
     decoders: dict[_LogKey, codecs.IncrementalDecoder] = field(default_factory=dict)
     last_head: str = ""
 
@@ -47,13 +53,16 @@ class LogFollower:
         """Write what there is; with `follow` go on until the job has ended."""
         self._check_streams()
         details = self.client.get(f"/jobs/{self.job_id}")
+        pause = _PAUSE_SECONDS
         while True:
+            before = dict(self.offsets)
             for vertex in self._wanted(details["vertices"]):
                 self._vertex(vertex)
             if not follow or JobStatus(details["state"]).is_globally_terminal:
                 return
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX) if self.offsets == before else _PAUSE_SECONDS
             since = str(details["last-modification"])
-            details = self.client.get(f"/jobs/{self.job_id}", wait=f"{_PAUSE_SECONDS:g}", since=since)
+            details = self.client.get(f"/jobs/{self.job_id}", wait=f"{pause:g}", since=since)
 
     def _check_streams(self) -> None:
         wrong = [one for one in self.streams if one not in STREAMS]
@@ -81,7 +90,10 @@ class LogFollower:
                 continue
             for stream in self.streams:
                 key = _LogKey(str(vertex["id"]), int(attempt["subtask"]), int(attempt["attempt"]), stream)
-                self._attempt(vertex, key, many=body["parallelism"] > 1)
+                if key not in self.ended:
+                    self._attempt(vertex, key, many=body["parallelism"] > 1)
+                if ExecutionState(attempt["status"]).is_terminal:
+                    self.ended.add(key)
 
     def _attempt(self, vertex: Mapping[str, Any], key: _LogKey, *, many: bool) -> None:
         while True:

@@ -2,14 +2,17 @@
 
 import json
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_flinklike.cli.render import console, duration_text, table
+from airflow_flinklike.client import FlinklikeClient
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.command_line import RunCommand
-from tests.kit.rest import JOB
+from tests.kit.rest import JOB, archived
 from tests.kit.rest_server import RestThread
 
 OTHER = JobId("b" * 32)
@@ -111,6 +114,37 @@ def test_logs_follow_until_the_end(flinklike: RunCommand, server: RestThread) ->
     assert len(looks) >= 2
 
 
+def test_logs_that_have_ended_are_not_asked_for_again(
+    flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both attempts have ended, the job has not: one look at each log, and longer and longer pauses."""
+    server.put(JOB, JobStatus.RUNNING)
+    asked: list[tuple[str, int]] = []
+    waits: list[str] = []
+    log, get = FlinklikeClient.log, FlinklikeClient.get
+
+    def count_log(*arguments: Any, stream: str, offset: int) -> Any:
+        asked.append((stream, offset))
+        return log(*arguments, stream=stream, offset=offset)
+
+    def count_get(client: FlinklikeClient, path: str, **query: str) -> Any:
+        waits.extend(query.get("wait", "").split())
+        if len(waits) == 3:
+            server.put(JOB, JobStatus.FINISHED)
+        return get(client, path, **query)
+
+    def end_attempts() -> None:
+        server.dispatcher.graphs[JOB] = replace(archived(JOB, JobStatus.FINISHED), status=JobStatus.RUNNING)
+
+    server.do(end_attempts)
+    monkeypatch.setattr(FlinklikeClient, "log", count_log)
+    monkeypatch.setattr(FlinklikeClient, "get", count_get)
+    done = flinklike("logs", JOB, "-f", "--vertex", "read")
+    assert (done.code, done.out) == (0, "==> read stdout\nhello from the task\n")
+    assert sorted(asked) == [("log", 0), ("stderr", 0), ("stdout", 0), ("stdout", 20)]
+    assert waits == ["0.5", "1", "2"]
+
+
 def test_a_log_that_is_gone_is_told_once(flinklike: RunCommand, server: RestThread) -> None:
     server.put(JOB, JobStatus.FINISHED)
     server.do(lambda: setattr(server.fakes.resource_manager, "task_managers", list))
@@ -165,6 +199,14 @@ def test_help_names_every_command(flinklike: RunCommand) -> None:
         (["logs", JOB, "--stream", "out"], "--stream out: expected stdout, stderr, log"),
         (["list", "--address", "ftp://x"], "'ftp://x' is no address of a cluster"),
         (["list", "--token-file", "nowhere"], "the token file nowhere cannot be read"),
+        (["list", "--state", "typo"], "'typo' is not one of 'initializing', 'created'"),
+        (["list", "--stat"], "No such option: --stat (see --help)"),
+        (["list", "--address"], "Option '--address' requires an argument"),
+        (["run"], "Missing argument 'target' (see --help)"),
+        (["run", "x:y", "-p", "0"], "Invalid value for '-p'"),
+        (["status", JOB, "more"], "unexpected extra argument"),
+        (["lst"], "No such command 'lst'"),
+        ([], "name a command (see --help)"),
     ],
 )
 def test_bad_input_is_one_sentence(
