@@ -109,6 +109,9 @@ class JobMasterEntryPoint:
         retrieval = ha.leader_retrieval()
         try:
             async with Scope("job-master-process") as scope:
+                scope.spawn_eternal("transport", rpc.wait_failed())
+                scope.spawn_eternal("job store", ha.wait_failed())
+                scope.spawn_eternal("blobs", blobs.wait_failed())
                 scope.spawn_eternal("heartbeats", heartbeats.run())
                 connections = serve_job_masters(rpc, heartbeats, options.heartbeat_timing(configuration))
                 scope.spawn_eternal("task-manager-connections", connections.run())

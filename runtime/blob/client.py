@@ -25,7 +25,7 @@ from runtime.blob.retention import parse_blob_key
 from runtime.blob.server import CHUNK_SOURCE
 from runtime.blob.store import BlobStore, DigestMismatchError
 from runtime.common.entropy import Entropy
-from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError, UnavailableError
+from runtime.common.errors import BugError, FlinklikeError, NotFoundError, RetryableError, UnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +85,10 @@ class BlobSharedClient:
         """Cancel downloads. Idempotent."""
         await self._scope.close()
 
+    async def wait_failed(self) -> None:
+        """Wait between `start` and `stop`, and raise what has ended the downloads."""
+        await self._scope.wait_failed()
+
     def waiting_reason(self, key: str) -> str:
         """Why an object is not here yet, "" when nothing is wrong: to be shown to people (R20)."""
         return self._waiting.get(key, "")
@@ -104,7 +108,7 @@ class BlobSharedClient:
         try:
             while key not in self._cache:
                 await self._downloaded(key)
-            if not await self._io.run(self._cache.path(key).is_file):
+            if not await self._io.run(_is_there, self._cache.path(key)):
                 self._cache.forget(key)
                 await self._downloaded(key)
         except BaseException:
@@ -129,7 +133,7 @@ class BlobSharedClient:
     async def read(self, key: str) -> bytes:
         """A whole object that fits into memory (job graphs, archives). Raises as `acquire`."""
         async with self.file(key) as path:
-            return await self._io.run(path.read_bytes)
+            return await self._io.run(_read, path)
 
     async def write(self, data: bytes) -> str:
         """BlobWriter: store and sync; the key. Raises UnavailableError where there is no storage."""
@@ -161,6 +165,10 @@ class BlobSharedClient:
             await self._download(key)
         except FlinklikeError as error:
             return error
+        except Exception as error:
+            # The boundary of one download: all of them share one scope, which must outlive each of them.
+            logger.exception("download of object %s failed", key)
+            return BugError(f"the download of object {key} failed: {type(error).__name__}: {error}")
         else:
             return None
         finally:
@@ -216,11 +224,11 @@ class BlobSharedClient:
                 size += len(chunk)
                 for start in range(0, len(chunk), _WRITE_BYTES):
                     await self._io.run(_append, file, digest.update, chunk[start : start + _WRITE_BYTES])
-            await self._io.run(file.close)
+            await self._io.run(_close, file)
             if digest.hexdigest() != parse_blob_key(key).sha256:
                 message = f"object {key} came with the digest {digest.hexdigest()}"
                 raise DigestMismatchError(message)
-            await self._io.run(partial.rename, self._cache.path(key))
+            await self._io.run(_rename, partial, self._cache.path(key))
         except BaseException:
             await self._io.run(_remove, file, partial)
             raise
@@ -246,11 +254,38 @@ def _append(file: BinaryIO, update: Callable[[bytes], None], data: bytes) -> Non
         file.write(data)
 
 
+def _close(file: BinaryIO) -> None:
+    # What is still buffered is written now: a full disk shows here at the latest.
+    with translated("write into the blob cache"):
+        file.close()
+
+
+def _rename(path: Path, target: Path) -> None:
+    with translated(f"write of {target}"):
+        path.rename(target)
+
+
+def _is_there(path: Path) -> bool:
+    with translated(f"read of {path}"):
+        return path.is_file()
+
+
+def _read(path: Path) -> bytes:
+    with translated(f"read of {path}"):
+        return path.read_bytes()
+
+
 def _remove(file: BinaryIO, path: Path) -> None:
-    file.close()
-    path.unlink(missing_ok=True)
+    # Already failing: the first error counts, and what stays is removed at the next start.
+    with suppress(OSError):
+        file.close()
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _unlink_all(paths: list[Path]) -> None:
     for path in paths:
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("%s cannot be removed from the blob cache: %s", path, error)

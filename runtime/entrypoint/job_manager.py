@@ -106,6 +106,8 @@ class ClusterEntrypoint:
         blob_server = BlobServer(services.blobs)
         services.rpc.server.add_chunk_source(CHUNK_SOURCE, blob_server.chunk_source)
         async with Scope("job-manager") as scope:
+            scope.spawn_eternal("transport", services.rpc.wait_failed())
+            scope.spawn_eternal("job store", services.ha.wait_failed())
             scope.spawn_eternal("heartbeats", services.heartbeats.run())
             factory = self._component_factory(context, services, scope)
             leading = _Leading(RestBlobs(blob_server))

@@ -12,8 +12,14 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from runtime.aio.scope import ServiceScope
-from runtime.common.errors import BackpressureError, FlinklikeError, PermanentError, UnavailableError
+from runtime.aio.scope import ScopeClosedError, ServiceScope
+from runtime.common.errors import (
+    BackpressureError,
+    FlinklikeError,
+    OutcomeUnknownError,
+    PermanentError,
+    UnavailableError,
+)
 from runtime.highavailability.core.mvcc import txn_bytes, txn_ops
 from runtime.highavailability.kv import (
     TXN_OPS_MAX,
@@ -40,6 +46,7 @@ class _Waiting:
     footprint: Footprint
     ops: int
     size_bytes: int
+    is_sent: bool = False
 
 
 @dataclass(slots=True)
@@ -113,6 +120,10 @@ class GroupCommitStore:
         """Must be called before the first transaction."""
         await self._scope.open()
 
+    async def wait_failed(self) -> None:
+        """Wait between `open` and `stop`, and raise what has ended the sending: nothing is committed any more."""
+        await self._scope.wait_failed()
+
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
         """Run one transaction, alone or in company. Time in the queue counts."""
         self.transactions += 1
@@ -126,7 +137,16 @@ class GroupCommitStore:
             txn, loop.time() + timeout, loop.create_future(), Footprint.of(txn), txn_ops(txn), txn_bytes(txn)
         )
         self._queue.append(waiting)
-        return await waiting.answer
+        try:
+            async with asyncio.timeout_at(waiting.deadline):
+                return await waiting.answer
+        except TimeoutError as error:
+            # The batch goes on for those who have more time.
+            if waiting.is_sent:
+                message = "the transaction was not answered by its deadline"
+                raise OutcomeUnknownError(message) from error
+            message = "the transaction waited behind others until its deadline"
+            raise UnavailableError(message) from error
 
     async def _alone(self, txn: Txn, *, timeout: float) -> TxnResult:
         self._in_flight += 1
@@ -142,17 +162,21 @@ class GroupCommitStore:
             self._refuse_waiting()
         if self._in_flight < self._in_flight_max and (batch := self._next_batch()):
             self._in_flight += 1
-            self._scope.spawn("commit", self._commit(batch))
+            try:
+                sending = self._scope.start("commit", self._send(batch))
+            except ScopeClosedError:
+                self._in_flight -= 1
+                self._queue.extendleft(reversed(batch))
+                self._refuse_waiting()
+            else:
+                # No `finally`: a task that is cancelled before its first step never gets there.
+                sending.add_done_callback(lambda _: self._over(batch))
 
-    async def _commit(self, batch: list[_Waiting]) -> None:
-        try:
-            await self._send(batch)
-        finally:
-            self._in_flight -= 1
-            for waiting in batch:
-                if not waiting.answer.done():
-                    waiting.answer.set_exception(UnavailableError("the store is closed"))
-            self._send_next()
+    def _over(self, batch: list[_Waiting]) -> None:
+        self._in_flight -= 1
+        for waiting in batch:
+            _fail(waiting, OutcomeUnknownError("the store was closed while the transaction was on its way"))
+        self._send_next()
 
     async def _send(self, batch: list[_Waiting]) -> None:
         if len(batch) == 1:
@@ -195,6 +219,7 @@ class GroupCommitStore:
             if batch and (is_too_large or footprint.conflicts_with(waiting.footprint)):
                 break
             footprint.merge(waiting.footprint)
+            waiting.is_sent = True
             batch.append(self._queue.popleft())
         return batch
 

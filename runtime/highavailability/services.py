@@ -80,6 +80,10 @@ class HighAvailabilityServices:
         await self._group_commit.open()
         self._cluster = await cluster_uuid(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
+    async def wait_failed(self) -> None:
+        """Wait between `start` and `close`, and raise what has ended the sending of transactions."""
+        await self._group_commit.wait_failed()
+
     async def close(self) -> None:
         """End all watches and connections. Idempotent. A memory store that was given to `create` stays open."""
         await self._group_commit.stop()

@@ -43,4 +43,7 @@ def decode_frame(data: bytes) -> Sequence[Any]:
     except DecodeError as error:
         message = "received bytes that are no stream frame"
         raise InvalidInputError(message) from error
+    if len(frame.types) != len(frame.bodies):
+        message = f"received a stream frame of {len(frame.types)} types and {len(frame.bodies)} messages"
+        raise InvalidInputError(message)
     return [codec.decode_tagged(tag, body) for tag, body in zip(frame.types, frame.bodies, strict=True)]

@@ -217,6 +217,10 @@ class GrpcRpcService:
         self._server = server
         self._switchboard.bound_to(f"{self._settings.address}:{port}")
 
+    async def wait_failed(self) -> None:
+        """Wait for a failure of what runs in the background; see `RpcService.wait_failed`."""
+        await self._scope.wait_failed()
+
     async def stop(self, *, grace: float) -> None:
         """Refuse new calls, close streams, let running calls end; see `RpcService.stop`. Idempotent."""
         server, self._server = self._server, None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 import grpc
@@ -13,8 +16,26 @@ from runtime.common.errors import InvalidInputError
 from runtime.rpc.grpc_channels import END_OF_CALL
 from runtime.rpc.stream import FrameStream
 
+logger = logging.getLogger(__name__)
+
 _WRITE_ERRORS = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
 """What a write raises when its call is over; the reader has the reason."""
+
+
+_Carrier = Callable[[FrameStream, Any], Coroutine[Any, Any, None]]
+
+
+def _ends_only_its_stream(carry: _Carrier) -> _Carrier:
+    @wraps(carry)
+    async def carry_or_abort(stream: FrameStream, call: Any) -> None:
+        try:
+            await carry(stream, call)
+        except Exception as error:
+            # The boundary of one stream: all streams share one scope, which must outlive each of them.
+            logger.exception("stream %s failed", stream.name)
+            stream.abort(f"the transport failed: {type(error).__name__}")
+
+    return carry_or_abort
 
 
 def _is_task_cancelled() -> bool:
@@ -25,6 +46,7 @@ def _is_task_cancelled() -> bool:
 # --- the dialling end -----------------------------------------------------------------------------------------
 
 
+@_ends_only_its_stream
 async def read_dialed(stream: FrameStream, call: Any) -> None:
     """Deliver frames until the call ends."""
     try:
@@ -37,12 +59,12 @@ async def read_dialed(stream: FrameStream, call: Any) -> None:
         stream.abort(str(error))
     except asyncio.CancelledError:
         # `call.cancel()` shows as a cancellation of whoever reads, which is none of this task.
+        stream.end("the call was cancelled")
         if _is_task_cancelled():
             raise
-    finally:
-        stream.end("the call was cancelled")
 
 
+@_ends_only_its_stream
 async def write_dialed(stream: FrameStream, call: Any) -> None:
     """Write frames one at a time; half-close when the stream is closed, so that the listener ends the call."""
     try:
@@ -76,6 +98,7 @@ async def hold_accepted(stream: FrameStream, context: Any, scope: ServiceScope) 
         await context.abort(grpc.StatusCode.ABORTED, reason[:200])
 
 
+@_ends_only_its_stream
 async def _read_accepted(stream: FrameStream, context: Any) -> None:
     try:
         while (frame := await context.read()) is not END_OF_CALL:
@@ -87,6 +110,7 @@ async def _read_accepted(stream: FrameStream, context: Any) -> None:
         stream.end(f"connection lost: {type(error).__name__}")
 
 
+@_ends_only_its_stream
 async def _write_accepted(stream: FrameStream, context: Any) -> None:
     try:
         while (frame := await stream.next_frame()) is not None:

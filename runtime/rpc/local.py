@@ -230,6 +230,10 @@ class LocalRpcService:
         self._switchboard.bound_to(self._address)
         await self._scope.open()
 
+    async def wait_failed(self) -> None:
+        """Wait for a failure of what runs in the background; see `RpcService.wait_failed`."""
+        await self._scope.wait_failed()
+
     async def stop(self, *, grace: float) -> None:
         """Leave the network; see `RpcService.stop`."""
         self._network.leave(self._address)

@@ -141,5 +141,11 @@ class RpcService(Protocol):
     async def start(self) -> None:
         """Bind and listen."""
 
+    async def wait_failed(self) -> None:
+        """Wait between start and stop, and raise what has ended the transport's background tasks.
+
+        Whoever owns the service runs this: without them no stream can be opened any more.
+        """
+
     async def stop(self, *, grace: float) -> None:
         """Refuse new calls, let running ones end for `grace` seconds, close all streams."""

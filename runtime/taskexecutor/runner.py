@@ -132,6 +132,8 @@ class TaskManagerRunner:
                 scope.spawn_eternal("spark", supervision)
             executor = await self._start_executor(scope)
             scope.spawn_eternal("task executor", executor.wait_failed())
+            scope.spawn_eternal("transport", self._rpc.wait_failed())
+            scope.spawn_eternal("blobs", self._blobs.wait_failed())
             for reconciler in self._reconcilers(executor):
                 scope.spawn_eternal(reconciler.name, reconciler.run())
             await executor.is_serving.wait_until(bool)
@@ -182,6 +184,7 @@ class TaskManagerRunner:
             deadline=deadline,
             on_retry=lambda error, delay: logger.warning("etcd is away, next try in %.1f s: %s", delay, error),
         )
+        scope.spawn_eternal("job store", services.wait_failed())
         retrieval = services.leader_retrieval()
         scope.spawn_eternal("leader retrieval", retrieval.run())
         return WatchedLeader(retrieval.leader)

@@ -11,7 +11,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
 
 from runtime.aio.clock import LoopClock
@@ -26,8 +29,8 @@ from runtime.gateways.dispatcher import (
     SubmitJobResponse,
 )
 from runtime.gateways.resource_manager import JobsEnded
-from runtime.rpc import grpc_channels
-from runtime.rpc.grpc_channels import Channels
+from runtime.rpc import codec, grpc_channels
+from runtime.rpc.grpc_channels import HELLO_KEY, STREAM_PATH, Channels
 from runtime.rpc.grpc_service import CannotListenError, GrpcRpcService
 from runtime.rpc.service import MessageStream
 from runtime.rpc.settings import RpcSettings
@@ -222,3 +225,48 @@ async def test_a_killed_process_ends_its_streams_at_once() -> None:
         if child.returncode is None:
             child.kill()
         await child.wait()
+
+
+# --- one stream's failure is no other one's -----------------------------------------------------------------------
+
+
+async def raw_stream(channel: Any, number: int) -> Any:
+    """A stream opened below GrpcRpcService, for frames that it would not write."""
+    call = channel.stream_stream(STREAM_PATH)(metadata=((HELLO_KEY, codec.encode(hello(number))),))
+    await call.initial_metadata()
+    return call
+
+
+@pytest.mark.asyncio
+async def test_a_frame_of_uneven_halves_ends_its_stream_and_no_other() -> None:
+    async with running(SETTINGS) as server, running(replace(SETTINGS, incarnation=DIALER)) as client:
+        server.server.add_stream_handler(KIND, drain, check=accept_all)
+        address = server.server.address
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = await raw_stream(channel, 1)
+            await call.write(codec.proto_class("Frame")(types=[1, 2], bodies=[b""]).SerializeToString())
+            async with asyncio.timeout(5):
+                assert await call.code() is grpc.StatusCode.ABORTED
+        stream = await client.open_stream(address, hello(2), timeout=5)
+        stream.send(JobsEnded((JOB,)))
+        await stream.close()
+
+
+@pytest.mark.asyncio
+async def test_an_error_nobody_expected_ends_one_stream_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def greet(stream: MessageStream) -> None:
+        stream.send(JobsEnded((JOB,)))
+        await stream.receive()
+
+    def fail(_frame: bytes) -> Any:
+        raise KeyError
+
+    async with running(SETTINGS) as server, running(replace(SETTINGS, incarnation=DIALER)) as client:
+        server.server.add_stream_handler(KIND, greet, check=accept_all)
+        with monkeypatch.context() as broken:
+            broken.setattr("runtime.rpc.stream.decode_frame", fail)
+            stream = await client.open_stream(server.server.address, hello(1), timeout=5)
+            with pytest.raises(UnavailableError, match="KeyError"):
+                await stream.receive()
+        stream = await client.open_stream(server.server.address, hello(2), timeout=5)
+        assert await stream.receive() == [JobsEnded((JOB,))]

@@ -16,7 +16,7 @@ from runtime.blob.client import BlobClientSettings, BlobSharedClient
 from runtime.blob.directory import LocalDirectory
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.blob.store import BlobStore, BlobStoreSettings, DigestMismatchError
-from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.errors import BugError, InvalidInputError, NotFoundError, UnavailableError
 from tests.kit.virtual_time import ManualClock
 
 pytestmark = pytest.mark.asyncio
@@ -271,3 +271,21 @@ async def _failure_of(client: BlobSharedClient, key: str) -> type[Exception] | N
 async def _stream(*chunks: bytes) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
+
+
+async def test_a_disk_that_is_full_at_the_close_is_waited_for(box: Box, tmp_path: Path) -> None:
+    key = await box.store.write_object(b"data")
+    client = await box.client(store=box.store)
+    # Takes every buffered write, and has no space when the buffer is written at the close.
+    (tmp_path / "cache" / f"{key}.part").symlink_to("/dev/full")
+    assert await client.read(key) == b"data"
+    assert client.downloads == 2
+
+
+async def test_an_error_nobody_expected_ends_one_download_only(box: Box) -> None:
+    key = await box.store.write_object(b"data")
+    client = await box.client()
+    box.fetcher.failures.append(ValueError("no error of ours"))
+    with pytest.raises(BugError, match="no error of ours"):
+        await client.read(key)
+    assert await client.read(key) == b"data"

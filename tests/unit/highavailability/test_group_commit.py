@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -191,5 +192,71 @@ def test_a_closed_store_refuses_who_waits() -> None:
             await asyncio.sleep(0.1)
             await kv.stop()
         assert waiting.result()[1] is UnavailableError
+
+    run_virtual(main())
+
+
+def test_each_caller_hears_by_its_own_deadline() -> None:
+    async def main() -> None:
+        _, kv = await opened()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def outcome(key: str, timeout: float) -> list[Any]:
+            (answer,) = await outcomes(kv, [create(key)], timeout=timeout)
+            return [answer, loop.time() - began]
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(outcome("/busy", TIMEOUT))
+            await asyncio.sleep(0)
+            queued = tasks.create_task(outcome("/queued", 0.2))
+            sent = tasks.create_task(outcome("/sent", 1.5))
+            with_it = tasks.create_task(outcome("/with-it", TIMEOUT))
+        # The first one's write takes a second: one caller gave up before his own was sent, one while it was on its way.
+        assert queued.result() == [UnavailableError, pytest.approx(0.2)]
+        assert sent.result() == [OutcomeUnknownError, pytest.approx(1.5)]
+        assert with_it.result() == [True, pytest.approx(2.0)]
+        await kv.close()
+
+    run_virtual(main())
+
+
+def test_a_stop_leaves_what_is_on_its_way_unknown() -> None:
+    async def main() -> None:
+        slow, kv = await opened()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kv.txn(create("/alone"), timeout=TIMEOUT))
+            await asyncio.sleep(0)
+            on_its_way = tasks.create_task(outcomes(kv, [create("/a"), create("/b")]))
+            await asyncio.sleep(1.5)
+            waits = tasks.create_task(outcomes(kv, [create("/c")]))
+            await asyncio.sleep(0.1)
+            await kv.stop()
+        assert on_its_way.result() == [OutcomeUnknownError, OutcomeUnknownError]
+        assert waits.result() == [UnavailableError]
+        assert slow.sent == [create("/alone")]
+
+    run_virtual(main())
+
+
+def test_a_store_that_fails_by_a_mistake_is_told_to_the_process() -> None:
+    class BrokenStore(SlowStore):
+        async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+            if len(txn.success) > 1:
+                raise KeyError
+            return await super().txn(txn, timeout=timeout)
+
+    async def main() -> None:
+        kv = GroupCommitStore(BrokenStore())
+        await kv.open()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kv.txn(create("/alone"), timeout=TIMEOUT))
+            await asyncio.sleep(0)
+            together = tasks.create_task(outcomes(kv, [create("/a"), create("/b")]))
+            with pytest.RaisesGroup(KeyError):
+                await kv.wait_failed()
+        assert together.result() == [OutcomeUnknownError, OutcomeUnknownError]
+        with pytest.RaisesGroup(KeyError):
+            await kv.stop()
 
     run_virtual(main())
