@@ -173,7 +173,12 @@ async def test_a_missing_module_names_package_and_task_manager(bench: SlotBench)
     assert "'surely_not_installed'" in failure.message
     assert "tm-test" in failure.message
     assert not failure.is_recoverable
-    assert (await failure_of(bench, imports)).class_name == "ModuleNotFoundError"
+    failure = await failure_of(bench, imports)
+    assert failure.class_name == "ModuleNotFoundError"
+    assert "No module named 'surely_not_installed'" in failure.message
+    assert "TaskManager tm-test cannot import what is needed of the package 'surely_not_installed'" in failure.message
+    failure = await failure_of(bench, script("import surely_not_installed"))
+    assert "TaskManager tm-test cannot import" in failure.message
 
 
 async def test_unusable_code_will_not_be_better_next_time(bench: SlotBench) -> None:

@@ -79,6 +79,22 @@ def test_a_process_that_was_taken_before_it_was_attached_asks_for_its_session(sl
         assert slots.value(slots.work(count, job_id=new_job())) == 1000
 
 
+@pytest.mark.timeout(60)
+def test_threads_may_be_the_first_to_touch_spark(slots: SlotBox) -> None:
+    """Before the process is attached, and all at once."""
+
+    def touches(ctx: Any) -> Any:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(4) as pool:
+            counts = pool.map(lambda size: ctx.spark.range(size).count(), [10, 20, 30, 40])
+            return [*counts, ctx.spark.catalog.currentDatabase()]
+
+    for _ in range(2):  # the second one is too early for the idle delay of the process it gets
+        job = new_job()
+        assert slots.value(slots.work(touches, job_id=job)) == [10, 20, 30, 40, f"job_{job}"]
+
+
 @pytest.mark.parametrize(
     "get",
     [
@@ -271,6 +287,7 @@ def test_the_loss_of_spark_fails_only_what_used_it(slots: SlotBox) -> None:
         time.sleep(ctx.params["for"])
         return "fine"
 
+    wait_attached(slots)
     environment = slots.box.environment
     uses = slots.work(waits, job_id=new_job(), params={"uses": True, "for": 60})
     ignores = slots.work(waits, job_id=new_job(), params={"uses": False, "for": 3})
@@ -290,4 +307,7 @@ def test_the_loss_of_spark_fails_only_what_used_it(slots: SlotBox) -> None:
     assert "Spark of this TaskManager was lost" in user.terminal.failure.message
     assert (user.terminal.failure.kind, user.terminal.failure.is_recoverable) == ("SYSTEM", True)
     assert (ignorer.terminal.state, ignorer.terminal.value) == (ExecutionState.FINISHED, b'"fine"')
+    # Its process had a session of the lost JVM: what comes next in the job gets another one.
+    after = ignores.job.job_id
+    assert slots.value(slots.work(count, job_id=after), slot=1) == 1000
     assert slots.value(slots.work(count, job_id=new_job())) == 1000

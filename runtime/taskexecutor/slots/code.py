@@ -16,7 +16,7 @@ from runtime.jobgraph.graph import (
     Operator,
     PickledCode,
 )
-from runtime.taskexecutor.slots.failures import UnusableCodeError
+from runtime.taskexecutor.slots.failures import UnusableCodeError, import_hint
 
 UserFunction = Callable[..., Any]
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -46,16 +46,9 @@ class CodeLoader:
                     message = f"operator {operator.name!r} is a script and has no function"
                     raise UnusableCodeError(message)
         except ImportError as error:
-            raise UnusableCodeError(self._import_problem(operator.name, error)) from error
-
-    def _import_problem(self, operator: str, error: ImportError) -> str:
-        missing = error.name or str(error)
-        package = missing.partition(".")[0]
-        return (
-            f"loading the code of {operator!r} needs the package {package!r}, which TaskManager "
-            f"{self._task_manager_id} cannot import ({error}): install it in the TaskManagers' environment, or send it "
-            "with the job as py-file or wheel"
-        )
+            hint = import_hint(error, self._task_manager_id)
+            message = f"the code of {operator.name!r} cannot be loaded: {error}\n{hint}"
+            raise UnusableCodeError(message) from error
 
     def _unpickle(self, operator: str, python: str, sha256: str, payload: Callable[[], bytes]) -> UserFunction:
         if python != _PYTHON:

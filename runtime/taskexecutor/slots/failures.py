@@ -62,12 +62,21 @@ def _class_name(error: BaseException) -> str:
 
 def _message_of(error: BaseException) -> str:
     try:
-        text = str(error)
+        text = "\n".join([str(error), *map(str, getattr(error, "__notes__", ()))])
     except Exception as broken:  # noqa: BLE001 - __str__ is user code
         text = f"<{type(error).__name__} whose text cannot be made: {type(broken).__name__}>"
     if isinstance(error, MemoryError) and not text:
         return "out of memory: the slot process reached its address space limit"
     return text
+
+
+def import_hint(error: ImportError, task_manager_id: str) -> str:
+    """What to do about a package that is not there."""
+    package = (error.name or str(error)).partition(".")[0]
+    return (
+        f"TaskManager {task_manager_id} cannot import what is needed of the package {package!r}: install it in the "
+        "TaskManagers' environment, or send it with the job as py-file or wheel"
+    )
 
 
 _OUR_FOLDER = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with frames' file names

@@ -158,11 +158,10 @@ class SlotProcessPool:
         attempt.tell_terminal(report)
 
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
-        process = await self._take_process(slot, attempt)
+        process = attempt.process = await self._take_process(slot, attempt)
         if attempt.is_cancelled or attempt.kill_failure is not None:
             self._keep(slot, process)
             return attempt.failed(attempt.kill_failure)
-        attempt.process = process
         attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
         attempt.tell_running()
         ending = await attempt.ending
@@ -190,6 +189,8 @@ class SlotProcessPool:
         return await SlotProcess.fork(self._template, self)
 
     def _keep(self, slot: Slot, process: SlotProcess) -> None:
+        if not process.may_use_spark:
+            return
         slot.current = process
         loop = asyncio.get_running_loop()
         slot.expiry = loop.call_later(self._settings.keep_idle, self._expire, slot, process)

@@ -6,9 +6,10 @@ import atexit
 import builtins
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from runtime.jobgraph.graph import Artifact, ScriptCode
 from runtime.taskexecutor.slots.failures import TaskError, UnusableCodeError
@@ -58,7 +59,10 @@ def run_script(path: Path, arguments: Sequence[str]) -> None:
 
 
 def _finish_threads() -> None:
-    """The end of an interpreter, without ending it: join non-daemon threads, then run exit handlers."""
+    """The end of an interpreter, without ending it: stop executors, join non-daemon threads, run exit handlers."""
+    # The workers of an executor that was left open wait until this tells them that the program is over.
+    for stop in reversed(threading._threading_atexits):  # type: ignore[attr-defined]  # noqa: SLF001 - as threading._shutdown
+        stop()
     current = threading.current_thread()
     while others := [t for t in threading.enumerate() if t is not current and not t.daemon]:
         for thread in others:
@@ -66,12 +70,13 @@ def _finish_threads() -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to end a program but not its process
 
 
-def exit_failure(error: SystemExit) -> TaskError | None:
-    """What `sys.exit(...)` means: None for 0 and None (finished), else the failure that carries the code or text."""
-    code = error.code
-    if code is None or code == 0:
-        return None
-    if isinstance(code, int):
-        message = f"the program ended with sys.exit({code})"
-        return TaskError(message)
-    return TaskError(str(code))
+def returned_by(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call; `sys.exit()` with 0 or None is a return, with anything else a TaskError that carries the code or text."""
+    try:
+        return function(*arguments)
+    except SystemExit as exited:
+        code = exited.code
+        if code is None or code == 0:
+            return None
+        message = f"the program ended with sys.exit({code})" if isinstance(code, int) else str(code)
+        raise TaskError(message).with_traceback(exited.__traceback__) from None

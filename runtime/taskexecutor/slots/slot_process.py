@@ -130,6 +130,17 @@ class SlotProcess(asyncio.Protocol):
         """True if it can take work."""
         return self.state is SlotProcessState.IDLE
 
+    @property
+    def may_use_spark(self) -> bool:
+        """False when its session is lost, or could not be reached: a process attaches once in its life."""
+        match self.attachment.value:
+            case Attachment.NONE | Attachment.OPENING:
+                return True
+            case Attachment.SENT | Attachment.ATTACHED:
+                return self.session is not None
+            case Attachment.FAILED:
+                return False
+
     def hand_over(self, order: bytes, reuse_key: ReuseKey) -> asyncio.Future[TaskOutcome | ProcessExit]:
         """Run an encoded WorkOrder. The future is done when user code, or the process, has ended."""
         self._machine.to(SlotProcessState.RUNNING)

@@ -38,7 +38,9 @@ class SparkAttachment:
         self._has_spark = has_spark
         self._policy = StaticConfPolicy.FAIL if is_static_conf_fatal else StaticConfPolicy.WARN
         self._attached: AttachedSpark | None = None
+        self._attaching = threading.RLock()
         self._problem = ""
+        self._refusal = ""
         self._order: WorkOrder | None = None
         self._doors = _SparkDoors(self) if has_spark else None
         if not has_spark:
@@ -61,6 +63,7 @@ class SparkAttachment:
     def start_attempt(self, order: WorkOrder) -> None:
         """Whose work comes next. No call to the JVM."""
         self._order = order
+        self._refusal = ""
         if self._attached is not None:
             self._bind(self._attached, order)
 
@@ -89,20 +92,21 @@ class SparkAttachment:
         return self.ensure().spark
 
     def ensure(self) -> AttachedSpark:
-        """Be attached and bound."""
-        if self._attached is None and self._has_spark and not self._problem:
-            self._ask_for_session()
-        attached, order = self._attached, self._order
+        """Be attached and bound. Threads that come while one attaches wait for it."""
+        with self._attaching:
+            if self._attached is None and self._has_spark and not (self._problem or self._refusal):
+                self._ask_for_session()
+            attached, order = self._attached, self._order
         if attached is None or order is None:
-            problem = f"Spark is not available on this TaskManager: {self._problem}" if self._has_spark else NO_SPARK
-            raise SparkUnavailableError(problem)
+            problem = f"Spark is not available on this TaskManager: {self._problem or self._refusal}"
+            raise SparkUnavailableError(problem if self._has_spark else NO_SPARK)
         return attached
 
     def _ask_for_session(self) -> None:
         self._channel.send(FrameKind.NEED_SPARK)
         frame = self._channel.take(FrameKind.ATTACH, FrameKind.NO_SPARK)
         if frame is None or frame.kind is FrameKind.NO_SPARK:
-            self._problem = decode_fields(frame.payload)["reason"] if frame else "the TaskManager is gone"
+            self._refusal = decode_fields(frame.payload)["reason"] if frame else "the TaskManager is gone"
             return
         self.attach(frame.payload)
         if self._attached is not None and self._order is not None:
@@ -126,7 +130,7 @@ class SparkAttachment:
 
     def is_connection_error(self, error: BaseException) -> bool:
         """True if `error` says that the JVM did not answer."""
-        if self._attached is None and not self._problem:
+        if self._attached is None and not (self._problem or self._refusal):
             return False
         return any(map(_says_that_spark_is_gone, _chain(error)))
 

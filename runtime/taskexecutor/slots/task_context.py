@@ -170,8 +170,23 @@ class SlotTaskContext:
             base = os.path.abspath(base)  # noqa: PTH100 - a string stays a string
         known = self._state.outputs.get(base)
         if known is None:
+            _check_scheme(base)
             known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}")
             self._state.outputs[base] = known
             # At once: should this process be killed, the TaskManager knows what to delete.
             self._state.channel.send(FrameKind.OUTPUT, encode_fields(base=base, directory=known.directory))
         return known.directory
+
+
+def _check_scheme(base: str) -> None:
+    """The TaskManager moves the files with fsspec, whatever Spark can write: say so before anything is written."""
+    scheme, separator, _ = base.partition("://")
+    if not separator:
+        return
+    import fsspec
+
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError) as error:
+        message = f"ctx.output_path({base!r}): the TaskManager cannot move files there: {error}"
+        raise TaskError(message) from error

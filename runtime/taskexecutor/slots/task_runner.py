@@ -21,7 +21,7 @@ from runtime.taskexecutor.slots.code import CodeLoader
 from runtime.taskexecutor.slots.exchange import Exchange
 from runtime.taskexecutor.slots.failures import TaskError
 from runtime.taskexecutor.slots.json_values import encode_value
-from runtime.taskexecutor.slots.script import exit_failure, run_script, script_file
+from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
 from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
@@ -48,6 +48,7 @@ class TaskRunner:
         self._inline_bytes_max = inline_bytes_max
         self._streams = StreamRedirection()
         self._job_scope = JobScope()
+        self._task_manager_id = task_manager_id
         self._loader = CodeLoader(task_manager_id)
 
     def run(self, order: WorkOrder) -> TaskOutcome:
@@ -84,7 +85,7 @@ class TaskRunner:
         arguments: Sequence[Any] = exchange.read_inputs()
         value: Any = None
         for position, (operator, function) in enumerate(zip(operators, functions, strict=True)):
-            value = function(SlotTaskContext(state, operator.name), *arguments)
+            value = returned_by(function, SlotTaskContext(state, operator.name), *arguments)
             if position + 1 < len(operators):
                 arguments = [_hand_over(operator, value, self._inline_bytes_max)]
         if order.outputs:
@@ -94,7 +95,7 @@ class TaskRunner:
 
     def _run_script(self, code: ScriptCode, order: WorkOrder) -> None:
         path = script_file(code, order.code_files, order.job_directory)
-        run_script(path, code.args)
+        returned_by(run_script, path, code.args)
 
     def _terminal_value(self, operator: Operator, value: Any) -> bytes:
         if value is None:
@@ -108,12 +109,10 @@ class TaskRunner:
         return encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {operator.name!r}")
 
     def _note_failure(self, error: BaseException, result: _Result) -> None:
+        if isinstance(error, ImportError):
+            error.add_note(failures.import_hint(error, self._task_manager_id))
         if isinstance(error, SystemExit):
-            exited = exit_failure(error)
-            if exited is None:
-                return
-            exited.__traceback__ = error.__traceback__
-            error = exited
+            error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
         failure = failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
         result.failure = failure
         result.is_spark_lost = self._attachment.is_connection_error(error)

@@ -1,6 +1,6 @@
 """The slot process's end of Spark: attach to the session made for it, bind it to a job, hand out `spark`.
 
-Order: `preload()` in the template process, before any fork; `attach(session)` in the idle slot process, main thread;
+Order: `preload()` in the template process, before any fork; `attach(session)` in the idle slot process;
 `bind(...)` when a task arrives (pure Python, microseconds); the first `.spark`, or the user's own
 `SparkSession.builder.getOrCreate()`, activates the binding in the JVM. A task that never touches Spark costs the
 JVM nothing. One process attaches once: pyspark's statics cannot be reset.
@@ -13,6 +13,7 @@ import importlib
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +115,7 @@ class AttachedSpark:
         self._binding: JobBinding | None = None
         self._judge: ConfJudge | None = None
         self._is_active = False
+        self._activating = threading.RLock()
         self._warm: dict[str, str] | None = None
         self._plain_environment = dict(context.environment)
 
@@ -153,9 +155,12 @@ class AttachedSpark:
         return self._spark
 
     def activate(self) -> None:
-        """Apply the bound job to the session, once per job."""
-        if self._is_active:
-            return
+        """Apply the bound job to the session, once per job. Threads that come meanwhile wait until that is done."""
+        with self._activating:
+            if not self._is_active:
+                self._activate()
+
+    def _activate(self) -> None:
         binding = self.binding
         self._is_active = True
         if binding.on_first_use is not None:
@@ -249,7 +254,7 @@ class _JvmConf:
 
 
 def attach(session: SlotSession) -> AttachedSpark:
-    """Connect to the session's gateway and install the guards. Main thread, once per process. Raises AttachError."""
+    """Connect to the session's gateway and install the guards. Once per process. Raises AttachError."""
     from py4j.protocol import Py4JError
 
     from runtime.taskexecutor.spark import guards
@@ -277,8 +282,9 @@ def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
     java_session = JavaObject(PLANTED_SESSION, client)
     conf = SparkConf(_jvm=gateway.jvm, _jconf=java_context.sc().conf())
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf, environment={})
-    # SparkContext installs a handler that cancels the jobs of every slot.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if threading.current_thread() is threading.main_thread():
+        # There, and only there, SparkContext installs a handler that cancels the jobs of every slot.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     _move_temporary_files(context, session.directory)
     # Pitfall 5: its constructor would make this the default session of the whole JVM, and pin it there for ever.
     SparkSession._should_update_active_session = staticmethod(lambda: False)  # type: ignore[method-assign]  # noqa: SLF001 - no hook
