@@ -1,4 +1,4 @@
-"""Where a process logs to: the file that its daemon script names (rotated), else stderr."""
+"""Where a process logs to: the file that its script names (rotated), and stderr without one or in the foreground."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, LOG_FILE_VARIABLE
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FILE_SIZE_MAX = 100 * 1024 * 1024
@@ -21,18 +21,20 @@ def set_up_logging(environment: Mapping[str, str], *, level: str, files_max: int
     for handler in list(root.handlers):
         root.removeHandler(handler)
         handler.close()
-    handler = _handler(environment.get(LOG_FILE_VARIABLE, ""), files_max)
-    handler.setFormatter(logging.Formatter(FORMAT))
-    root.addHandler(handler)
+    log_file = environment.get(LOG_FILE_VARIABLE)
+    handlers: list[logging.Handler] = [_file_handler(Path(log_file), files_max)] if log_file else []
+    if not log_file or environment.get(LOG_CONSOLE_VARIABLE):
+        handlers.append(logging.StreamHandler(sys.stderr))
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter(FORMAT))
+        root.addHandler(handler)
     root.setLevel(level)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _handler(log_file: str, files_max: int) -> logging.Handler:
-    if not log_file:
-        return logging.StreamHandler(sys.stderr)
-    Path(log_file).parent.mkdir(parents=True, exist_ok=True)
+def _file_handler(log_file: Path, files_max: int) -> logging.Handler:
+    log_file.parent.mkdir(parents=True, exist_ok=True)
     return logging.handlers.RotatingFileHandler(
         log_file, maxBytes=FILE_SIZE_MAX, backupCount=files_max - 1, encoding="utf-8"
     )

@@ -10,7 +10,9 @@ import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
@@ -23,10 +25,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def free_port() -> int:
-    """A port that nobody has right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody has right now, and that the kernel gives to nobody who asks for any."""
+    for port in SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    message = "no free port"
+    raise RuntimeError(message)
 
 
 class ScriptCluster:
@@ -142,6 +147,10 @@ class ScriptCluster:
         pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
         return {name: float(value) for name, value in pairs}
 
+    def stored_files(self) -> set[Path]:
+        """What lies in the cluster's storage: every file there was synced before it was acknowledged."""
+        return {path for path in (self.run / "run" / "storage").rglob("*") if path.is_file()}
+
     def connect(self) -> FlinklikeClient:
         """The product's own client; close it."""
         return FlinklikeClient([self.url], self.token)
@@ -152,5 +161,6 @@ class ScriptCluster:
             base_url=self.url,
             headers={"authorization": f"Bearer {self.token}"},
             timeout=120,
+            verify=False,  # plain http: loading certificates takes longer than a submit
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
         )

@@ -23,6 +23,8 @@ from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait
 
 READY_FILE_VARIABLE = "FLINKLIKE_READY_FILE"
 LOG_FILE_VARIABLE = "FLINKLIKE_LOG_FILE"
+LOG_CONSOLE_VARIABLE = "FLINKLIKE_LOG_CONSOLE"
+"""Set: the log goes to stderr as well as to its file."""
 START_TIMEOUT = 180.0
 STOP_TIMEOUT = 10.0
 KILL_TIMEOUT = 10.0
@@ -144,11 +146,10 @@ class Daemon:
             me = ProcessId.of(os.getpid())
             assert me is not None
             self._pids.write([*running, Record(me, number)])
-            ready_file = self._layout.ready_file(self.kind.name, number)
-            ready_file.unlink(missing_ok=True)
+            environment = self._environment_of(number)
         command = self.command(dynamic)
         os.chdir(self._layout.run)
-        os.execve(command[0], command, {**self._environment, READY_FILE_VARIABLE: str(ready_file)})  # noqa: S606 (the point of start-foreground)
+        os.execve(command[0], command, {**environment, LOG_CONSOLE_VARIABLE: "true"})  # noqa: S606 (the point of start-foreground)
 
     def stop_last(self) -> None:
         """Stop the one that was started last; nothing running is no error."""
@@ -164,16 +165,8 @@ class Daemon:
             self._end(self._pids.running())
 
     def _launch(self, dynamic: Sequence[str], number: int) -> tuple[subprocess.Popen[bytes], Path]:
-        self._layout.log.mkdir(parents=True, exist_ok=True)
-        base = self._layout.log / f"{self._log_name}-{number}-{self._host}"
-        out_file = base.with_name(base.name + ".out")
-        ready_file = self._layout.ready_file(self.kind.name, number)
-        ready_file.unlink(missing_ok=True)
-        environment = {
-            **self._environment,
-            READY_FILE_VARIABLE: str(ready_file),
-            LOG_FILE_VARIABLE: str(base.with_name(base.name + ".log")),
-        }
+        environment = self._environment_of(number)
+        out_file = self._log_file(number, "out")
         with out_file.open("wb") as out:
             process = subprocess.Popen(
                 self.command(dynamic),
@@ -185,6 +178,17 @@ class Daemon:
                 cwd=self._layout.run,
             )
         return process, out_file
+
+    def _environment_of(self, number: int) -> dict[str, str]:
+        """What tells a process its files; what an earlier one of this number said is gone."""
+        self._layout.log.mkdir(parents=True, exist_ok=True)
+        ready_file = self._layout.ready_file(self.kind.name, number)
+        ready_file.unlink(missing_ok=True)
+        files = {READY_FILE_VARIABLE: str(ready_file), LOG_FILE_VARIABLE: str(self._log_file(number, "log"))}
+        return {**self._environment, **files}
+
+    def _log_file(self, number: int, suffix: str) -> Path:
+        return self._layout.log / f"{self._log_name}-{number}-{self._host}.{suffix}"
 
     def _instance(self, record: Record) -> Instance:
         facts = _facts(self._layout.ready_file(self.kind.name, record.number))

@@ -1,0 +1,56 @@
+"""How the command line finds its cluster: what JobManagers said, then conf/; a broken conf/ is said."""
+
+from pathlib import Path
+
+import pytest
+
+from airflow_flinklike.cli.connection import connect, local_address
+from airflow_flinklike.exceptions import AuthenticationError
+from runtime.config.configuration import InvalidConfigurationError
+from tests.kit.command_line import RunCommand
+from tests.kit.rest_server import TOKEN
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """config.yaml of an installation whose environment says nothing more."""
+    for name in ("FLINKLIKE_ADDRESS", "FLINKLIKE_TOKEN", "FLINKLIKE_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FLINKLIKE_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("FLINKLIKE_RUN_DIR", str(tmp_path / "run"))
+    (tmp_path / "run" / "pid").mkdir(parents=True)
+    return tmp_path / "config.yaml"
+
+
+def test_a_running_job_manager_knows_better_than_the_file(conf: Path) -> None:
+    conf.write_text("rest: {address: master-1, port: 8083}\n")
+    assert local_address() == "http://master-1:8083"
+    (conf.parent / "run" / "pid" / "jobmanager-0.json").write_text('{"address": "127.0.0.1:18081"}')
+    assert local_address() == "http://127.0.0.1:18081"
+
+
+def test_a_broken_file_is_said(conf: Path) -> None:
+    conf.write_text("rest.prot: 8083\n")
+    with pytest.raises(InvalidConfigurationError, match=r"rest\.prot.*did you mean rest\.port"):
+        local_address()
+
+
+def test_the_configured_token_file_is_used(
+    conf: Path, flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also relative to the run directory, as the processes of the cluster read it."""
+    monkeypatch.delenv("FLINKLIKE_TOKEN")
+    (tmp_path / "secret").write_text(TOKEN)
+    for path in (tmp_path / "secret", "../secret"):
+        conf.write_text(f"security.token-file: {path}\n")
+        assert flinklike("list").code == 0
+    (tmp_path / "secret").write_text("another")
+    assert flinklike("list").code == 1
+
+
+def test_a_configured_token_file_that_is_not_there_is_said(conf: Path) -> None:
+    conf.write_text("security.token-file: /no/such/file\n")
+    with pytest.raises(AuthenticationError, match="/no/such/file cannot be read"):
+        connect("127.0.0.1:1", None)
+    conf.write_text("security: {token-file: /no/such/file, authentication: none}\n")
+    connect("127.0.0.1:1", None).close()
