@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
-from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.errors import BackpressureError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import events as ev
@@ -80,7 +80,7 @@ class Dispatcher(ABC):
             ev.StoreJob: self._spawner("submit", self._transactions.submit),
             ev.StoreOwner: self._spawner("assign", self._transactions.assign),
             ev.StoreWanted: self._spawner("want", self._transactions.want),
-            ev.StoreCanceled: self._spawner("cancel", self._transactions.cancel_without_owner),
+            ev.StoreEnd: self._spawner("end", self._transactions.end_without_owner),
             ev.ReloadJob: self._spawner("reload", self._transactions.reload),
             ev.SendAssign: lambda effect: self._send_assign(effect.incarnation, effect.message),
             ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id),
@@ -192,13 +192,13 @@ class Dispatcher(ABC):
 
     def _publish(self, effect: ev.PublishSummary) -> None:
         summary = self._registry.summary(effect.job_id)
+        self._waiters.wake(effect.job_id)
         if summary is None:
             return
         if summary.status.is_globally_terminal:
             logger.info("job %s: %s", summary.job_id, summary.status.name)
         elif summary.pending_reason:
             logger.info("job %s: %s (%s)", summary.job_id, summary.status.name, summary.pending_reason)
-        self._waiters.wake(effect.job_id)
 
     def _answer(self, request: int, answer: object) -> None:
         future = self._replies.get(request)
@@ -206,6 +206,8 @@ class Dispatcher(ABC):
             future.set_result(answer)
 
     def _refuse(self, request: int, error: FlinklikeError) -> None:
+        if isinstance(error, BackpressureError):
+            self._cleaning.signal()
         future = self._replies.get(request)
         if future is not None and not future.done():
             future.set_exception(error)

@@ -10,10 +10,16 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob
 from runtime.dispatcher.core.job_entry import initial_summary
 from runtime.dispatcher.core.retention import FinishedJob
-from runtime.executiongraph.archived import ARCHIVE_SCHEMA_VERSION, NO_CONFIG, ArchivedExecutionGraph
+from runtime.executiongraph.archived import (
+    ARCHIVE_SCHEMA_VERSION,
+    NO_CONFIG,
+    ArchivedException,
+    ArchivedExecutionGraph,
+)
 from runtime.executiongraph.core.archive import archive
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.task import FailureInfo
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import DoneRecord, StoredJob
 from runtime.jobgraph.graph import JobGraph
@@ -65,8 +71,11 @@ def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:
     return FinishedJob(decode_summary(done.summary, source, done.status), done.graph_digest)
 
 
-def unowned_archive(source: JobSource, graph: bytes, summary: JobSummary) -> ArchivedExecutionGraph:
-    """The execution graph of a job that no owner has begun: nothing has run. Also for a graph that cannot be read."""
+def unowned_archive(
+    source: JobSource, graph: bytes, summary: JobSummary, failure: FailureInfo | None = None
+) -> ArchivedExecutionGraph:
+    """The execution graph of a job that no owner tells of: as if nothing had run. Also for one that cannot be read."""
+    exceptions = () if failure is None else (ArchivedException(failure, "", "", ""),)
     timestamps = {JobStatus.INITIALIZING: source.submit_millis}
     if summary.end_millis >= 0:
         timestamps[summary.status] = summary.end_millis
@@ -82,7 +91,7 @@ def unowned_archive(source: JobSource, graph: bytes, summary: JobSummary) -> Arc
         pending_reason=summary.pending_reason,
         vertices=(),
         edges=(),
-        exceptions=(),
+        exceptions=exceptions,
         config=NO_CONFIG,
         result="",
     )
@@ -99,6 +108,6 @@ def unowned_archive(source: JobSource, graph: bytes, summary: JobSummary) -> Arc
         timestamps=timestamps,
         last_modification_millis=summary.last_modification_millis,
         pending_reason=summary.pending_reason,
-        exceptions=(),
+        exceptions=exceptions,
         result="",
     )

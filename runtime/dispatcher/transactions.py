@@ -20,6 +20,7 @@ from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.job_reads import load_graph
 from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.stored_jobs import encode_summary, recovered_job, unowned_archive
+from runtime.executiongraph.core.failures import system_failure
 from runtime.highavailability.job_store import AlreadyStored, Submitted
 from runtime.highavailability.payloads import INLINE_BYTES_MAX
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord, WantedRecord
@@ -93,28 +94,32 @@ class JobTransactions:
         is_stored = await self._store.want_cancel(job_id, WantedRecord(wants_cancel=True, client=""))
         return ev.WantedStored(job_id, is_stored)
 
-    async def cancel_without_owner(self, effect: ev.StoreCanceled) -> None:
-        """CANCELED for a job that nobody has begun."""
+    async def end_without_owner(self, effect: ev.StoreEnd) -> None:
+        """CANCELED or FAILED for a job that nobody runs."""
         job_id = effect.source.job_id
-        work = self._cancel_without_owner(effect)
-        await self._answer(f"cancel of job {job_id}", work, partial(ev.CancelFailed, job_id))
+        work = self._end_without_owner(effect)
+        await self._answer(f"end of job {job_id}", work, partial(ev.EndFailed, job_id))
 
-    async def _cancel_without_owner(self, effect: ev.StoreCanceled) -> ev.DispatcherEvent:
+    async def _end_without_owner(self, effect: ev.StoreEnd) -> ev.DispatcherEvent:
         job_id = effect.source.job_id
         now = self._services.clock.epoch_millis()
         summary = replace(
             effect.summary,
-            status=JobStatus.CANCELED,
+            status=effect.status,
             end_millis=now,
             last_modification_millis=max(now, effect.summary.last_modification_millis + 1),
             sequence=effect.summary.sequence + 1,
             pending_reason="",
         )
         graph = await load_graph(self._services.payloads, effect.source)
-        archive = await self._services.payloads.store(unowned_archive(effect.source, graph, summary).to_json())
+        failure = None
+        if effect.status is JobStatus.FAILED:
+            failure = system_failure("JobMasterError", f"nobody can run the job: {effect.reason}", now)
+        archived = unowned_archive(effect.source, graph, summary, failure)
+        archive = await self._services.payloads.store(archived.to_json())
         result = ResultRecord(summary.status, encode_summary(summary), archive)
-        is_stored = await self._store.cancel_without_owner(job_id, result)
-        return ev.CanceledStored(job_id, summary if is_stored else None)
+        is_stored = await self._store.end_without_owner(job_id, result, previous_epoch=effect.previous_epoch)
+        return ev.EndStored(job_id, summary if is_stored else None)
 
     async def _answer(
         self,

@@ -57,8 +57,8 @@ class LeaderJobStore(Protocol):
     async def want_cancel(self, job_id: JobId, wanted: WantedRecord) -> bool:
         """Make the wish durable; False when the job has a result (or is gone) already."""
 
-    async def cancel_without_owner(self, job_id: JobId, result: ResultRecord) -> bool:
-        """CANCELED for a job that never had an owner; False when it has one or a result."""
+    async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:
+        """The end of a job that nobody runs; False when the owner is not as read (0: absent) or there is a result."""
 
     async def clean(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> None:
         """Delete `jobs/<id>/` and put `done/<id>`, many in one transaction."""

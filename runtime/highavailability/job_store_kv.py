@@ -150,14 +150,14 @@ class KvLeaderJobStore(JobReader):
             check_leads(self._term, settled.answers()[0], f"wish for job {job_id}")
         return settled.result.succeeded
 
-    async def cancel_without_owner(self, job_id: JobId, result: ResultRecord) -> bool:
+    async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:
         """The graph must be present too, so that a cleaned job never gets a second result."""
         record = encode_record(replace(result, archive=await self._payloads.spill(result.archive)))
         settled = await self._settle(
             Txn(
                 guards=(
                     leads(self._term),
-                    absent(self._keys.owner(job_id)),
+                    unchanged(self._keys.owner(job_id), previous_epoch),
                     absent(self._keys.result(job_id)),
                     present(self._keys.graph(job_id)),
                 ),
@@ -170,7 +170,7 @@ class KvLeaderJobStore(JobReader):
         leader, stored = settled.answers()
         if _is_our_write(stored, record, settled):
             return True
-        check_leads(self._term, leader, f"cancellation of job {job_id}")
+        check_leads(self._term, leader, f"end of job {job_id}")
         return False
 
     async def clean(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> None:

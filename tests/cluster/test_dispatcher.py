@@ -80,7 +80,7 @@ async def test_a_job_from_submit_to_its_archive(plane: ControlPlane) -> None:
     await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
     assert task_manager.ended == [job.job_id]  # R16
     await eventually(lambda: len(plane.archives.objects) == 1, "the archive of the cleaned job")
-    await eventually(lambda: leader.dispatcher._registry.active_count() == 0)
+    await eventually(lambda: not leader.dispatcher._registry._jobs)
     response = await leader.dispatcher.request_job(JobRequest(job.job_id))
     assert ArchivedExecutionGraph.from_json(response.archived_graph).status is JobStatus.FINISHED
 
@@ -118,7 +118,7 @@ async def test_many_jobs_share_a_slot_one_after_another_and_an_archive(plane: Co
             group.create_task(leader.dispatcher.submit_job(job))
     for job in jobs:
         await until(leader, job.job_id, JobStatus.FINISHED)
-    await eventually(lambda: leader.dispatcher._registry.active_count() == 0)
+    await eventually(lambda: not leader.dispatcher._registry._jobs)
     assert len(plane.archives.objects) <= 3, "archives are packed"
     assert len(task_manager.requests) == 40
 
@@ -186,7 +186,7 @@ async def test_old_ids_are_forgotten(plane: ControlPlane) -> None:
             await until(leader, job.job_id, JobStatus.CREATED)
             plane.runners.by_job[job.job_id].finish()
             await until(leader, job.job_id, JobStatus.FINISHED)
-        await eventually(lambda: leader.dispatcher._registry.active_count() == 0)
+        await eventually(lambda: not leader.dispatcher._registry._jobs)
         async with asyncio.timeout(5):
             while len((await plane.kv.range(plane.keys.all_done, is_prefix=True, timeout=1.0)).kvs) != 2:
                 await asyncio.sleep(0.01)
@@ -296,7 +296,7 @@ async def test_everything_is_there_after_a_restart(plane: ControlPlane) -> None:
         assert (last.job_id, last.is_fresh) == (running.job_id, False), "a new owner, under a new epoch (R6)"
     plane.runners.by_job[running.job_id].finish()
     await until(second, running.job_id, JobStatus.FINISHED)
-    await eventually(lambda: second.dispatcher._registry.active_count() == 0)
+    await eventually(lambda: not second.dispatcher._registry._jobs)
 
     await plane.depose(second)
     third = await plane.lead()
@@ -443,3 +443,35 @@ async def test_a_job_that_cannot_be_stored_ends_no_other(plane: ControlPlane) ->
     job = plane.new_job()
     await leader.dispatcher.submit_job(job)
     await until(leader, job.job_id, JobStatus.CREATED)
+
+
+async def test_a_job_whose_job_master_breaks_ends_where_nobody_else_may_run_it() -> None:
+    plane = ControlPlane(is_split=False)
+    leader = await start(plane)
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await until(leader, job.job_id, JobStatus.CREATED)
+    plane.runners.by_job[job.job_id].break_down()
+    await until(leader, job.job_id, JobStatus.FAILED)
+    response = await leader.dispatcher.request_job(JobRequest(job.job_id))
+    failure = ArchivedExecutionGraph.from_json(response.archived_graph).failure
+    assert failure is not None
+    assert "RuntimeError: a bug" in failure.message
+    await plane.stop()
+
+
+async def test_a_refused_submit_has_finished_jobs_cleaned_at_once() -> None:
+    plane = ControlPlane(is_split=False)
+    plane.limits = JobRegistryLimits(jobs_max=1, submits_in_flight_max=1)
+    plane.clean_period = 3600.0
+    leader = await start(plane)
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await until(leader, job.job_id, JobStatus.CREATED)
+    plane.runners.by_job[job.job_id].finish()
+    await until(leader, job.job_id, JobStatus.FINISHED)
+    with pytest.raises(BackpressureError, match="0 jobs are not finished, 1 finished ones"):
+        await leader.dispatcher.submit_job(plane.new_job())
+    await eventually(lambda: not leader.dispatcher._registry._jobs)
+    await leader.dispatcher.submit_job(plane.new_job())
+    await plane.stop()

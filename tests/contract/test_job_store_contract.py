@@ -397,27 +397,38 @@ async def test_want_guard_leader_epoch(box: Box) -> None:
 
 
 @pytest.mark.parametrize("faults", LOSSES)
-async def test_cancel_without_owner(box: Box, faults: list[Fault]) -> None:
+async def test_end_without_owner(box: Box, faults: list[Fault]) -> None:
     leader = await box.win()
     await leader.submit(JOB, graph_of(), None)
     lose(box, faults)
-    assert await leader.cancel_without_owner(JOB, result_of(JobStatus.CANCELED))
+    assert await leader.end_without_owner(JOB, result_of(JobStatus.CANCELED))
     assert (await job_of(leader)).result == result_of(JobStatus.CANCELED)
-    assert not await leader.cancel_without_owner(JOB, result_of(JobStatus.CANCELED))
+    assert not await leader.end_without_owner(JOB, result_of(JobStatus.CANCELED))
     assert await leader.assign(JOB, OWNER, previous_epoch=0) is None
 
 
-async def test_cancel_without_owner_guards(box: Box) -> None:
+async def test_end_without_owner_guards(box: Box) -> None:
     leader = await box.win()
     canceled = result_of(JobStatus.CANCELED)
-    assert not await leader.cancel_without_owner(JOB, canceled)
+    assert not await leader.end_without_owner(JOB, canceled)
     await box.submitted(leader)
-    assert not await leader.cancel_without_owner(JOB, canceled)
+    assert not await leader.end_without_owner(JOB, canceled)
     await leader.submit(OTHER_JOB, graph_of(), None)
     await box.lose_term()
     with pytest.raises(StaleTokenError):
-        await leader.cancel_without_owner(OTHER_JOB, canceled)
+        await leader.end_without_owner(OTHER_JOB, canceled)
     assert not any(name.endswith("/result") for name in await box.names())
+
+
+async def test_the_leader_ends_a_job_that_its_owner_has_let_go_of(box: Box) -> None:
+    leader = await box.win()
+    epoch = await box.submitted(leader)
+    failed = result_of(JobStatus.FAILED)
+    assert not await leader.end_without_owner(JOB, failed, previous_epoch=epoch + 1)
+    assert await leader.end_without_owner(JOB, failed, previous_epoch=epoch)
+    with pytest.raises(StaleTokenError):
+        await box.owner().write_result(JOB, epoch, result_of())
+    assert (await job_of(leader)).result == failed
 
 
 # --- clean --------------------------------------------------------------------------------------------------

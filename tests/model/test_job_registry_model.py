@@ -45,6 +45,7 @@ class Process:
     inbox: list[AssignJob | ev.SendCancel | ev.SendDrop] = field(default_factory=list)
     jobs: dict[JobId, tuple[int, JobStatus]] = field(default_factory=dict)
     assignment: int = 0
+    refused: set[tuple[JobId, int]] = field(default_factory=set)
 
 
 class JobRegistryMachine(RuleBasedStateMachine):
@@ -156,8 +157,8 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.store_owner(effect)
             case ev.StoreWanted(job_id=job_id):
                 self.store_wanted(job_id, is_away=is_away)
-            case ev.StoreCanceled(source=source, summary=summary):
-                self.store_canceled(source.job_id, summary, is_away=is_away)
+            case ev.StoreEnd():
+                self.store_end(effect, is_away=is_away)
             case ev.ReloadJob(job_id=job_id):
                 self.post(ev.JobReloaded(job_id, self.store[job_id].recovered()))
             case _:
@@ -197,15 +198,19 @@ class JobRegistryMachine(RuleBasedStateMachine):
             stored.wanted = True
         self.post(ev.WantedStored(job_id, stored.ended is None))
 
-    def store_canceled(self, job_id: JobId, summary: JobSummary, *, is_away: bool) -> None:
+    def store_end(self, effect: ev.StoreEnd, *, is_away: bool) -> None:
+        job_id, summary = effect.source.job_id, effect.summary
         stored = self.store[job_id]
         if is_away:
-            self.post(ev.CancelFailed(job_id, UnavailableError("away")))
+            self.post(ev.EndFailed(job_id, UnavailableError("away")))
             return
-        assert stored.owner is None
-        assert stored.ended is None
-        stored.ended = changed(summary, status=JobStatus.CANCELED, sequence=summary.sequence + 1)
-        self.post(ev.CanceledStored(job_id, stored.ended))
+        epoch = stored.owner.epoch if stored.owner else 0
+        if stored.ended is not None or epoch != effect.previous_epoch:
+            self.post(ev.EndStored(job_id, None))
+            return
+        assert effect.status is JobStatus.CANCELED or effect.reason
+        stored.ended = changed(summary, status=effect.status, sequence=summary.sequence + 1)
+        self.post(ev.EndStored(job_id, stored.ended))
 
     @rule()
     def clean(self) -> None:
@@ -261,22 +266,41 @@ class JobRegistryMachine(RuleBasedStateMachine):
         if process is not None and process.inbox:
             self.obey(process, process.inbox.pop(0))
 
-    @rule(data=st.data())
-    def refuse_order(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), is_permanent=st.booleans())
+    def refuse_order(self, data: st.DataObject, is_permanent: bool) -> None:
         process = self.pick(data)
         if process is not None and process.inbox and isinstance(process.inbox[0], AssignJob):
             order = process.inbox.pop(0)
             assert isinstance(order, AssignJob)
             process.assignment = max(process.assignment, order.epoch)
             if order.job_id not in process.jobs:
-                self.post(
-                    ev.AssignmentRefused(process.incarnation, order.job_id, order.epoch, "full", is_permanent=False)
-                )
+                self.refuse(process, order.job_id, order.epoch, is_permanent=is_permanent)
+
+    def refuse(self, process: Process, job_id: JobId, epoch: int, *, is_permanent: bool = True) -> None:
+        if is_permanent:
+            process.refused.add((job_id, epoch))
+        if process.is_connected:
+            self.post(ev.AssignmentRefused(process.incarnation, job_id, epoch, "no", is_permanent=is_permanent))
+
+    @rule(data=st.data())
+    def break_some(self, data: st.DataObject) -> None:
+        """A JobMaster of ours breaks: the process lives and never runs that job again."""
+        process = self.pick(data)
+        running = (
+            [] if process is None else [one for one in process.jobs if not process.jobs[one][1].is_globally_terminal]
+        )
+        if process is not None and running:
+            job_id = data.draw(st.sampled_from(sorted(running)))
+            epoch, _ = process.jobs.pop(job_id)
+            self.refuse(process, job_id, epoch)
 
     def obey(self, process: Process, order: AssignJob | ev.SendCancel | ev.SendDrop) -> None:
         match order:
             case AssignJob(job_id=job_id, epoch=epoch):
                 process.assignment = max(process.assignment, epoch)
+                if (job_id, epoch) in process.refused:
+                    self.refuse(process, job_id, epoch)
+                    return
                 held = process.jobs.get(job_id)
                 if held is None or held[0] < epoch:
                     process.jobs[job_id] = (epoch, JobStatus.RUNNING)
@@ -342,7 +366,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
     def a_job_counts_at_one_process(self) -> None:
         counted = [job_id for process in self.registry.processes for job_id in process.jobs]
         assert len(counted) == len(set(counted))
-        for entry in self.registry.active():
+        for entry in self.registry._jobs.values():
             if entry.phase.state in {JobPhase.ASSIGNED, JobPhase.ASSIGNING}:
                 assert entry.job_id in counted or entry.owner not in self.registry.processes
             if entry.phase.state in {JobPhase.WAITING, JobPhase.TERMINAL}:
@@ -350,7 +374,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_limit_holds(self) -> None:
-        assert self.registry.active_count() <= 2
+        assert len(self.registry._jobs) <= 2
 
     @invariant()
     def ended_is_what_is_stored(self) -> None:
@@ -373,7 +397,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.heartbeat(process)
             self.post(ev.Ticked())
         assert self.asked == self.answered
-        for entry in self.registry.active():
+        for entry in self.registry._jobs.values():
             assert entry.phase.state in {JobPhase.ASSIGNED, JobPhase.TERMINAL}, entry
             if entry.phase.state is JobPhase.ASSIGNED:
                 assert self.processes[entry.owner].jobs[entry.job_id][0] == entry.epoch

@@ -100,8 +100,8 @@ class WantedStored:
 
 
 @dataclass(frozen=True, slots=True)
-class CanceledStored:
-    """CANCELED of a job without owner is durable, or (`summary` None) somebody was faster."""
+class EndStored:
+    """The end of a job that nobody runs is durable, or (`summary` None) somebody was faster."""
 
     job_id: JobId
     summary: JobSummary | None
@@ -110,6 +110,14 @@ class CanceledStored:
 @dataclass(frozen=True, slots=True)
 class CancelFailed:
     """A wish could not be made durable."""
+
+    job_id: JobId
+    error: FlinklikeError
+
+
+@dataclass(frozen=True, slots=True)
+class EndFailed:
+    """The end of a job that nobody runs could not be made durable."""
 
     job_id: JobId
     error: FlinklikeError
@@ -220,8 +228,9 @@ DispatcherEvent = (
     | SubmitFailed
     | CancelRequested
     | WantedStored
-    | CanceledStored
+    | EndStored
     | CancelFailed
+    | EndFailed
     | OwnerStored
     | OwnerNotStored
     | JobReloaded
@@ -266,11 +275,17 @@ class StoreWanted:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreCanceled:
-    """Run the transaction `cancel without owner`; `summary` is the job as shown until now."""
+class StoreEnd:
+    """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`.
+
+    `summary` is the job as shown until now, `previous_epoch` that of its last owner, 0 if it had none.
+    """
 
     source: JobSource
     summary: JobSummary
+    status: JobStatus
+    reason: str
+    previous_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +361,7 @@ DispatcherEffect = (
     StoreJob
     | StoreOwner
     | StoreWanted
-    | StoreCanceled
+    | StoreEnd
     | ReloadJob
     | SendAssign
     | SendCancel

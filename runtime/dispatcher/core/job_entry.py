@@ -45,8 +45,8 @@ JOB_PHASES = TransitionTable(
 class JobEntry:
     """A job that is not cleaned. `epoch` is 0 until there was an owner; `owner` "" while there is none to talk to.
 
-    `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before,
-    or each of them refused.
+    `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before, each of
+    them refused, or was never told. `may_have_begun`: the present owner was told, by this leader or an earlier one.
     """
 
     source: JobSource
@@ -56,6 +56,8 @@ class JobEntry:
     owner_address: str = ""
     epoch: int = 0
     is_fresh: bool = True
+    may_have_begun: bool = False
+    is_reason_ours: bool = False
     wants_cancel: bool = False
     is_wish_stored: bool = False
     submit_requests: list[int] = field(default_factory=list)
@@ -89,10 +91,11 @@ class JobEntry:
         return JobInventoryEntry(self.job_id, self.epoch, self.summary.status)
 
     def show_waiting(self, reason: str) -> bool:
-        """Show why nothing happens with the job. True if that is news; what an owner has shown is kept."""
+        """Show why nothing happens with the job; "" takes back what was shown by us. True if that is news."""
         summary = self.summary
-        if summary.epoch > 0 or summary.pending_reason == reason:
+        if summary.pending_reason == reason or not (reason or self.is_reason_ours):
             return False
+        self.is_reason_ours = bool(reason)
         self.summary = replace(
             summary,
             pending_reason=reason,
@@ -112,6 +115,7 @@ class JobEntry:
         if pushed.last_modification_millis <= shown_millis:
             pushed = replace(pushed, last_modification_millis=shown_millis + 1)
         self.summary = pushed
+        self.is_reason_ours = False
         return True
 
 

@@ -7,7 +7,7 @@ process (R5); summaries of one job never go back in (epoch, sequence).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOut
 
 Effects = list[ev.DispatcherEffect]
 SUBMIT_RETRY_SECONDS = 1.0
+PROCESS_LOST = "its JobMaster process was lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,9 @@ class JobRegistry:
             ev.SubmitFailed: self._on_submit_failed,
             ev.CancelRequested: self._on_cancel_requested,
             ev.WantedStored: self._on_wanted_stored,
-            ev.CanceledStored: self._on_canceled_stored,
+            ev.EndStored: self._on_end_stored,
             ev.CancelFailed: self._on_cancel_failed,
+            ev.EndFailed: self._on_end_failed,
             ev.OwnerStored: self._on_owner_stored,
             ev.OwnerNotStored: self._on_owner_not_stored,
             ev.JobReloaded: self._on_job_reloaded,
@@ -86,14 +88,6 @@ class JobRegistry:
         return self._handlers[type(event)](event)
 
     # --- reads --------------------------------------------------------------------------------------------
-
-    def active(self) -> Iterator[JobEntry]:
-        """Jobs that are not cleaned, oldest submit first."""
-        return iter(self._jobs.values())
-
-    def active_count(self) -> int:
-        """How many these are."""
-        return len(self._jobs)
 
     def entry(self, job_id: JobId) -> JobEntry | None:
         """One of them."""
@@ -148,8 +142,8 @@ class JobRegistry:
         limits = self._limits
         if len(self._jobs) >= limits.jobs_max or self._submits_in_flight >= limits.submits_in_flight_max:
             message = (
-                f"submit of job {source.job_id} refused for now: {len(self._jobs)} jobs are not finished and"
-                f" {self._submits_in_flight} submits are being stored"
+                f"submit of job {source.job_id} refused for now: {len(self._jobs) - self._dirty} jobs are not finished,"
+                f" {self._dirty} finished ones are being archived, {self._submits_in_flight} submits are being stored"
             )
             return [ev.Refuse(request, BackpressureError(message, retry_after=SUBMIT_RETRY_SECONDS))]
         entry = new_entry(source)
@@ -186,13 +180,17 @@ class JobRegistry:
 
     def _on_submit_found_stored(self, event: ev.SubmitFoundStored) -> Effects:
         entry = self._forget_submit(event.job_id)
-        return [
+        found = replace(entry.summary, status=event.status)
+        effects = [
             _answer_again(request, entry.source, event.digest, event.status) for request in entry.submit_requests
-        ] + self._assign_waiting()
+        ]
+        effects += [_answer_cancel_of_ended(request, found) for request in entry.cancel_requests]
+        return effects + self._assign_waiting()
 
     def _on_submit_failed(self, event: ev.SubmitFailed) -> Effects:
         entry = self._forget_submit(event.job_id)
-        return [ev.Refuse(request, event.error) for request in entry.submit_requests] + self._assign_waiting()
+        requests = entry.submit_requests + entry.cancel_requests
+        return [ev.Refuse(request, event.error) for request in requests] + self._assign_waiting()
 
     def _forget_submit(self, job_id: JobId) -> JobEntry:
         entry = self._jobs.pop(job_id)
@@ -225,9 +223,7 @@ class JobRegistry:
         """Start the transaction that makes the wish durable, where the job's phase has room for one."""
         match entry.phase.state:
             case JobPhase.WAITING if entry.epoch == 0:
-                self._waiting.pop(entry.job_id, None)
-                entry.phase.to(JobPhase.ABORTING)
-                return [ev.StoreCanceled(entry.source, entry.summary)]
+                return self._abort(entry)
             case JobPhase.WAITING | JobPhase.ASSIGNING | JobPhase.ASSIGNED:
                 return [ev.StoreWanted(entry.job_id)]
             case _:
@@ -246,24 +242,37 @@ class JobRegistry:
             effects.append(ev.SendCancel(entry.owner, entry.job_id))
         return effects
 
-    def _on_canceled_stored(self, event: ev.CanceledStored) -> Effects:
-        entry = self._jobs[event.job_id]
+    def _abort(self, entry: JobEntry) -> Effects:
+        """End a job that nobody runs and nobody will: CANCELED if that is wanted, else FAILED for what is shown."""
+        self._waiting.pop(entry.job_id, None)
+        entry.phase.to(JobPhase.ABORTING)
+        status = JobStatus.CANCELED if entry.wants_cancel else JobStatus.FAILED
+        reason = "" if entry.wants_cancel else entry.summary.pending_reason
+        return [ev.StoreEnd(entry.source, entry.summary, status, reason, entry.epoch)]
+
+    def _on_end_stored(self, event: ev.EndStored) -> Effects:
+        entry = self._jobs.get(event.job_id)
+        if entry is None or entry.phase.state is JobPhase.TERMINAL:
+            return []  # what a wish found in the store was faster
         if event.summary is None:
             return self._reload(entry)
         entry.summary = event.summary
         return self._end(entry)
 
+    def _on_end_failed(self, event: ev.EndFailed) -> Effects:
+        entry = self._jobs.get(event.job_id)
+        if entry is None or entry.phase.state is not JobPhase.ABORTING:
+            return []
+        effects = _refuse_cancels(entry, event.error)
+        entry.phase.to(JobPhase.WAITING, "its end could not be stored")
+        self._waiting[entry.job_id] = None
+        return effects + self._assign_waiting()
+
     def _on_cancel_failed(self, event: ev.CancelFailed) -> Effects:
         entry = self._jobs.get(event.job_id)
         if entry is None:
             return []
-        effects: Effects = [ev.Refuse(request, event.error) for request in entry.cancel_requests]
-        entry.cancel_requests.clear()
-        entry.wants_cancel = False
-        if entry.phase.state is JobPhase.ABORTING:
-            entry.phase.to(JobPhase.WAITING, "the cancel could not be stored")
-            effects += self._waiting_now(entry)
-        return effects
+        return _refuse_cancels(entry, event.error)
 
     # --- assignment ---------------------------------------------------------------------------------------
 
@@ -301,9 +310,18 @@ class JobRegistry:
                 return effects
         self._waiting[entry.job_id] = None
         effects += self._assign_waiting()
-        if entry.job_id in self._waiting and entry.show_waiting(refusal or self.processes.shortage()):
+        is_waiting = entry.job_id in self._waiting
+        reason = refusal or (self.processes.shortage() if is_waiting else "")
+        if reason and entry.show_waiting(reason):
             effects.append(ev.PublishSummary(entry.job_id))
+        if is_waiting and self._is_refused_by_all(entry):
+            effects += self._abort(entry)
         return effects
+
+    def _is_refused_by_all(self, entry: JobEntry) -> bool:
+        """True if every process that there is has refused the job for good: nobody is left to wait for."""
+        processes = [process.incarnation for process in self.processes]
+        return bool(processes) and all(entry.refused_by.get(incarnation) for incarnation in processes)
 
     def _on_owner_stored(self, event: ev.OwnerStored) -> Effects:
         return self._own(self._jobs[event.job_id], event.epoch)
@@ -313,7 +331,7 @@ class JobRegistry:
         entry.epoch = epoch
         entry.phase.to(JobPhase.ASSIGNED, f"epoch {epoch}")
         if entry.owner not in self.processes:
-            return self._take_back(entry, "its JobMaster process was lost")
+            return self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
         effects: Effects = []
         if entry.show_waiting(""):
             effects.append(ev.PublishSummary(entry.job_id))
@@ -327,6 +345,7 @@ class JobRegistry:
         if process is None or not process.is_connected:
             return []
         process.sent.add(entry.job_id)
+        entry.may_have_begun = True
         effects: Effects = [ev.SendAssign(entry.owner, entry.assignment())]
         if entry.is_wish_stored:
             effects.append(ev.SendCancel(entry.owner, entry.job_id))
@@ -341,17 +360,16 @@ class JobRegistry:
         if entry is None or not entry.is_owned_by(event.incarnation, event.epoch):
             return []
         entry.refused_by[event.incarnation] = event.is_permanent
-        was_fresh = entry.is_fresh
-        effects = self._take_back(entry, f"JobMaster process {entry.owner_address} refused: {event.reason}")
+        reason = f"JobMaster process {entry.owner_address} refused: {event.reason}"
         # One that broke has begun the job; one that has no room has not.
-        entry.is_fresh = was_fresh and not event.is_permanent
-        return effects
+        return self._take_back(entry, reason, has_begun=event.is_permanent)
 
-    def _take_back(self, entry: JobEntry, reason: str) -> Effects:
+    def _take_back(self, entry: JobEntry, reason: str, *, has_begun: bool) -> Effects:
         """The owner does not run the job (any more): the job waits for another one."""
         self.processes.release(entry.owner, entry.job_id)
         entry.owner = NO_PROCESS
-        entry.is_fresh = False
+        entry.is_fresh = entry.is_fresh and not has_begun
+        entry.may_have_begun = False
         entry.phase.to(JobPhase.WAITING, reason)
         return self._waiting_now(entry, reason)
 
@@ -385,7 +403,7 @@ class JobRegistry:
         for job_id in sorted(process.jobs):
             entry = self._jobs[job_id]
             if entry.phase.state is JobPhase.ASSIGNED:
-                effects += self._take_back(entry, "its JobMaster process was lost")
+                effects += self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
         return effects
 
     def _on_inventory(self, event: ev.InventoryReceived) -> Effects:
@@ -473,7 +491,9 @@ class JobRegistry:
         return []
 
     def _on_job_reloaded(self, event: ev.JobReloaded) -> Effects:
-        entry = self._jobs[event.job_id]
+        entry = self._jobs.get(event.job_id)
+        if entry is None or entry.phase.state is not JobPhase.RELOADING:
+            return []  # it ended meanwhile
         return self._settle(entry, event.found) + self._assign_waiting()
 
     def _settle(self, entry: JobEntry, found: ev.RecoveredJob | None) -> Effects:
@@ -483,7 +503,7 @@ class JobRegistry:
             effects: Effects = [ev.Refuse(request, NotFoundError(message)) for request in entry.cancel_requests]
             del self._jobs[entry.job_id]
             self.processes.release(entry.owner, entry.job_id)
-            return effects
+            return [*effects, ev.PublishSummary(entry.job_id)]
         entry.is_wish_stored = found.wants_cancel
         entry.wants_cancel = entry.wants_cancel or found.wants_cancel
         if found.ended is not None:
@@ -500,6 +520,7 @@ class JobRegistry:
         self.processes.release(entry.owner, entry.job_id)
         entry.owner, entry.owner_address = owner.incarnation, owner.address
         entry.is_fresh = is_fresh
+        entry.may_have_begun = True
         process = self.processes.get(owner.incarnation)
         if process is not None:
             process.jobs.add(entry.job_id)
@@ -510,9 +531,19 @@ class JobRegistry:
             refused_by = self._jobs[job_id].refused_by
             for incarnation in [peer for peer, is_permanent in refused_by.items() if not is_permanent]:
                 del refused_by[incarnation]
+        doomed = [entry for job_id in self._waiting if self._is_refused_by_all(entry := self._jobs[job_id])]
         drops, self._drops = self._drops, {}
         effects: Effects = [ev.SendDrop(incarnation, tuple(entries)) for incarnation, entries in drops.items()]
+        for entry in doomed:
+            effects += self._abort(entry)
         return effects + self._assign_waiting()
+
+
+def _refuse_cancels(entry: JobEntry, error: FlinklikeError) -> Effects:
+    requests = tuple(entry.cancel_requests)
+    entry.cancel_requests.clear()
+    entry.wants_cancel = entry.is_wish_stored
+    return [ev.Refuse(request, error) for request in requests]
 
 
 def _answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:

@@ -128,7 +128,7 @@ def test_an_id_that_only_the_store_knows_is_answered_from_there() -> None:
     made.handle(ev.SubmitRequested(1, source(1)))
     effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.FAILED))
     assert only(effects, ev.ReplySubmitted).status is JobStatus.FAILED
-    assert made.active_count() == 0
+    assert not made._jobs
 
 
 def test_too_many_jobs_are_refused_for_now() -> None:
@@ -150,7 +150,7 @@ def test_a_failed_submit_leaves_nothing() -> None:
     made.handle(ev.SubmitRequested(1, source(1)))
     error = UnavailableError("etcd is away")
     assert made.handle(ev.SubmitFailed(job(1), error)) == [ev.Refuse(1, error)]
-    assert made.active_count() == 0
+    assert not made._jobs
     process = made.processes.get(P1)
     assert process is not None
     assert not process.jobs
@@ -188,7 +188,7 @@ def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
     made = registry(P1, P2)
     assigned(made, 1)
     effects = made.handle(ev.AssignmentRefused(P1, job(1), 7, "full", is_permanent=False))
-    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7)]
+    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7), ev.PublishSummary(job(1))]
     effects = made.handle(ev.OwnerStored(job(1), 8))
     assert only(effects, ev.SendAssign).message.is_fresh
     effects = made.handle(ev.AssignmentRefused(P2, job(1), 8, "full too", is_permanent=True))
@@ -212,7 +212,7 @@ def test_the_jobs_of_a_lost_process_get_new_owners_that_are_not_fresh() -> None:
     made.handle(ev.ProcessDisconnected(P1))
     assert made.owner(job(1)) is not None, "an ended stream is not a lost process"
     effects = made.handle(ev.ProcessLost(P1))
-    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7)]
+    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7), ev.PublishSummary(job(1))]
     assert not only(made.handle(ev.OwnerStored(job(1), 8)), ev.SendAssign).message.is_fresh
 
 
@@ -294,9 +294,9 @@ class TestCancel:
         made.handle(ev.SubmitRequested(1, source(1)))
         made.handle(ev.SubmitStored(job(1), 0, ""))
         effects = made.handle(ev.CancelRequested(5, job(1)))
-        assert kinds(effects) == ["StoreCanceled"]
+        assert kinds(effects) == ["StoreEnd"]
         assert made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v")) == [], "not assigned meanwhile"
-        effects = made.handle(ev.CanceledStored(job(1), pushed(1, JobStatus.CANCELED, epoch=0)))
+        effects = made.handle(ev.EndStored(job(1), pushed(1, JobStatus.CANCELED, epoch=0)))
         assert kinds(effects) == ["ReplyCancelled", "PublishSummary", "EndJobEverywhere"]
 
     def test_before_the_submit_is_stored(self) -> None:
@@ -304,6 +304,17 @@ class TestCancel:
         made.handle(ev.SubmitRequested(1, source(1)))
         assert made.handle(ev.CancelRequested(5, job(1))) == []
         assert ev.StoreWanted(job(1)) in made.handle(ev.SubmitStored(job(1), 7, ""))
+
+    @pytest.mark.parametrize("is_failed", [True, False])
+    def test_of_a_submit_that_is_not_stored(self, is_failed: bool) -> None:
+        made = registry(P1)
+        made.handle(ev.SubmitRequested(1, source(1)))
+        made.handle(ev.CancelRequested(5, job(1)))
+        error = UnavailableError("etcd is away")
+        failed = ev.SubmitFailed(job(1), error)
+        event = failed if is_failed else ev.SubmitFoundStored(job(1), "d", JobStatus.FINISHED)
+        effects: list[Any] = list(made.handle(event))
+        assert {effect.request for effect in effects} == {1, 5}
 
     def test_while_the_owner_is_being_written(self) -> None:
         made = registry()
@@ -320,7 +331,7 @@ class TestCancel:
         made.handle(ev.SubmitStored(job(1), 0, ""))
         made.handle(ev.CancelRequested(5, job(1)))
         error = UnavailableError("etcd is away")
-        assert ev.Refuse(5, error) in made.handle(ev.CancelFailed(job(1), error))
+        assert ev.Refuse(5, error) in made.handle(ev.EndFailed(job(1), error))
         assert kinds(made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))) == ["StoreOwner"]
 
     def test_of_a_job_that_ended_meanwhile(self) -> None:

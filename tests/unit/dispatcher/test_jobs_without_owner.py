@@ -1,0 +1,131 @@
+"""Jobs whose owner is gone or refuses: what is shown of them, who may begin them, and when they end by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.errors import UnavailableError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.retention import Retention
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
+
+P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)
+JOB = JobId("a" * 32)
+SOURCE = ev.JobSource(JOB, "d", "job", b"{}", "", 1000, "tests")
+
+
+def registry(*processes: Incarnation) -> JobRegistry:
+    made = JobRegistry(JobRegistryLimits(10, 10), Retention(10, 1000))
+    for incarnation in processes:
+        made.handle(ev.ProcessRegistered(incarnation, f"{incarnation[0]}:1", 10, "v"))
+    made.handle(ev.SubmitRequested(1, SOURCE))
+    return made
+
+
+def running(*processes: Incarnation) -> JobRegistry:
+    """The job runs at P1 under epoch 7, and P1 has said so."""
+    made = registry(*processes)
+    made.handle(ev.SubmitStored(JOB, 7, ""))
+    shown = JobSummary(JOB, "job", JobStatus.RUNNING, 7, 1, 1000, -1, 5000, TaskCounts(running=1), "no free slot")
+    made.handle(ev.SummariesReceived((shown,)))
+    return made
+
+
+def reason(made: JobRegistry) -> str:
+    summary = made.summary(JOB)
+    assert summary is not None
+    return summary.pending_reason
+
+
+def broke(epoch: int, process: Incarnation = P1) -> ev.AssignmentRefused:
+    return ev.AssignmentRefused(process, JOB, epoch, "its JobMaster broke", is_permanent=True)
+
+
+def test_the_loss_of_the_owner_is_shown_until_there_is_another_one() -> None:
+    made = running(P1)
+    before = made.summary(JOB)
+    assert ev.PublishSummary(JOB) in made.handle(ev.ProcessLost(P1))
+    lost = made.summary(JOB)
+    assert before is not None
+    assert lost is not None
+    assert (lost.status, lost.pending_reason) == (JobStatus.RUNNING, "its JobMaster process was lost")
+    assert lost.last_modification_millis > before.last_modification_millis, "long polls wake"
+    made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
+    made.handle(ev.OwnerStored(JOB, 8))
+    assert reason(made) == ""
+
+
+def test_what_an_owner_has_shown_is_not_taken_back() -> None:
+    made = running(P1)
+    made.handle(ev.CancelRequested(5, JOB))
+    made.handle(ev.WantedStored(JOB, is_stored=False))
+    made.handle(ev.JobReloaded(JOB, ev.RecoveredJob(SOURCE, 7, ev.JobOwner(P1, "1:1", 7), False, None)))
+    assert reason(made) == "no free slot"
+
+
+def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
+    made = registry(P1, P2)
+    made.handle(ev.ProcessLost(P1))
+    made.handle(ev.SubmitStored(JOB, 7, ""))
+    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
+    assert order.message.is_fresh
+    made.handle(ev.ProcessLost(P2))
+    made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 9)) if isinstance(one, ev.SendAssign)]
+    assert not order.message.is_fresh, "that one was sent"
+
+
+def test_an_owner_of_an_earlier_term_may_have_begun() -> None:  # R6
+    made = JobRegistry(JobRegistryLimits(10, 10), Retention(10, 1000))
+    made.recover([ev.RecoveredJob(SOURCE, 7, ev.JobOwner(P1, "1:1", 7), False, None)], [])
+    made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
+    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
+    assert not order.message.is_fresh
+
+
+def test_a_job_that_every_process_refuses_for_good_fails() -> None:
+    made = running(P1, P2)
+    assert ev.StoreOwner(JOB, P2, "2:1", 7) in made.handle(broke(7))
+    made.handle(ev.OwnerStored(JOB, 8))
+    (end,) = [one for one in made.handle(broke(8, P2)) if isinstance(one, ev.StoreEnd)]
+    assert (end.status, end.previous_epoch) == (JobStatus.FAILED, 8)
+    assert "2:1 refused: its JobMaster broke" in end.reason
+    assert made.handle(ev.EndFailed(JOB, UnavailableError("etcd is away"))) == []
+    assert [type(one) for one in made.handle(ev.Ticked())] == [ev.StoreEnd], "the end is written when it can be"
+
+
+def test_a_refusal_for_now_ends_nothing() -> None:
+    made = running(P1)
+    refused = made.handle(ev.AssignmentRefused(P1, JOB, 7, "full", is_permanent=False))
+    assert not [one for one in refused if isinstance(one, ev.StoreEnd)]
+    assert "refused: full" in reason(made)
+
+
+def test_without_any_process_the_job_waits() -> None:
+    made = running(P1, P2)
+    made.handle(broke(7))
+    made.handle(ev.OwnerStored(JOB, 8))
+    made.handle(ev.ProcessLost(P1))
+    made.handle(ev.ProcessLost(P2))
+    assert made.handle(ev.Ticked()) == []
+
+
+@pytest.mark.parametrize("is_wish_stored", [True, False])
+def test_a_wish_makes_it_canceled(is_wish_stored: bool) -> None:
+    made = running(P1)
+    made.handle(ev.CancelRequested(5, JOB))
+    if is_wish_stored:
+        made.handle(ev.WantedStored(JOB, is_stored=True))
+    (end,) = [one for one in made.handle(broke(7)) if isinstance(one, ev.StoreEnd)]
+    assert (end.status, end.reason) == (JobStatus.CANCELED, "")
+
+
+def test_who_waits_for_a_job_that_is_gone_from_the_store_is_woken() -> None:
+    made = running(P1)
+    made.handle(ev.CancelRequested(5, JOB))
+    made.handle(ev.WantedStored(JOB, is_stored=False))
+    assert ev.PublishSummary(JOB) in made.handle(ev.JobReloaded(JOB, None))
+    assert made.summary(JOB) is None
