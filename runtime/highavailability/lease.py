@@ -71,7 +71,8 @@ class Lease:
     async def _renew(self) -> bool:
         self.check()
         sent_at = self._clock.monotonic()
-        timeout = min(self._settings.timeout, self._validity.remaining(sent_at))
+        validity = self._validity
+        timeout = min(self._settings.timeout, validity.try_timeout, validity.remaining(sent_at))
         try:
             ttl = await self._kv.keep_lease_alive(self.id, timeout=timeout)
         except RetryableError as error:

@@ -22,8 +22,10 @@ from runtime.highavailability.etcd.settings import EtcdSettings, UnsafeEtcdVersi
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.guards import absent
 from runtime.highavailability.kv import Get, KeyValueStore, Put, Txn
+from runtime.highavailability.lease import Lease, LeaseSettings
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.etcd import EtcdProcess
+from tests.kit.tcp_proxy import TcpProxy
 
 TIMEOUT = 5.0
 
@@ -172,6 +174,23 @@ async def test_a_dead_endpoint_is_passed_over(own_etcd: EtcdProcess) -> None:
     with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1, 127\.0\.0\.1:2"):
         async with opened(EtcdKeyValueStore(nowhere, LoopClock(), SystemEntropy())):
             raise AssertionError
+
+
+@pytest.mark.asyncio
+async def test_a_frozen_member_costs_no_lease(own_etcd: EtcdProcess) -> None:
+    frozen = TcpProxy(int(own_etcd.endpoint.rpartition(":")[2]))
+    try:
+        settings = EtcdSettings((await frozen.start(), own_etcd.endpoint), allow_unsafe_version=True)
+        async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
+            lease = await Lease.grant(kv, LoopClock(), LeaseSettings(ttl=3, timeout=3.0))
+            frozen.freeze()
+            # Longer than the lease lives without a renewal: keep_alive raises LeaseLostError then.
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(4.0):
+                    await lease.keep_alive()
+            lease.check()
+    finally:
+        await frozen.kill()
 
 
 async def fill(kv: KeyValueStore) -> None:

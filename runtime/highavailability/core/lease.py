@@ -26,8 +26,13 @@ class LeaseValidity:
 
     @property
     def renew_at(self) -> float:
-        """A third of the ttl: two renewals may be lost before the lease lapses."""
+        """A third of the ttl: two renewals may be lost, also by members that hang, before the lease lapses."""
         return self.sent_at + self.ttl / 3
+
+    @property
+    def try_timeout(self) -> float:
+        """Bound of one try. 1/3 + 2 * (1/4 + 1/20) of the ttl leaves time for a third, at another endpoint."""
+        return self.ttl / 4
 
     @property
     def retry_delay(self) -> float:

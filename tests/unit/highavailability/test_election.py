@@ -11,7 +11,7 @@ import pytest
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope
-from runtime.common.errors import StaleTokenError
+from runtime.common.errors import StaleTokenError, UnavailableError
 from runtime.common.ids import ClusterUuid, Incarnation
 from runtime.highavailability.cluster import cluster_uuid
 from runtime.highavailability.election import LeaderElection, LeadershipEpoch
@@ -247,6 +247,38 @@ def test_a_lease_is_renewed_at_a_third_of_its_time() -> None:
             scope.cancel_all()
         await lease.revoke()
         assert not lease.is_valid
+
+    run_virtual(main())
+
+
+class HangingStore(FaultyKeyValueStore):
+    """Renewals hang until their deadline, as at a frozen member; `hangs` more of them do."""
+
+    hangs = 0
+
+    async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
+        if self.hangs:
+            self.hangs -= 1
+            await asyncio.sleep(timeout)
+            message = "no answer"
+            raise UnavailableError(message)
+        # Whatever is left for the last try is enough for a member that answers.
+        await asyncio.sleep(0.05)
+        return await super().keep_lease_alive(lease, timeout=timeout)
+
+
+def test_two_renewals_that_hang_cost_no_lease() -> None:
+    async def main() -> None:
+        kv = HangingStore(MemoryKeyValueStore(LoopClock()))
+        lease = await Lease.grant(kv, LoopClock(), SETTINGS)
+        async with Scope("test") as scope:
+            scope.spawn_eternal("lease", lease.keep_alive())
+            for _ in range(3):
+                kv.hangs = 2
+                await asyncio.sleep(10)
+                assert not kv.hangs
+                lease.check()
+            scope.cancel_all()
 
     run_virtual(main())
 
