@@ -58,9 +58,9 @@ class ArtifactCollector:
         return artifact
 
     def of_file(self, kind: str, given: FilePath, *, suffixes: tuple[str, ...] = ()) -> Artifact:
-        """An artifact of a local file; `x.zip#alias` keeps its alias. Raises PipelineError."""
+        """An artifact of a local file; `x.zip#alias`, `x.csv#alias` keep their alias. Raises PipelineError."""
         text = os.fspath(given)
-        location, alias = _split_alias(text) if kind == "archive" else (text, "")
+        location, alias = _split_alias(text) if kind in {"archive", "file"} else (text, "")
         path = _local_path(kind, location)
         if suffixes and path.suffix not in suffixes and not path.name.endswith(suffixes):
             message = f"{kind} {text!r}: expected a file ending in {', '.join(suffixes)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_flinklike.artifacts import ArtifactCollector, FilePath
 from airflow_flinklike.exceptions import PipelineError
-from airflow_flinklike.operator_code import code_of
+from airflow_flinklike.operator_code import check_callable, code_of
 from airflow_flinklike.program import JobOptions, JobProgram, Program, assemble
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
@@ -54,8 +54,7 @@ class FunctionJob(Program):
         self._options = options
         self._resources = resources
 
-    def build(self, params: Mapping[str, Any] | None = None) -> JobProgram:
-        """The JobGraph and what must be uploaded for it. Raises PipelineError with all problems."""
+    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
         collector = ArtifactCollector()
         operator = Operator(name=self.name, kind=OperatorKind.FUNCTION, code=code_of(self.name, self._call, collector))
         vertex = JobVertex(
@@ -89,12 +88,17 @@ def function_job(
     options = JobOptions(
         params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout
     )
-    chosen = name or str(getattr(function, "__name__", type(function).__name__))
-    return FunctionJob(chosen, call, options, resources)
+    return FunctionJob(name or function_name(function), call, options, resources)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """What a function is called where nobody has given it another name."""
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
     """Bind the arguments to the parameters, `ctx` and `spark` left out wherever they stand. Raises PipelineError."""
+    check_callable(function_name(function), function)
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:

@@ -30,24 +30,31 @@ def check_function(name: str, function: object, inputs: int) -> None:
             message = f"operator {name!r}: {function!r} is not a reference, expected 'package.module:function'"
             raise PipelineError(message)
         return
-    if not callable(function):
-        message = (
-            f"operator {name!r}: expected a function or 'package.module:function', not a {type(function).__name__}"
-        )
-        raise PipelineError(message)
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        message = f"operator {name!r}: {_label(function)} is asynchronous; an operator is a plain function"
-        raise PipelineError(message)
+    called = check_callable(name, function)
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(called)
     except (TypeError, ValueError):  # a builtin that does not tell
         return
     try:
         signature.bind(*[None] * (1 + inputs))
     except TypeError as error:
         expected = "ctx" if not inputs else f"ctx and {inputs} DataFrame{'s' if inputs > 1 else ''}"
-        message = f"operator {name!r}: {_label(function)}{signature} is called with {expected}, in that order: {error}"
+        message = f"operator {name!r}: {_label(called)}{signature} is called with {expected}, in that order: {error}"
         raise PipelineError(message) from error
+
+
+def check_callable(name: str, function: object) -> Callable[..., Any]:
+    """Refuse what cannot be called, and what returns a coroutine when it is."""
+    if not callable(function):
+        message = (
+            f"operator {name!r}: expected a function or 'package.module:function', not a {type(function).__name__}"
+        )
+        raise PipelineError(message)
+    called = (function, type(function).__call__)
+    if any(inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in called):
+        message = f"operator {name!r}: {_label(function)} is asynchronous; an operator is a plain function"
+        raise PipelineError(message)
+    return function
 
 
 def code_of(

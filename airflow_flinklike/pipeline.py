@@ -12,14 +12,15 @@ Every function is `fn(ctx, *dataframes) -> DataFrame | JSON value | None`; `ctx`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack
+from types import NoneType
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from airflow_flinklike.artifacts import ArtifactCollector, FilePath
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operator_code import UserFunction, check_function, code_of
-from airflow_flinklike.program import JobOptions, JobProgram, Program, assemble
+from airflow_flinklike.program import JobOptions, JobProgram, Program, assemble, plain_json
 from runtime.common.exchange import ExchangeMode
 from runtime.jobgraph.chaining import ChainEdge, ChainNode, build_chains
 from runtime.jobgraph.graph import (
@@ -32,7 +33,8 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobgraph.limits import PARALLELISM_MAX
-from runtime.jobgraph.validate import json_problems
+
+T = TypeVar("T")
 
 DEFAULT_GROUP = "default"
 MAX_PARALLELISM_FLOOR = 128
@@ -66,18 +68,12 @@ class _Node:
     kind: OperatorKind
     function: UserFunction
     parallelism: int
+    max_parallelism: int
     group: str
+    resources: ResourceSpec
+    exclusive: bool | None
+    is_chainable: bool
     splits: tuple[Any, ...] | None
-    settings: OperatorSettings
-
-    @property
-    def max_parallelism(self) -> int:
-        given = self.settings.max_parallelism
-        return default_max_parallelism(self.parallelism) if given is None else given
-
-    @property
-    def resources(self) -> ResourceSpec:
-        return self.settings.resources or DEFAULT_RESOURCES
 
     def chain_node(self) -> ChainNode:
         return ChainNode(
@@ -87,7 +83,7 @@ class _Node:
             self.group,
             self.resources,
             has_splits=self.splits is not None,
-            is_chainable=self.settings.chainable,
+            is_chainable=self.is_chainable,
         )
 
 
@@ -145,11 +141,10 @@ class Pipeline(Program):
     ) -> Stream:
         """`function(ctx)` makes a DataFrame, from its share of `splits` (`ctx.splits`) when there are some."""
         settings = OperatorSettings(max_parallelism, slot_sharing_group, resources, exclusive, chainable)
-        given = None if splits is None else tuple(splits)
+        given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
         return self._add(name, OperatorKind.SOURCE, function, (), parallelism, settings, splits=given)
 
-    def build(self, params: Mapping[str, Any] | None = None) -> JobProgram:
-        """The JobGraph and what must be uploaded for it. Raises PipelineError with all problems."""
+    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
         collector = ArtifactCollector()
         chains = build_chains(
             [node.chain_node() for node in self._nodes.values()],
@@ -185,7 +180,7 @@ class Pipeline(Program):
             max_parallelism=nodes[0].max_parallelism,
             slot_sharing_group=nodes[0].group,
             resources=nodes[0].resources,
-            exclusive=_chain_exclusive([node.settings.exclusive for node in nodes]),
+            exclusive=_chain_exclusive([node.exclusive for node in nodes]),
             splits=nodes[0].splits,
         )
 
@@ -198,24 +193,38 @@ class Pipeline(Program):
         parallelism: int | None,
         settings: OperatorSettings,
         *,
-        splits: tuple[Any, ...] | None = None,
+        splits: Sequence[Any] | None = None,
     ) -> Stream:
         self._check_new(name, edges)
         check_function(name, function, len(edges))
-        if problems := tuple(json_problems(f"operator {name!r}: splits", splits or ())):
-            raise PipelineError("; ".join(problems), problems)
+        _check_settings(name, self.parallelism if parallelism is None else parallelism, settings)
         chosen = self._parallelism_of(name, edges, parallelism)
-        groups = {edge.stream.slot_sharing_group for edge in edges}
-        inherited = groups.pop() if len(groups) == 1 else DEFAULT_GROUP
-        group = inherited if settings.slot_sharing_group is None else settings.slot_sharing_group
-        self._nodes[name] = _Node(name, kind, function, chosen, group, splits, settings)
+        inputs = [self._nodes[edge.stream.name] for edge in edges]
+        is_forward = all(edge.mode is ExchangeMode.FORWARD for edge in edges)
+        node = self._nodes[name] = _Node(
+            name,
+            kind,
+            function,
+            chosen,
+            # Another parallelism has another default.
+            _chosen(
+                settings.max_parallelism,
+                [node.max_parallelism for node in inputs if is_forward],
+                default_max_parallelism(chosen),
+            ),
+            _chosen(settings.slot_sharing_group, [node.group for node in inputs], DEFAULT_GROUP),
+            _chosen(settings.resources, [node.resources for node in inputs], DEFAULT_RESOURCES),
+            settings.exclusive,
+            settings.chainable,
+            None if splits is None else tuple(splits),
+        )
         self._links += [
             _Link(edge.stream.name, name, edge.mode, edge.key_columns, index) for index, edge in enumerate(edges)
         ]
-        return Stream(self, name, chosen, group, kind)
+        return Stream(self, name, chosen, node.group, kind)
 
     def _check_new(self, name: str, edges: Sequence[Edge]) -> None:
-        if not name.strip():
+        if not _is_name(name):
             message = "an operator needs a name"
             raise PipelineError(message)
         if name in self._nodes:
@@ -264,7 +273,7 @@ class Stream:
 
     def hash(self, *columns: str) -> Edge:
         """Rows with equal values in these columns to the same subtask."""
-        if not columns or not all(columns):
+        if not columns or not all(map(_is_name, columns)):
             message = f"stream {self.name!r}: hash() takes the names of one or more columns, not {columns!r}"
             raise PipelineError(message)
         return Edge(self, ExchangeMode.HASH, columns)
@@ -370,6 +379,40 @@ def _edge_of(name: str, given: object) -> Edge:
         return given
     message = f"operator {name!r}: further inputs are streams or edges, not a {type(given).__name__}"
     raise PipelineError(message)
+
+
+_SETTING_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "parallelism": ((int, NoneType), "a whole number"),
+    "max_parallelism": ((int, NoneType), "a whole number"),
+    "slot_sharing_group": ((str, NoneType), "a text"),
+    "resources": ((ResourceSpec, NoneType), "a ResourceSpec"),
+    "exclusive": ((bool, NoneType), "True or False"),
+    "chainable": ((bool,), "True or False"),
+}
+
+
+def _is_name(given: object) -> bool:
+    return isinstance(given, str) and bool(given.strip())
+
+
+def _check_settings(name: str, parallelism: object, settings: OperatorSettings) -> None:
+    given = {"parallelism": parallelism, **{field.name: getattr(settings, field.name) for field in fields(settings)}}
+    problems = tuple(
+        f"operator {name!r}: {key} is {wanted}, not {given[key]!r}"
+        for key, (types, wanted) in _SETTING_TYPES.items()
+        # True is an int for Python, but nobody means it so.
+        if not isinstance(given[key], types) or (isinstance(given[key], bool) and bool not in types)
+    )
+    if problems:
+        raise PipelineError("; ".join(problems), problems)
+
+
+def _chosen(given: T | None, inherited: Sequence[T], default: T) -> T:
+    """What the user has set, else what all inputs agree on, else the default."""
+    if given is not None:
+        return given
+    agreed = inherited and all(one == inherited[0] for one in inherited)
+    return inherited[0] if agreed else default
 
 
 def default_max_parallelism(parallelism: int) -> int:

@@ -6,6 +6,8 @@ connection; `submit` and `run_local` are the only things that do.
 
 from __future__ import annotations
 
+import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -54,18 +56,41 @@ class JobOptions:
     wheels: Iterable[FilePath] = ()
     execution_timeout: float | timedelta | None = None
 
+    def __post_init__(self) -> None:
+        """Keep what a generator gives, for every build."""
+        for name in ("py_files", "files", "archives", "wheels"):
+            object.__setattr__(self, name, _kept(getattr(self, name)))
+
+
+def _kept(given: Iterable[FilePath] | FilePath) -> str | tuple[FilePath, ...]:
+    if isinstance(given, str):
+        return given
+    return (given,) if isinstance(given, os.PathLike) else tuple(given)
+
 
 class Program(ABC):
     """A job that can be built, shown, submitted and run here."""
 
     name: str
 
-    @abstractmethod
     def build(self, params: Mapping[str, Any] | None = None) -> JobProgram:
         """The JobGraph and what must be uploaded for it. `params` are added to the program's own.
 
         Raises PipelineError with all problems.
         """
+        try:
+            return self._build(params)
+        except ValidationError as error:
+            found = validation_problems(error)
+            raise PipelineError(f"job {self.name!r} is not valid: {'; '.join(found)}", found) from error
+        except PipelineError:
+            raise
+        except InvalidInputError as error:
+            raise PipelineError(str(error), error.problems) from error
+
+    @abstractmethod
+    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
+        """`build` without the translation of errors."""
 
     def job_graph(self, params: Mapping[str, Any] | None = None) -> JobGraph:
         """The JobGraph. Artifacts above 64 KiB have no key in it until `submit` has uploaded them."""
@@ -119,35 +144,30 @@ def assemble(
     collector: ArtifactCollector,
     params: Mapping[str, Any] | None,
 ) -> JobProgram:
-    """Put the parts of a job together and check all of it. Raises PipelineError with all problems."""
-    merged = {**options.params, **(params or {})}
-    problems = tuple(json_problems("params", merged))
-    if problems:
-        raise PipelineError(f"job {name!r}: {'; '.join(problems)}", problems)
-    try:
-        graph = JobGraph(
-            name=name,
-            vertices=tuple(vertices),
-            edges=tuple(edges),
-            params=merged,
-            spark_conf={key: conf_text(value) for key, value in options.spark_conf.items()},
-            environment=dict(options.environment),
-            py_files=collector.of_files("py-file", options.py_files, suffixes=PY_FILE_SUFFIXES),
-            files=collector.of_files("file", options.files),
-            archives=collector.of_files("archive", options.archives, suffixes=ARCHIVE_SUFFIXES),
-            wheels=collector.of_files("wheel", options.wheels, suffixes=WHEEL_SUFFIXES),
-            execution_timeout_seconds=_seconds(options.execution_timeout),
-            client_version=VERSION,
-        )
-        _check(graph)
-    except ValidationError as error:
-        found = validation_problems(error)
-        raise PipelineError(f"job {name!r} is not valid: {'; '.join(found)}", found) from error
-    except InvalidInputError as error:
-        if isinstance(error, PipelineError):
-            raise
-        raise PipelineError(str(error), error.problems) from error
+    """Put the parts of a job together and check all of it. Raises InvalidInputError, ValidationError."""
+    graph = JobGraph(
+        name=name,
+        vertices=tuple(vertices),
+        edges=tuple(edges),
+        params=plain_json(f"job {name!r}: params", {**options.params, **(params or {})}),
+        spark_conf={key: conf_text(value) for key, value in options.spark_conf.items()},
+        environment=dict(options.environment),
+        py_files=collector.of_files("py-file", options.py_files, suffixes=PY_FILE_SUFFIXES),
+        files=collector.of_files("file", options.files),
+        archives=collector.of_files("archive", options.archives, suffixes=ARCHIVE_SUFFIXES),
+        wheels=collector.of_files("wheel", options.wheels, suffixes=WHEEL_SUFFIXES),
+        execution_timeout_seconds=_seconds(options.execution_timeout),
+        client_version=VERSION,
+    )
+    _check(graph)
     return JobProgram(graph, dict(collector.sources))
+
+
+def plain_json(label: str, value: Any) -> Any:
+    """The value as JSON has it: tuples are lists there, and subclasses their bases. Raises PipelineError."""
+    if problems := tuple(json_problems(label, value)):
+        raise PipelineError("; ".join(problems), problems)
+    return json.loads(json.dumps(value, default=dict))
 
 
 def conf_text(value: Any) -> str:

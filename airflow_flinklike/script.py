@@ -38,8 +38,7 @@ class ScriptJob(Program):
         self._options = options
         self._resources = resources
 
-    def build(self, params: Mapping[str, Any] | None = None) -> JobProgram:
-        """The JobGraph and what must be uploaded for it. Raises PipelineError with all problems."""
+    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
         collector = ArtifactCollector()
         script = collector.of_file("script", self.application)
         operator = Operator(name=script.name, kind=OperatorKind.SCRIPT, code=ScriptCode(script=script, args=self.args))

@@ -30,7 +30,7 @@ class JobGraphModel(BaseModel):
 class Artifact(JobGraphModel):
     """One file of a job. Exactly one of `key` and `inline` is set once the job is submitted.
 
-    `name` is the file's name in the job's directory; for archives `x.zip` or, as in spark-submit, `x.zip#alias`.
+    `name` is the file's name in the job's directory; for files and archives also, as in spark-submit, `x.zip#alias`.
     `key` is the object in the blob store, "<sha256>-<upload id>"; `inline` is base64. While both are None the file
     has not been uploaded yet: only the client that builds the graph sees that.
     """

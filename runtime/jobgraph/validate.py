@@ -215,8 +215,8 @@ def _file_problems(graph: JobGraph) -> Iterator[str]:
         for artifact in group:
             yield from artifact_problems(kind, artifact)
             yield from file_name_problems(kind, artifact)
-    unpacked = [artifact.name.rpartition("#")[2] for artifact in graph.archives]
-    for name in _duplicates([*(artifact.name for artifact in graph.files), *unpacked]):
+    placed = [artifact.name.partition("#") for artifact in (*graph.files, *graph.archives)]
+    for name in _duplicates(alias or name for name, _, alias in placed):
         yield f"two files or archives would be {name[:80]!r} in the job's directory"
     for name in _duplicates(artifact.name for artifact in graph.py_files):
         yield f"py-file {name[:80]!r} is given more than once"

@@ -65,7 +65,7 @@ def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:
 
 def file_name_problems(kind: str, artifact: Artifact) -> Iterator[str]:
     """A file's name in the job's directory must stay inside it."""
-    names = artifact.name.rsplit("#", 1) if kind == "archive" else [artifact.name]
+    names = artifact.name.split("#", 1) if kind in {"archive", "file"} else [artifact.name]
     for name in names:
         is_too_long = len(name.encode("utf-8", "surrogatepass")) > FILE_NAME_BYTES_MAX
         if name in {"", ".", ".."} or is_too_long or any(ord(c) < 32 or c in "/\\\x7f" for c in name):

@@ -49,6 +49,19 @@ def test_a_script_job_holds_what_spark_submit_would_take(folder: Path) -> None:
     assert graph.archives[0].is_pending
 
 
+def test_files_may_be_given_by_a_generator_and_built_twice(folder: Path) -> None:
+    job = script_job(folder / "etl.py", py_files=folder.glob("*.py"), files=folder / "a.csv")  # type: ignore[arg-type]  # one path is meant as it is
+    for graph in (job.job_graph(), job.job_graph()):
+        assert [a.name for a in graph.py_files + graph.files] == ["etl.py", "a.csv"]
+
+
+def test_files_may_have_an_alias_as_archives_have(folder: Path) -> None:
+    graph = script_job(folder / "etl.py", files=[f"{folder}/a.csv#b.csv", f"{folder}/a.csv"]).job_graph()
+    assert [artifact.name for artifact in graph.files] == ["a.csv#b.csv", "a.csv"]
+    with pytest.raises(PipelineError, match=r"two files or archives would be 'b\.csv'"):
+        script_job(folder / "etl.py", files=f"{folder}/a.csv#b.csv,{folder}/etl.py#b.csv").build()
+
+
 def test_the_name_of_a_script_job_is_that_of_its_file(folder: Path) -> None:
     assert script_job(folder / "etl.py").job_graph().name == "etl.py"
 
@@ -62,6 +75,7 @@ def test_the_name_of_a_script_job_is_that_of_its_file(folder: Path) -> None:
         ({"py_files": ["{folder}/a.csv"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
         ({"archives": ["{folder}/a.csv"]}, "expected a file ending in"),
         ({"archives": ["{folder}/lib.zip#../x"]}, "the name must be a plain file name"),
+        ({"files": ["{folder}/a.csv#../x"]}, "the name must be a plain file name"),
         ({"files": ["{folder}/a.csv", "{folder}/a.csv"]}, "two files or archives would be 'a.csv'"),
     ],
 )
@@ -129,6 +143,17 @@ def test_spark_is_not_touched_unless_it_is_asked_for() -> None:
 def test_arguments_that_do_not_fit(function: Any, args: tuple[Any, ...], expected: str) -> None:
     with pytest.raises(PipelineError, match=expected):
         bind_call(function, args, {})
+
+
+async def later(ctx: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"), [(later, "later is asynchronous"), (5, "expected a function or .*, not a int")]
+)
+def test_what_is_no_plain_function_is_refused(function: Any, expected: str) -> None:
+    with pytest.raises(PipelineError, match=expected):
+        function_job(function)
 
 
 def test_a_function_job_is_one_exclusive_operator() -> None:

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from enum import IntEnum
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -26,6 +28,10 @@ def two(ctx: Any, left: Any, right: Any) -> Any: ...
 
 
 async def later(ctx: Any) -> Any: ...
+
+
+class Later:
+    async def __call__(self, ctx: Any) -> Any: ...
 
 
 def daily() -> Pipeline:
@@ -125,6 +131,24 @@ def test_a_slot_sharing_group_is_inherited_when_the_inputs_agree() -> None:
     assert groups == {"a": "g", "b": "g", "c": "default", "ab": "g", "ac": "default"}
 
 
+def test_resources_are_inherited_when_the_inputs_agree() -> None:
+    big, small = ResourceSpec(memory_bytes=1 << 30), ResourceSpec(memory_bytes=1 << 20)
+    pipeline = Pipeline("p")
+    a = pipeline.source("a", read, resources=big).map("b", one).map("c", one)
+    d = pipeline.source("d", read, resources=small)
+    a.hash("k").apply("e", one, parallelism=2)
+    a.rebalance().apply("f", two, d.rebalance())
+    resources = {v.name: v.resources for v in pipeline.job_graph().vertices}
+    assert resources == {"a -> b -> c": big, "d": small, "e": big, "f": ResourceSpec()}
+
+
+def test_the_maximum_parallelism_is_inherited_over_forward_edges() -> None:
+    pipeline = Pipeline("p", parallelism=2)
+    a = pipeline.source("a", read, max_parallelism=4).map("b", one)
+    a.hash("k").apply("c", one, parallelism=8)
+    assert {v.name: v.max_parallelism for v in pipeline.job_graph().vertices} == {"a -> b": 4, "c": 128}
+
+
 def test_parallelism_comes_from_the_edge_the_user_or_the_pipeline() -> None:
     pipeline = Pipeline("p", parallelism=3)
     source = pipeline.source("default", read)
@@ -217,6 +241,21 @@ MISTAKES: dict[str, tuple[Callable[[Pipeline, Stream], object], str]] = {
     "forward and gather": (lambda _, s: s.apply("m", two, s.gather()), "parallelism [1, 2] at once"),
     "hash without columns": (lambda _, s: s.hash(), "names of one or more columns"),
     "splits": (lambda p, _: p.source("m", read, splits=[{1, 2}]), "a value of type set is not JSON"),
+    "parallelism text": (lambda p, _: p.source("m", read, parallelism="4"), "parallelism is a whole number, not '4'"),  # type: ignore[arg-type]  # the mistake
+    "parallelism real": (lambda p, _: p.source("m", read, parallelism=2.0), "parallelism is a whole number, not 2.0"),  # type: ignore[arg-type]  # the mistake
+    "parallelism bool": (lambda p, _: p.source("m", read, parallelism=True), "parallelism is a whole number, not True"),
+    "default parallelism": (
+        lambda _, __: Pipeline("q", parallelism="4").source("m", read),  # type: ignore[arg-type]  # the mistake
+        "parallelism is a whole number, not '4'",
+    ),
+    "resources": (
+        lambda p, _: p.source("m", read, resources={"memory_bytes": 1}),  # type: ignore[arg-type]  # the mistake
+        "resources is a ResourceSpec, not {'memory_bytes': 1}",
+    ),
+    "exclusive": (lambda p, _: p.source("m", read, exclusive="no"), "exclusive is True or False, not 'no'"),  # type: ignore[arg-type]  # the mistake
+    "name": (lambda p, _: p.source(5, read), "an operator needs a name"),  # type: ignore[arg-type]  # the mistake
+    "hash by number": (lambda _, s: s.hash(1), "names of one or more columns"),  # type: ignore[arg-type]  # the mistake
+    "asynchronous object": (lambda p, _: p.source("m", Later()), "Later is asynchronous"),
 }
 
 
@@ -233,6 +272,27 @@ def test_all_problems_of_a_job_are_listed_when_it_is_built() -> None:
     with pytest.raises(PipelineError) as caught:
         pipeline.job_graph()
     assert len(caught.value.problems) == 4
+
+
+def test_whatever_is_wrong_with_a_job_is_a_pipeline_error() -> None:
+    for name, options in ((5, {}), ("p", {"environment": {"A": 1}}), ("p", {"params": {"a": {1}}})):
+        pipeline = Pipeline(name, **options)  # type: ignore[arg-type]  # the mistake
+        pipeline.source("a", read)
+        with pytest.raises(PipelineError):
+            pipeline.job_graph()
+
+
+def test_tuples_and_subclasses_become_what_json_has() -> None:
+    class Day(IntEnum):
+        MONDAY = 1
+
+    pipeline = Pipeline("p", params={"days": (1, (2,)), "day": Day.MONDAY, "more": MappingProxyType({"a": (1,)})})
+    pipeline.source("a", read, splits=[("mon", 1), {"range": (1, 2)}])
+    graph = pipeline.job_graph()
+    assert graph.vertices[0].splits == (["mon", 1], {"range": [1, 2]})
+    assert graph.params == {"days": [1, [2]], "day": 1, "more": {"a": [1]}}
+    assert type(graph.params["day"]) is int
+    assert JobGraph.parse(graph.canonical_json()) == graph
 
 
 def test_params_must_be_json() -> None:
