@@ -295,6 +295,11 @@ class Dispatcher(ABC):
         self._check_open()
         return self._registry.summary(job_id)
 
+    async def find_job(self, job_id: JobId, /) -> JobSummary | None:
+        """One job, also one that ended too long ago to be shown."""
+        shown = self.job_summary(job_id)
+        return shown if shown is not None else await self._reads.cleaned_summary(job_id)
+
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
         """Who runs the job now."""
         self._check_open()
@@ -308,22 +313,16 @@ class Dispatcher(ABC):
         return [self._info(process) for process in self._registry.processes]
 
     async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
-        """Return when one of `jobs` has changed after `since_millis`, or after `timeout` seconds.
-
-        Also at once when none of them can change any more: ended jobs, and ones that are not known.
-        """
+        """Return when one of `jobs` has changed after `since_millis`, has ended or is not shown, or after `timeout`."""
         self._check_open()
-        live = []
         for job_id in jobs:
             summary = self._registry.summary(job_id)
-            if summary is None:
-                continue
+            if summary is None or summary.status.is_globally_terminal:
+                return
             if summary.last_modification_millis > since_millis:
                 return
-            if not summary.status.is_globally_terminal:
-                live.append(job_id)
-        if live and timeout > 0:
-            await self._waiters.wait(live, timeout)
+        if jobs and timeout > 0:
+            await self._waiters.wait(jobs, timeout)
 
     def _info(self, process: JobMasterProcess) -> JobMasterInfo:
         return JobMasterInfo(

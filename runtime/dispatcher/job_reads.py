@@ -9,7 +9,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import JobSource
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices, PayloadStore
-from runtime.dispatcher.stored_jobs import unowned_archive
+from runtime.dispatcher.stored_jobs import finished_job, unowned_archive
 from runtime.gateways.dispatcher import JobSummary
 from runtime.highavailability.records import Payload
 
@@ -48,6 +48,11 @@ class JobReads:
             raise NotFoundError(message)
         pointer = ArchivePointer(done.archive_key, done.archive_offset, done.archive_size_bytes, done.archive_sha256)
         return await self._services.archives.unpack(pointer)
+
+    async def cleaned_summary(self, job_id: JobId) -> JobSummary | None:
+        """What is remembered of a cleaned job."""
+        done = await self._services.store.done(job_id)
+        return None if done is None else finished_job(job_id, done).summary
 
     async def check_cancel_of_cleaned(self, job_id: JobId) -> None:
         """A cancel of a job that is not in memory. Raises NotFoundError, and ConflictError if it ended otherwise."""

@@ -48,11 +48,17 @@ class DispatcherView(DispatcherGateway, Protocol):
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """One of them."""
 
+    async def find_job(self, job_id: JobId, /) -> JobSummary | None:
+        """One job, also one that ended too long ago to be shown and whose id is still remembered."""
+
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
         """Who runs the job now; None while it has no owner or after it ended."""
 
     async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
-        """Return when a summary of one of `jobs` has changed after `since_millis`, or after `timeout` seconds."""
+        """Return when one of `jobs` has changed after `since_millis`, or after `timeout` seconds.
+
+        At once when one of them has ended or is not shown: times of different owners are not compared for that.
+        """
 
     def job_masters(self) -> Sequence[JobMasterInfo]:
         """All registered JobMaster processes (in-process mode: this process)."""

@@ -27,9 +27,9 @@ async def archived_graph(context: RestContext, job_id: JobId) -> ArchivedExecuti
     return ArchivedExecutionGraph.from_json(response.archived_graph)
 
 
-def known_summary(context: RestContext, job_id: JobId) -> JobSummary:
+async def known_summary(context: RestContext, job_id: JobId) -> JobSummary:
     """What is known of a job. Raises NotFoundError in Flink's words."""
-    summary = context.dispatcher.job_summary(job_id)
+    summary = await context.dispatcher.find_job(job_id)
     if summary is None:
         message = f"Job {job_id} not found"
         raise NotFoundError(message)
@@ -38,17 +38,17 @@ def known_summary(context: RestContext, job_id: JobId) -> JobSummary:
 
 async def wait_for_change(context: RestContext, job_id: JobId, *, wait: float, since: int) -> JobSummary:
     """The summary once it is newer than `since`, or after `wait` seconds."""
-    summary = known_summary(context, job_id)
+    summary = await known_summary(context, job_id)
     if wait > 0 and summary.last_modification_millis <= since and not summary.status.is_globally_terminal:
         timeout = min(wait, context.long_poll_max)
         await context.dispatcher.wait_for_jobs(frozenset({job_id}), since_millis=since, timeout=timeout)
-        summary = known_summary(context, job_id)
+        summary = await known_summary(context, job_id)
     return summary
 
 
 async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float) -> JobSummary:
     """The summary once the job is terminal, or after `wait` seconds."""
-    summary = known_summary(context, job_id)
+    summary = await known_summary(context, job_id)
     deadline = context.clock.monotonic() + min(wait, context.long_poll_max)
     while not summary.status.is_globally_terminal:
         remaining = deadline - context.clock.monotonic()
@@ -56,7 +56,7 @@ async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float) -> J
             break
         since = summary.last_modification_millis
         await context.dispatcher.wait_for_jobs(frozenset({job_id}), since_millis=since, timeout=remaining)
-        summary = known_summary(context, job_id)
+        summary = await known_summary(context, job_id)
     return summary
 
 
@@ -101,14 +101,17 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
 
     @router.post("/jobs/wait")
     async def wait_for_many(request: Request) -> Response:
-        """Long poll for many jobs: `{"ids", "since", "wait"}` -> the summaries that changed after `since`."""
+        """Long poll for many jobs: those that changed after `since`, and always those that have ended.
+
+        Jobs have clocks of different owners, so `since` is no promise for what still runs; an end is never missed.
+        """
         asked = parse_body(WaitRequest, await request.body())
         ids, since = frozenset(map(parse_job_id, asked.ids)), asked.since
         dispatcher = context.dispatcher
         await dispatcher.wait_for_jobs(ids, since_millis=since, timeout=min(asked.wait, context.long_poll_max))
         now = context.clock.epoch_millis()
-        found = {job_id: dispatcher.job_summary(job_id) for job_id in sorted(ids)}
-        changed = [one for one in found.values() if one is not None and one.last_modification_millis > since]
+        found = {job_id: await dispatcher.find_job(job_id) for job_id in sorted(ids)}
+        changed = [one for one in found.values() if one is not None and _is_news(one, since)]
         unknown = [job_id for job_id, one in found.items() if one is None]
         return JsonAnswer({"jobs": [job_bodies.job_overview(one, now) for one in changed], "unknown": unknown})
 
@@ -176,8 +179,12 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
         return JsonAnswer(job_bodies.exceptions(graph, max_exceptions))
 
 
+def _is_news(summary: JobSummary, since: int) -> bool:
+    return summary.status.is_globally_terminal or summary.last_modification_millis > since
+
+
 async def _cancel(context: RestContext, job_id: JobId) -> Response:
-    summary = known_summary(context, job_id)
+    summary = await known_summary(context, job_id)
     if summary.status.is_globally_terminal and summary.status is not JobStatus.CANCELED:
         message = f"Job cancellation failed: the job already reached another terminal state ({summary.status.value})."
         raise ConflictError(message)

@@ -147,10 +147,16 @@ async def test_a_cleaned_job_that_is_not_shown_any_more_never_runs_twice(plane: 
     await leader.dispatcher.submit_job(job)
     await until(leader, job.job_id, JobStatus.CREATED)
     plane.runners.by_job[job.job_id].finish()
-    registry = leader.dispatcher._registry
+    registry, ids = leader.dispatcher._registry, frozenset({job.job_id})
     await eventually(lambda: registry.finished.get(job.job_id) is not None)
+    await leader.dispatcher.wait_for_jobs(ids, since_millis=1 << 60, timeout=3600.0)
     registry.finished.expire(1 << 62)
+    await leader.dispatcher.wait_for_jobs(ids, since_millis=1 << 60, timeout=3600.0)
     assert leader.dispatcher.job_summary(job.job_id) is None
+    found = await leader.dispatcher.find_job(job.job_id)
+    assert found is not None
+    assert (found.status, found.name) == (JobStatus.FINISHED, "job")
+    assert await leader.dispatcher.find_job(JobId("0" * 32)) is None
     again = await leader.dispatcher.submit_job(job)
     assert (again.outcome, again.status) == (SubmitOutcome.ALREADY_SUBMITTED, JobStatus.FINISHED)
     with pytest.raises(ConflictError):

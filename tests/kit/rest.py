@@ -94,6 +94,7 @@ class FakeDispatcher:
 
     def __init__(self) -> None:
         self.summaries: dict[JobId, JobSummary] = {}
+        self.forgotten: dict[JobId, JobSummary] = {}
         self.graphs: dict[JobId, ArchivedExecutionGraph] = {}
         self.submitted: list[SubmitJobRequest] = []
         self.cancelled: list[JobId] = []
@@ -134,6 +135,10 @@ class FakeDispatcher:
         """One of them."""
         return self.summaries.get(job_id)
 
+    async def find_job(self, job_id: JobId, /) -> JobSummary | None:
+        """The same, and those that are not shown any more."""
+        return self.summaries.get(job_id) or self.forgotten.get(job_id)
+
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
         """Nobody."""
         del job_id
@@ -141,8 +146,10 @@ class FakeDispatcher:
 
     async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
         """Wait for `put`."""
-        found = [self.summaries[one] for one in jobs if one in self.summaries]
-        if any(one.last_modification_millis > since_millis for one in found):
+        found = [self.summaries.get(one) for one in jobs]
+        if any(one is None or one.status.is_globally_terminal for one in found):
+            return
+        if any(one.last_modification_millis > since_millis for one in found if one is not None):
             return
         self.polls += 1
         self.changed.clear()

@@ -187,6 +187,27 @@ async def test_one_long_poll_for_many_jobs(http: httpx.AsyncClient, fakes: RestF
 
 
 @pytest.mark.asyncio
+async def test_an_end_is_told_whatever_the_clock_of_its_owner_says(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    other = JobId("b" * 32)
+    fakes.dispatcher.put(JOB, JobStatus.FINISHED, modified=1000)
+    fakes.dispatcher.put(other, JobStatus.RUNNING, modified=5000)
+    answer = await http.post("/jobs/wait", json={"ids": [JOB, other], "since": 5000, "wait": 5})
+    assert [job["jid"] for job in answer.json()["jobs"]] == [JOB]
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_is_not_listed_any_more_is_still_answered(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.FINISHED)
+    fakes.dispatcher.forgotten[JOB] = fakes.dispatcher.summaries.pop(JOB)
+    assert (await http.get("/jobs")).json() == {"jobs": []}
+    assert (await http.get(f"/jobs/{JOB}/status")).json()["status"] == "FINISHED"
+    assert (await http.get(f"/jobs/{JOB}/execution-result")).json()["status"]["id"] == "COMPLETED"
+    assert (await http.patch(f"/jobs/{JOB}")).status_code == 409
+    answer = await http.post("/jobs/wait", json={"ids": [JOB], "since": 5000, "wait": 5})
+    assert [job["state"] for job in answer.json()["jobs"]] == ["FINISHED"]
+
+
+@pytest.mark.asyncio
 async def test_cancel(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     fakes.dispatcher.put(JOB, JobStatus.RUNNING)
     assert (await http.patch(f"/jobs/{JOB}?mode=cancel")).status_code == 202
