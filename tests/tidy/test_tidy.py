@@ -65,11 +65,12 @@ def test_no_file_is_a_drawer_for_everything() -> None:
 def test_no_task_is_detached_from_the_loop() -> None:
     allowed = {ROOT / "runtime/aio/scope.py"}
     found = [
-        f"{path.relative_to(ROOT)}:{number}"
+        f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in PRODUCT
         if path not in allowed
-        for number, line in enumerate(path.read_text().splitlines(), 1)
-        if "loop.create_task(" in line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "create_task"
+        if re.search(r"loop(\(\))?\Z", ast.unparse(node.value))
     ]
     assert not found
 
@@ -84,18 +85,44 @@ def test_configuration_reference_is_fresh() -> None:
 
 
 def test_every_option_is_read_somewhere() -> None:
-    code = "\n".join(
-        path.read_text()
-        for path in [*PRODUCT, *(ROOT / "bin").iterdir()]
-        if path.is_file() and "options/" not in str(path)
-    )
-    names = {
+    """By a process: a rule across options is not enough, and neither is an import."""
+    rules = {ROOT / "runtime/config/validate.py", *(ROOT / "runtime/config/options").iterdir()}
+    used = {
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for path in PRODUCT
+        if path not in rules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute | ast.Name)
+    }
+    options = {
         name: option.key for _, area in AREAS for name, option in vars(area).items() if isinstance(option, ConfigOption)
     }
     # They have one legal value and are there to say why another one is refused.
-    names = {name: key for name, key in names.items() if name not in {"SLOT_ISOLATION", "EXCHANGE_CARRIER"}}
-    unread = [key for name, key in names.items() if not re.search(rf"\b{name}\b", code) and key not in code]
-    assert not unread
+    one_value = {"SLOT_ISOLATION", "EXCHANGE_CARRIER"}
+    assert not {key for name, key in options.items() if name not in used | one_value}
+
+
+def test_no_module_is_dead() -> None:
+    """Each is imported by another one, or is a program that something starts by its name."""
+    starters = [ROOT / "pyproject.toml", *(path for path in (ROOT / "bin").iterdir() if path.is_file())]
+    named = {name for path in starters for name in re.findall(r"[\w.]+", path.read_text())}
+    for path in PRODUCT:
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ImportFrom(module=str(module)):
+                    named |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+                case ast.Import():
+                    named |= {alias.name for alias in node.names}
+                case ast.Constant(value=str(text)):
+                    words = re.findall(r"[\w.]+", text)
+                    named |= {*words, *(word.rpartition(".")[0] for word in words)}
+    dead = {
+        name
+        for path in sources("runtime", "airflow_flinklike", "jobmaster_process")
+        for name in [".".join(path.relative_to(ROOT).with_suffix("").parts)]
+        if name not in named and path.name not in {"__init__.py", "__main__.py"}
+    }
+    assert dead == {"runtime.jobgraph.schema"}, "which is for programs of others that build graphs"
 
 
 @pytest.mark.parametrize("pattern", [r"\bTODO\b", r"\bFIXME\b", r"\bXXX\b", r"time\.sleep\("])
