@@ -51,12 +51,37 @@ class JobCleaner:
 
     async def _clean_some(self, jobs: Sequence[JobId]) -> int:
         results = await self._services.store.results(jobs)
-        archives = [await self._archive(job_id, results.get(job_id)) for job_id in jobs]
-        pointers = iter(await self._services.archives.pack([data for data in archives if data]))
-        records = [
-            (job_id, self._done(job_id, next(pointers) if data else NO_ARCHIVE))
-            for job_id, data in zip(jobs, archives, strict=True)
-        ]
+        pointers: dict[JobId, ArchivePointer] = {}
+        pack: dict[JobId, bytes] = {}
+        room = self._settings.pack_bytes_max
+        for job_id in jobs:
+            result = results.get(job_id)
+            data = await self._archive(job_id, result)
+            size = len(data)
+            if size > self._settings.pack_bytes_max and result is not None and result.archive.object_key:
+                # It has an object of its own already.
+                pointers[job_id] = ArchivePointer(result.archive.object_key, 0, size, result.archive.sha256)
+                continue
+            if size > room:
+                pointers |= await self._pack(pack)
+                pack, room = {}, self._settings.pack_bytes_max
+            if data:
+                pack[job_id] = data
+                room -= size
+        pointers |= await self._pack(pack)
+        await self._store(jobs, pointers)
+        return len(jobs)
+
+    async def _pack(self, archives: dict[JobId, bytes]) -> dict[JobId, ArchivePointer]:
+        try:
+            pointers = await self._services.archives.pack(list(archives.values()))
+        except PermanentError:
+            logger.exception("%d archives cannot be stored, their jobs keep none: %s", len(archives), list(archives))
+            return {}
+        return dict(zip(archives, pointers, strict=True))
+
+    async def _store(self, jobs: Sequence[JobId], pointers: dict[JobId, ArchivePointer]) -> None:
+        records = [(job_id, self._done(job_id, pointers.get(job_id, NO_ARCHIVE))) for job_id in jobs]
         try:
             await self._services.store.clean(records)
         except ConflictError as error:
@@ -67,7 +92,6 @@ class JobCleaner:
             assert entry is not None, job_id
             self._remembered.add(job_id, entry.summary.end_millis)
         self._post(ev.JobsCleaned(tuple(jobs)))
-        return len(jobs)
 
     async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes:
         if result is None:

@@ -13,6 +13,7 @@ class DispatcherSettings:
     """`shown` bounds the finished jobs that are listed, `remembered` the ids that are known to be taken.
 
     Dirty jobs are cleaned when `clean_jobs_min` of them have come together, at the latest every `clean_period`.
+    Their archives share objects of up to `pack_bytes_max`.
     """
 
     limits: JobRegistryLimits
@@ -25,4 +26,5 @@ class DispatcherSettings:
     clean_period: float = 5.0
     clean_jobs_min: int = 100
     clean_jobs_max: int = 500
+    pack_bytes_max: int = 8 * 1024 * 1024
     forget_period: float = 60.0

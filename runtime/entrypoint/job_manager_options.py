@@ -5,12 +5,15 @@ from __future__ import annotations
 from runtime.config.configuration import Configuration
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
+from runtime.config.options.high_availability import BLOB_MAX_SIZE
 from runtime.dispatcher.core.jobs import JobRegistryLimits
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import option_mapping as options
 from runtime.resourcemanager.endpoint import ResourceManagerSettings
 from runtime.rest.server import RestSettings
+
+ARCHIVE_PACK_BYTES = 8 * 1024 * 1024
 
 
 def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
@@ -23,6 +26,7 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
         heartbeat_interval=timing.interval,
         heartbeat_timeout=timing.timeout,
         rpc_timeout=options.seconds(configuration, c.RPC_TIMEOUT),
+        pack_bytes_max=min(ARCHIVE_PACK_BYTES, configuration.get(BLOB_MAX_SIZE)),
     )
 
 
