@@ -22,9 +22,9 @@ def make_blob_shared_client(
     io: BlockingIo,
     entropy: Entropy,
 ) -> BlobSharedClient:
-    """Storage first, then the leader's BlobServer at `blob_address`."""
+    """Storage first, then the leader's BlobServer at `blob_address`; one try each, because the runners are patient."""
     return BlobSharedClient(
-        BlobClientSettings(cache_directory=cache_directory, cache_bytes_max=cache_bytes_max),
+        BlobClientSettings(cache_directory, cache_bytes_max, patience=None),
         store,
         rpc,
         blob_address,
@@ -40,5 +40,5 @@ class SharedGraphs:
         self._blobs = blobs
 
     async def __call__(self, key: str, _sha256: str, /) -> bytes:
-        """The graph's bytes; the runner verifies them."""
+        """The graph's bytes; the runner verifies them, and asks again (R20)."""
         return await self._blobs.read(key)

@@ -1,8 +1,9 @@
 """BlobSharedClient: objects for a JobMaster process or a TaskManager, through a local cache.
 
 Storage first; where this process does not see it, the leader's BlobServer. One download serves all who ask at the same
-time. What comes is verified; R20: storage that is away is asked again without limit, with a reason to show; only an
-authoritative "not found" or a wrong digest, twice, ten seconds apart, is an error.
+time. What comes is verified. R20 in one place: with `Patience` storage that is away is asked again without limit, and
+only an authoritative "not found" or a wrong digest, twice, ten seconds apart, is an error; without, every failure is
+the caller's, who is patient himself because he has somebody to tell the reason to.
 """
 
 from __future__ import annotations
@@ -40,14 +41,21 @@ class ChunkFetcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Patience:
+    """`second_look` is the pause before a refusal is believed, in seconds."""
+
+    second_look: float = 10.0
+    retry: RetryPolicy = RetryPolicy(delay_initial=0.2, delay_max=5.0)  # noqa: RUF009 - frozen
+
+
+@dataclass(frozen=True, slots=True)
 class BlobClientSettings:
-    """`chunk_timeout` bounds the wait for each chunk; `second_look` is the pause before a refusal is believed."""
+    """`chunk_timeout` bounds the wait for each chunk; `patience` None: one try for each request."""
 
     cache_directory: Path
     cache_bytes_max: int
+    patience: Patience | None
     chunk_timeout: float = 30.0
-    second_look: float = 10.0
-    retry: RetryPolicy = RetryPolicy(delay_initial=0.2, delay_max=5.0)  # noqa: RUF009 - frozen
 
 
 class BlobSharedClient:
@@ -70,7 +78,6 @@ class BlobSharedClient:
         self._entropy = entropy
         self._cache = BlobCache(settings.cache_directory, size_bytes_max=settings.cache_bytes_max)
         self._downloads: dict[str, asyncio.Task[FlinklikeError | None]] = {}
-        self._waiting: dict[str, str] = {}
         self._scope = ServiceScope("blob-client")
         self.downloads = 0
         """Downloads begun."""
@@ -89,10 +96,6 @@ class BlobSharedClient:
         """Wait between `start` and `stop`, and raise what has ended the downloads."""
         await self._scope.wait_failed()
 
-    def waiting_reason(self, key: str) -> str:
-        """Why an object is not here yet, "" when nothing is wrong: to be shown to people (R20)."""
-        return self._waiting.get(key, "")
-
     @property
     def cache_bytes(self) -> int:
         """Size of all cached objects."""
@@ -101,7 +104,8 @@ class BlobSharedClient:
     async def acquire(self, key: str) -> Path:
         """The object as a local file that stays until `release`. Never write to it.
 
-        Raises NotFoundError, DigestMismatchError, and UnavailableError when the client is stopped.
+        Raises NotFoundError, DigestMismatchError, UnavailableError when the client is stopped; without patience also
+        RetryableError while storage is away.
         """
         parse_blob_key(key)
         self._cache.pin(key)
@@ -162,7 +166,9 @@ class BlobSharedClient:
     async def _download_outcome(self, key: str) -> FlinklikeError | None:
         """A failure is an answer to those who wait, not the end of the scope."""
         try:
-            await self._download(key)
+            size = await self._fetch_patiently(key, self._settings.patience)
+            self._cache.add(key, size)
+            await self._evict()
         except FlinklikeError as error:
             return error
         except Exception as error:
@@ -171,33 +177,26 @@ class BlobSharedClient:
             return BugError(f"the download of object {key} failed: {type(error).__name__}: {error}")
         else:
             return None
-        finally:
-            self._waiting.pop(key, None)
 
-    async def _download(self, key: str) -> None:
+    async def _fetch_patiently(self, key: str, patience: Patience | None) -> int:
         refusals = 0
         attempt = 0
+        reason: FlinklikeError
         while True:
             try:
-                size = await self._fetch(key)
+                return await self._fetch(key)
             except (NotFoundError, DigestMismatchError) as error:
                 refusals += 1
-                if refusals == 2:
+                if patience is None or refusals == 2:
                     raise
-                self._wait_for(key, error)
-                await asyncio.sleep(self._settings.second_look)
+                delay, reason = patience.second_look, error
             except RetryableError as error:
-                self._wait_for(key, error)
-                await asyncio.sleep(self._settings.retry.delay(attempt, self._entropy))
+                if patience is None:
+                    raise
+                delay, reason = patience.retry.delay(attempt, self._entropy), error
                 attempt += 1
-            else:
-                self._cache.add(key, size)
-                await self._evict()
-                return
-
-    def _wait_for(self, key: str, error: FlinklikeError) -> None:
-        self._waiting[key] = f"object {key} cannot be read yet: {error}"
-        logger.warning("object %s cannot be read yet: %s", key, error)
+            logger.warning("object %s cannot be read yet: %s", key, reason)
+            await asyncio.sleep(delay)
 
     async def _fetch(self, key: str) -> int:
         self.downloads += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runtime.blob.blocking import BlockingIo
-from runtime.blob.client import BlobClientSettings, BlobSharedClient
+from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.store import BlobStore
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
@@ -144,7 +144,7 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
     )
 
     def make_blobs(blob_address: Callable[[], str | None]) -> BlobSharedClient:
-        settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE))
+        settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE), Patience())
         return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
 
     return TaskManagerRunner(

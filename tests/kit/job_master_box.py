@@ -49,7 +49,7 @@ from runtime.highavailability.records import OwnerRecord
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
-from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerRunnerFactory
+from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerRunnerFactory, GraphSource
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcLimits, RpcSettings
@@ -225,6 +225,7 @@ class JobMasterBox:
         self.connections = TaskManagerConnections(self.heartbeats, timing)
         self.graphs: dict[str, bytes | Exception] = {}
         self.graph_reads = 0
+        self.graph_source: GraphSource | None = None
         self.listener = RecordingListener()
         self.factory = DefaultJobManagerRunnerFactory(
             store=self.store,
@@ -241,9 +242,11 @@ class JobMasterBox:
         return self.rpc.server.address
 
     async def read_graph(self, key: str, sha256: str, /) -> bytes:
-        """A GraphSource over `graphs`."""
+        """A GraphSource over `graphs`, unless the test has another one."""
         assert sha256
         self.graph_reads += 1
+        if self.graph_source is not None:
+            return await self.graph_source(key, sha256)
         found = self.graphs[key]
         if isinstance(found, Exception):
             raise found

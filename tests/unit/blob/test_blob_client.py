@@ -12,7 +12,7 @@ import pytest_asyncio
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.retry import RetryPolicy
 from runtime.blob.blocking import BlockingIo
-from runtime.blob.client import BlobClientSettings, BlobSharedClient
+from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.directory import LocalDirectory
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.blob.store import BlobStore, BlobStoreSettings, DigestMismatchError
@@ -60,12 +60,11 @@ class Box:
         self.address: str | None = "leader:1"
         self.clients: list[BlobSharedClient] = []
 
-    async def client(self, *, store: BlobStore | None = None) -> BlobSharedClient:
+    async def client(self, *, store: BlobStore | None = None, is_patient: bool = True) -> BlobSharedClient:
         settings = BlobClientSettings(
             cache_directory=self._tmp_path / "cache",
             cache_bytes_max=CACHE_MAX,
-            second_look=0.01,
-            retry=RetryPolicy(delay_initial=0.001, delay_max=0.001),
+            patience=Patience(0.01, RetryPolicy(delay_initial=0.001, delay_max=0.001)) if is_patient else None,
         )
         client = BlobSharedClient(settings, store, self.fetcher, lambda: self.address, self.io, SystemEntropy())
         await client.start()
@@ -202,21 +201,31 @@ async def test_not_found_is_believed_the_second_time(box: Box) -> None:
     assert await client.read(key) == b"data"
 
 
-async def test_storage_that_is_away_is_asked_again_with_a_reason(box: Box) -> None:
+async def test_storage_that_is_away_is_asked_again(box: Box) -> None:
     key = await box.store.write_object(b"data")
     client = await box.client()
     box.fetcher.failures += [UnavailableError("the storage is away")] * 5
     box.address = None
     async with asyncio.TaskGroup() as tasks:
         reader = tasks.create_task(client.read(key))
-        while not client.waiting_reason(key):
+        while client.downloads < 2:
             await asyncio.sleep(0)
-        assert "no leader is known" in client.waiting_reason(key)
+        assert not reader.done()
         box.address = "leader:1"
-        while "away" not in client.waiting_reason(key):
-            await asyncio.sleep(0)
     assert reader.result() == b"data"
-    assert client.waiting_reason(key) == ""
+    assert box.fetcher.served == 6
+
+
+async def test_without_patience_a_failure_is_told_at_once(box: Box) -> None:
+    key = await box.store.write_object(b"data")
+    client = await box.client(is_patient=False)
+    box.fetcher.failures += [UnavailableError("the storage is away"), NotFoundError("none")]
+    with pytest.raises(UnavailableError, match="away"):
+        await client.read(key)
+    with pytest.raises(NotFoundError):
+        await client.read(key)
+    assert await client.read(key) == b"data"
+    assert client.downloads == 3
 
 
 async def test_a_new_process_takes_over_the_cache(box: Box, tmp_path: Path) -> None:
