@@ -78,6 +78,7 @@ def high_availability_settings(configuration: Configuration, layout: Layout) -> 
             tls_ca=configuration.get(ha.ETCD_TLS_CA),
             tls_cert=configuration.get(ha.ETCD_TLS_CERT),
             tls_key=configuration.get(ha.ETCD_TLS_KEY),
+            quota_bytes=configuration.get(ha.ETCD_QUOTA),
             # The embedded one is known to be old; etcd_endpoints warns about that.
             allow_unsafe_version=configuration.get(ha.ETCD_ALLOW_UNSAFE) or configuration.get(ha.ETCD_EMBEDDED),
         )

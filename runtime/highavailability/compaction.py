@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -15,8 +16,9 @@ logger = logging.getLogger(__name__)
 COMPACTION_PERIOD = 60.0
 HISTORY_SECONDS = 300.0
 QUOTA_FRACTION = 0.8
-_DEFRAGMENT_BELOW = 0.5
 _DEFRAGMENT_TIMEOUT = 60.0
+_DEFRAGMENT_PAUSE = 600.0
+"""Seconds between two defragmentations: etcd answers nothing while it rewrites its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Compactor:
         self._seen: deque[tuple[float, int]] = deque()
         self._compacted_to = 0
         self._status: StoreStatus | None = None
+        self._defragmented_at = -math.inf
 
     async def activate(self) -> CompactionStatus:
         """Compact what is old enough. Idempotent."""
@@ -66,8 +69,10 @@ class Compactor:
             raise StorageExhaustedError(message)
 
     async def _defragment_if_worth(self, status: StoreStatus) -> bool:
-        """The quota counts the file, which never shrinks by itself; the pause is worth it when most of it is empty."""
-        if not _is_full(status) or status.used_bytes > status.size_bytes * _DEFRAGMENT_BELOW:
+        """The quota counts the file, which never shrinks by itself: worth it when submits are possible afterwards."""
+        now = self._clock.monotonic()
+        is_data = status.used_bytes >= status.quota_bytes * QUOTA_FRACTION
+        if not _is_full(status) or is_data or now < self._defragmented_at + _DEFRAGMENT_PAUSE:
             return False
         logger.warning(
             "etcd's file is at %s of %s bytes with %s in use: defragmenting it",
@@ -76,6 +81,7 @@ class Compactor:
             status.used_bytes,
         )
         await self._kv.defragment(timeout=_DEFRAGMENT_TIMEOUT)
+        self._defragmented_at = now
         return True
 
 

@@ -71,6 +71,11 @@ ETCD_TLS_CA = string_option(
 ETCD_TLS_CERT = string_option("high-availability.etcd.tls.cert", "", "PEM file of our client certificate (mutual TLS).")
 ETCD_TLS_KEY = string_option("high-availability.etcd.tls.key", "", "PEM file of the key of that certificate.")
 ETCD_TIMEOUT = duration_option("high-availability.etcd.timeout", "3 s", "Deadline of one etcd request.")
+ETCD_QUOTA = size_option(
+    "high-availability.etcd.quota",
+    "2 gb",
+    "etcd's --quota-backend-bytes, for etcd before 3.6, which does not tell it: at 80 % of it no new job is taken.",
+)
 ETCD_ALLOW_UNSAFE = bool_option(
     "high-availability.etcd.allow-unsafe-version",
     "Accept an external etcd 3.5.0 to 3.5.2, which can lose consistency after a crash.",

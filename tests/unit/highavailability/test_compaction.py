@@ -72,27 +72,45 @@ def test_from_80_percent_of_the_quota_on_submits_are_refused_until_it_shrinks() 
 
 
 class HollowStore(MemoryKeyValueStore):
-    """Says that its file is nearly full and mostly empty, until it is defragmented."""
+    """Says that its file is nearly full with `used_bytes` in use, until it is defragmented."""
 
-    def __init__(self) -> None:
+    def __init__(self, used_bytes: int) -> None:
         super().__init__(LoopClock())
+        self.used_bytes = used_bytes
         self.is_defragmented = False
 
     async def status(self, *, timeout: float) -> StoreStatus:
-        status = replace(await super().status(timeout=timeout), quota_bytes=1000, used_bytes=100)
-        return replace(status, size_bytes=100 if self.is_defragmented else 900)
+        status = replace(await super().status(timeout=timeout), quota_bytes=1000, used_bytes=self.used_bytes)
+        return replace(status, size_bytes=self.used_bytes if self.is_defragmented else 900)
 
     async def defragment(self, *, timeout: float) -> None:
         self.is_defragmented = True
 
 
-def test_a_file_that_is_mostly_empty_is_defragmented() -> None:
+@pytest.mark.parametrize("used_bytes", [100, 500, 790])
+def test_a_full_file_with_room_in_it_is_defragmented(used_bytes: int) -> None:
     async def main() -> None:
-        kv = HollowStore()
+        kv = HollowStore(used_bytes)
         compactor = Compactor(kv, ManualClock(), timeout=1)
         status = await compactor.activate()
         assert status.has_defragmented
         assert kv.is_defragmented
         compactor.check_capacity()
+
+    run_virtual(main())
+
+
+def test_a_file_full_of_data_is_not_defragmented_and_no_file_every_minute() -> None:
+    async def main() -> None:
+        kv, clock = HollowStore(used_bytes=800), ManualClock()
+        compactor = Compactor(kv, clock, timeout=1)
+        assert not (await compactor.activate()).has_defragmented
+        kv.used_bytes = 790
+        outcomes = []
+        for _ in range(11):
+            outcomes.append((await compactor.activate()).has_defragmented)
+            kv.is_defragmented = False
+            clock.advance(COMPACTION_PERIOD)
+        assert outcomes == [True, *[False] * 9, True]
 
     run_virtual(main())
