@@ -1,40 +1,53 @@
-"""`python -m tests.benchmarks NAME | --all [--small] [--json FILE]`."""
+"""`python -m tests.benchmarks NAME... | --all [--small] [--json FILE]`."""
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import control_plane, spark
+from tests.benchmarks import control_plane, etcd_writes, rpc_stream, scheduler_core, spark
 from tests.benchmarks.measure import Report
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
-    "no-op": control_plane.no_op,
-    "wide": control_plane.wide,
-    "running": control_plane.running,
-    "slot-memory": control_plane.slot_memory,
-    "spark": spark.overhead,
-    "start": spark.start,
+    **control_plane.BENCHMARKS,
+    **spark.BENCHMARKS,
+    "scheduler-core": scheduler_core.scheduler_core,
+    "rpc-stream": rpc_stream.rpc_stream,
+    "etcd-writes": etcd_writes.etcd_writes,
 }
 
 
-def main(arguments: list[str]) -> int:
-    """Run the named benchmarks one after another."""
-    small = "--small" in arguments
-    file = Path(arguments[arguments.index("--json") + 1]) if "--json" in arguments else None
-    names = list(BENCHMARKS) if "--all" in arguments else [one for one in arguments if one in BENCHMARKS]
-    if not names:
-        sys.stdout.write(f"Usage: bench.sh ({'|'.join(BENCHMARKS)} | --all) [--small] [--json FILE]\n")
-        return 1
-    lines = []
-    for name in names:
-        report = BENCHMARKS[name](small=small)
-        sys.stdout.write(report.table() + "\n\n")
-        sys.stdout.flush()
-        lines.append(report.to_json())
-    if file is not None:
-        file.write_text("\n".join(lines) + "\n")
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line. Exits with a usage message when it names nothing, or something unknown."""
+    parser = argparse.ArgumentParser(prog="bench.sh", description="Benchmarks on real processes.", allow_abbrev=False)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--small", action="store_true", help="quick and imprecise: only shows that they work")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write a line of JSON per benchmark")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}: choose from {', '.join(BENCHMARKS)}")
+    if not given.names and not given.all:
+        parser.error(f"name one of {', '.join(BENCHMARKS)}, or give --all")
+    return given
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named benchmarks one after another; each one's figures are out before the next begins."""
+    given = parse(arguments)
+    with ExitStack() as stack:
+        file = stack.enter_context(given.json.open("w", encoding="utf-8")) if given.json else None
+        for name in BENCHMARKS if given.all else given.names:
+            report = BENCHMARKS[name](small=given.small)
+            sys.stdout.write(report.table() + "\n\n")
+            sys.stdout.flush()
+            if file is not None:
+                file.write(report.to_json() + "\n")
+                file.flush()
     return 0
 
 

@@ -1,17 +1,53 @@
-"""Jobs for benchmarks over REST, on a ScriptCluster."""
+"""Benchmarks on a ScriptCluster, and their jobs over REST."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import httpx
 
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
+from tests.benchmarks.measure import Report
 from tests.kit.script_cluster import ScriptCluster
 
-__all__ = ["ScriptCluster", "job_graph", "job_ids", "result", "run_to_finish", "submission", "submit"]
+__all__ = [
+    "ClusterBenchmark",
+    "ScriptCluster",
+    "job_graph",
+    "job_ids",
+    "result",
+    "run_to_finish",
+    "submission",
+    "submit",
+]
+
+
+class Measure(Protocol):
+    """Adds the figures of a cluster to a report."""
+
+    def __call__(self, cluster: ScriptCluster, report: Report, *, small: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBenchmark:
+    """A measurement and the cluster that it is made on; a test may give it a cluster that others use, too."""
+
+    title: str
+    options: Mapping[str, str]
+    small_options: Mapping[str, str]
+    measure: Measure
+    job_masters: int = 2
+
+    def __call__(self, *, small: bool) -> Report:
+        """Measure on a cluster of its own."""
+        report = Report(self.title)
+        options = self.small_options if small else self.options
+        with ScriptCluster(options, job_masters=self.job_masters) as cluster:
+            self.measure(cluster, report, small=small)
+        return report
 
 
 def job_graph(name: str, target: str, *, parallelism: int = 1, params: Mapping[str, Any] | None = None) -> JobGraph:

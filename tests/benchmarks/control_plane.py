@@ -3,146 +3,181 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 
+import httpx
 import psutil
 
-from tests.benchmarks.cluster import ScriptCluster, job_graph, job_ids, result, run_to_finish, submit
-from tests.benchmarks.measure import Report, percentile, pss_bytes, tree
+from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_graph, job_ids, result, run_to_finish, submit
+from tests.benchmarks.measure import ALL_PROCESSES, Report, Target, job_prefix, percentile, pss_bytes, tree
+from tests.kit.levels import reached
 
 NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
 WITHOUT_SPARK = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
+CPU_TARGETS = {"jobmanager": Target("8", "2"), ALL_PROCESSES: Target("25", "8")}
+
+_REVISION = "etcd_debugging_mvcc_current_revision"
+_WAL_SYNCS = "etcd_disk_wal_fsync_duration_seconds_count"
+_TERMINAL = {"FINISHED", "FAILED", "CANCELED"}
 
 
-def _prefix() -> int:
-    return int.from_bytes(os.urandom(4), "big")
+async def _share(client: httpx.AsyncClient, ids: Sequence[str], submits: list[float]) -> None:
+    """One client's jobs, one after another; `submits` gets the milliseconds of the submit calls."""
+    for job_id in ids:
+        begin = time.perf_counter()
+        await submit(client, job_id, NO_OP)
+        submits.append(1000 * (time.perf_counter() - begin))
+        ended = await result(client, job_id)
+        assert ended["application-status"] == "SUCCEEDED", ended
+
+
+async def _shared(opened: Sequence[httpx.AsyncClient], jobs: int) -> list[float]:
+    ids, submits = job_ids(job_prefix(), jobs), list[float]()
+    async with asyncio.TaskGroup() as group:
+        for number, client in enumerate(opened):
+            group.create_task(_share(client, ids[number :: len(opened)], submits))
+    return submits
 
 
 async def _throughput(cluster: ScriptCluster, report: Report, *, clients: int, jobs: int) -> None:
-    submits: list[float] = []
-    ids = list(job_ids(_prefix(), jobs))
-
-    async def work(mine: list[str]) -> None:
-        async with cluster.client(connections=2) as client:
-            for job_id in mine:
-                begin = time.perf_counter()
-                await submit(client, job_id, NO_OP)
-                submits.append(1000 * (time.perf_counter() - begin))
-                await result(client, job_id)
-
-    async with cluster.client() as client:
-        for job_id in job_ids(_prefix(), 20):
-            await run_to_finish(client, job_id, NO_OP)
-    cpu, etcd = cluster.cpu(), cluster.etcd_metrics()
-    begin = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for number in range(clients):
-            group.create_task(work(ids[number::clients]))
-    spent = time.perf_counter() - begin
-    after_cpu, after_etcd = cluster.cpu(), cluster.etcd_metrics()
-    report.add(f"no-op jobs per second, {clients} clients, {jobs} jobs", jobs / spent, "1/s", now="60", goal="150")
-    report.add("submit call p50", percentile(submits, 50), "ms", now="100", goal="20")
-    report.add("submit call p99", percentile(submits, 99), "ms", now="400", goal="100")
-    report.add_cpu("job", cpu, after_cpu, jobs)
-    total = sum(after_cpu.values()) - sum(cpu.values())
-    report.add("CPU of all processes per job", 1000 * total / jobs, "ms", now="25", goal="8")
-    puts = "etcd_mvcc_put_total"
-    report.add("etcd keys put per job (with cleaning)", (after_etcd[puts] - etcd[puts]) / jobs, "")
-    txns = "etcd_debugging_mvcc_current_revision"
-    if txns in etcd:
-        report.add("etcd write transactions per job", (after_etcd[txns] - etcd[txns]) / jobs, "", now="2", goal="2")
-
-
-def no_op(*, small: bool) -> Report:
-    """Throughput and latency of jobs that do nothing."""
-    report = Report("no-op jobs")
-    with ScriptCluster(WITHOUT_SPARK) as cluster:
-        asyncio.run(_throughput(cluster, report, clients=4 if small else 16, jobs=20 if small else 300))
-        asyncio.run(_latency(cluster, report, jobs=10 if small else 100))
-    return report
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(cluster.client(connections=2)) for _ in range(clients)]
+        await _shared(opened, max(20, 2 * clients))  # every connection is open, every process has run a job
+        cpu, own = cluster.cpu(), time.process_time()
+        begin = time.perf_counter()
+        submits = await _shared(opened, jobs)
+        spent = time.perf_counter() - begin
+        own, after = time.process_time() - own, cluster.cpu()
+    title = f"no-op jobs per second, {clients} clients, {jobs} jobs"
+    report.add(title, jobs / spent, "1/s", Target("60", "150"))
+    report.add_distribution("submit call", submits, p50=Target("100", "20"), p99=Target("400", "100"))
+    report.add_cpu("no-op job", cpu, after, jobs, CPU_TARGETS)
+    report.add("CPU of the load generator per no-op job (not counted above)", 1000 * own / jobs, "ms")
 
 
 async def _latency(cluster: ScriptCluster, report: Report, *, jobs: int) -> None:
-    times: list[float] = []
+    """One job at a time. What etcd counted meanwhile is one job's; only jobs that met a cleaning see more."""
+    times, writes, syncs = list[float](), list[float](), list[float]()
     async with cluster.client() as client:
-        for job_id in job_ids(_prefix(), jobs):
+        await run_to_finish(client, job_ids(job_prefix(), 1)[0], NO_OP)
+        files = cluster.stored_files()
+        for job_id in job_ids(job_prefix(), jobs):
+            before = cluster.etcd_metrics()
             begin = time.perf_counter()
             await run_to_finish(client, job_id, NO_OP)
             times.append(1000 * (time.perf_counter() - begin))
-    report.add_distribution("submit to FINISHED, idle cluster", times, now="50", goal="12")
+            after = cluster.etcd_metrics()
+            writes.append(after[_REVISION] - before[_REVISION])
+            syncs.append(after[_WAL_SYNCS] - before[_WAL_SYNCS])
+        made = len(cluster.stored_files() - files)
+    report.add_distribution("submit to FINISHED, idle cluster", times, p50=Target("50", "12"))
+    report.add("etcd write transactions per no-op job before FINISHED", percentile(writes, 50), "", Target("2", "2"))
+    report.add("files written to the storage per no-op job", made / jobs, "", Target("0", "0"))
+    report.add("syncs of etcd's own log per no-op job before FINISHED", percentile(syncs, 50), "")
+
+
+def no_op(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
+    """Throughput and latency of jobs that do nothing."""
+    asyncio.run(_throughput(cluster, report, clients=4 if small else 16, jobs=20 if small else 300))
+    asyncio.run(_latency(cluster, report, jobs=10 if small else 100))
 
 
 async def _wide(cluster: ScriptCluster, report: Report, *, parallelism: int, rounds: int) -> None:
     graph = job_graph("wide", "tests.benchmarks.programs:no_op", parallelism=parallelism)
-    rates: list[float] = []
+    times: list[float] = []
     async with cluster.client() as client:
-        await run_to_finish(client, job_ids(_prefix(), 1)[0], graph)
+        await run_to_finish(client, job_ids(job_prefix(), 1)[0], graph)
         cpu = cluster.cpu()
-        for job_id in job_ids(_prefix(), rounds):
+        for job_id in job_ids(job_prefix(), rounds):
             begin = time.perf_counter()
             await run_to_finish(client, job_id, graph)
-            rates.append(parallelism / (time.perf_counter() - begin))
-        report.add(
-            f"subtasks per second, P = {parallelism}, 2 slots, median",
-            percentile(rates, 50),
-            "1/s",
-            now="1000",
-            goal="5000",
-        )
-        report.add_cpu("subtask", cpu, cluster.cpu(), rounds * parallelism)
+            times.append(1000 * (time.perf_counter() - begin))
+        after = cluster.cpu()
+    title = f"subtasks per second, P = {parallelism}, 2 slots, median"
+    report.add(title, 1000 * parallelism / percentile(times, 50), "1/s", Target("1000", "5000"))
+    report.add_distribution("submit to FINISHED", times)
+    report.add_cpu("subtask", cpu, after, rounds * parallelism)
 
 
-def wide(*, small: bool) -> Report:
+def wide(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """Subtasks per second of one job."""
-    report = Report("wide job")
-    with ScriptCluster(WITHOUT_SPARK) as cluster:
-        asyncio.run(_wide(cluster, report, parallelism=50 if small else 500, rounds=2 if small else 10))
-    return report
+    asyncio.run(_wide(cluster, report, parallelism=50 if small else 500, rounds=2 if small else 10))
+
+
+async def _states(client: httpx.AsyncClient) -> dict[str, str]:
+    answer = await client.get("/jobs/overview")
+    assert answer.status_code == 200, answer.text
+    return {one["jid"]: one["state"] for one in answer.json()["jobs"]}
+
+
+async def _until_running(client: httpx.AsyncClient, ids: Sequence[str]) -> None:
+    async with asyncio.timeout(60 + len(ids) / 2):
+        while True:
+            states = await _states(client)
+            ended = {job_id: states[job_id] for job_id in ids if states.get(job_id) in _TERMINAL}
+            assert not ended, f"jobs ended that should run: {ended}"
+            if all(states.get(job_id) == "RUNNING" for job_id in ids):
+                return
+            await asyncio.sleep(0.2)
 
 
 async def _running(cluster: ScriptCluster, report: Report, *, jobs: int) -> None:
     graph = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 3600})
     before = {pid: psutil.Process(pid).memory_info().rss for pid in cluster.pids()["jobmaster"]}
     async with cluster.client() as client:
-        ids = list(job_ids(_prefix(), jobs))
+        ids, cpu = job_ids(job_prefix(), jobs), cluster.cpu()
         for job_id in ids:
             await submit(client, job_id, graph)
-        while True:
-            counts = [one["state"] for one in (await client.get("/jobs/overview")).json()["jobs"]]
-            if counts.count("RUNNING") >= jobs:
-                break
-            await asyncio.sleep(0.5)
+        await _until_running(client, ids)
         grown = sum(psutil.Process(pid).memory_info().rss - rss for pid, rss in before.items())
-        report.add(f"JobMaster processes' RSS per job, {jobs} running", grown / jobs / 1024, "KB", now="256", goal="64")
-        times: list[float] = []
+        title = f"JobMaster processes' RSS per job, {jobs} running"
+        report.add(title, grown / jobs / 1024, "KB", Target("256", "64"))
+        report.add_cpu("job until it runs", cpu, cluster.cpu(), jobs)
+        times, cpu = list[float](), cluster.cpu()
         for _ in range(100):
             begin = time.perf_counter()
-            await client.get("/jobs/overview")
+            await _states(client)
             times.append(1000 * (time.perf_counter() - begin))
-        report.add(f"/jobs/overview with {jobs} jobs p99", percentile(times, 99), "ms", now="100", goal="20")
+        report.add_distribution(f"/jobs/overview with {jobs} jobs", times, p99=Target("100", "20"))
+        report.add_cpu("/jobs/overview", cpu, cluster.cpu(), len(times))
         for job_id in ids:
-            await client.patch(f"/jobs/{job_id}")
+            answer = await client.patch(f"/jobs/{job_id}")
+            assert answer.status_code == 202, answer.text
 
 
-def running(*, small: bool) -> Report:
+def running(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """Many jobs that run at once."""
-    jobs = 20 if small else 500
-    report = Report("running jobs")
-    with ScriptCluster({**WITHOUT_SPARK, "taskmanager.numberOfTaskSlots": str(jobs)}, job_masters=1) as cluster:
-        asyncio.run(_running(cluster, report, jobs=jobs))
-    return report
+    asyncio.run(_running(cluster, report, jobs=20 if small else 500))
 
 
-def slot_memory(*, small: bool) -> Report:
+def _slot_processes(cluster: ScriptCluster) -> list[psutil.Process]:
+    (task_manager,) = cluster.pids()["taskmanager"]
+    return [one for one in tree(task_manager) if one.name() == "slot-process"]
+
+
+def slot_memory(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """What an idle slot process costs."""
-    report = Report("idle slot process")
     slots = 2 if small else 8
-    with ScriptCluster({"taskmanager.numberOfTaskSlots": str(slots)}) as cluster:
-        processes = tree(cluster.pids()["taskmanager"][0])
-        idle = [one for one in processes if "slot" in " ".join(one.cmdline()) or "slot" in one.name()]
-        sizes = [pss_bytes(one.pid) / (1 << 20) for one in idle]
-        report.add(
-            f"PSS of an idle slot process (of {len(sizes)}), median", percentile(sizes, 50), "MB", now="15", goal="12"
-        )
-    return report
+    reached(lambda: len(_slot_processes(cluster)) == slots, f"{slots} slot processes")
+    found = _slot_processes(cluster)
+    title = f"PSS of an idle slot process (of {slots})"
+    sizes = [pss_bytes(one.pid) / (1 << 20) for one in found]
+    report.add_distribution(title, sizes, "MB", p50=Target("15", "12"))
+    used = [1000 * sum(one.cpu_times()[:2]) for one in found]
+    report.add_distribution("CPU of a slot process from its start until it is idle", used)
+
+
+def _slots(count: int, options: Mapping[str, str]) -> dict[str, str]:
+    return {**options, "taskmanager.numberOfTaskSlots": str(count)}
+
+
+BENCHMARKS = {
+    "no-op": ClusterBenchmark("no-op jobs", WITHOUT_SPARK, WITHOUT_SPARK, no_op),
+    "wide": ClusterBenchmark("wide job", WITHOUT_SPARK, WITHOUT_SPARK, wide),
+    "running": ClusterBenchmark(
+        "running jobs", _slots(500, WITHOUT_SPARK), _slots(20, WITHOUT_SPARK), running, job_masters=1
+    ),
+    "slot-memory": ClusterBenchmark("idle slot process", _slots(8, {}), _slots(2, {}), slot_memory),
+}

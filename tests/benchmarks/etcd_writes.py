@@ -1,20 +1,13 @@
-"""etcd writes and CPU per operation: group commit at several numbers of callers, and the life of a no-op job.
-
-`python -m tests.benchmarks.etcd_writes [--operations N]` prints a table; `--json` the same figures as JSON.
-"""
+"""etcd writes and CPU per operation: group commit at several numbers of callers, and the life of a no-op job."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
-import json
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runtime.aio.clock import LoopClock
@@ -29,27 +22,15 @@ from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.payloads import MemoryObjectStore
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, Payload, ResultRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
+from tests.benchmarks.measure import Report
 from tests.kit.etcd import EtcdProcess
 
 TIMEOUT = 30.0
-CALLERS = (1, 2, 16, 128)
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Of one run. CPU in microseconds per operation."""
-
-    name: str
-    callers: int
-    per_second: float
-    p50_ms: float
-    p99_ms: float
-    writes_per_operation: float
-    client_cpu_us: float
-    etcd_cpu_us: float
+CALLERS = (1, 16, 128)
 
 
 async def measure(
+    report: Report,
     name: str,
     etcd: EtcdProcess,
     commits: Callable[[], int],
@@ -57,7 +38,7 @@ async def measure(
     *,
     callers: int,
     operations: int,
-) -> Figures:
+) -> None:
     """Closed loop: each caller does the next operation when its last one is done."""
     took: list[float] = []
     numbers = iter(range(operations))
@@ -66,28 +47,23 @@ async def measure(
         for number in numbers:
             began = time.perf_counter()
             await operation(number)
-            took.append(time.perf_counter() - began)
+            took.append(1000 * (time.perf_counter() - began))
 
-    commits_before, cpu, etcd_cpu = commits(), time.process_time(), etcd.cpu_seconds()
+    writes, cpu = commits(), {"client": time.process_time(), "etcd": etcd.cpu_seconds()}
     began = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(callers):
             tasks.create_task(call())
     elapsed = time.perf_counter() - began
-    took.sort()
-    return Figures(
-        name=name,
-        callers=callers,
-        per_second=operations / elapsed,
-        p50_ms=took[len(took) // 2] * 1e3,
-        p99_ms=took[len(took) * 99 // 100] * 1e3,
-        writes_per_operation=(commits() - commits_before) / operations,
-        client_cpu_us=(time.process_time() - cpu) / operations * 1e6,
-        etcd_cpu_us=(etcd.cpu_seconds() - etcd_cpu) / operations * 1e6,
-    )
+    after = {"client": time.process_time(), "etcd": etcd.cpu_seconds()}
+    title = f"{name}, {callers} callers"
+    report.add(f"{title}: per second", operations / elapsed, "1/s")
+    report.add_distribution(f"{title}:", took)
+    report.add(f"{title}: etcd transactions per operation", (commits() - writes) / operations, "")
+    report.add_cpu(title, cpu, after, operations)
 
 
-async def single_writes(etcd: EtcdProcess, *, callers: int, operations: int, grouped: bool) -> Figures:
+async def single_writes(report: Report, etcd: EtcdProcess, *, callers: int, operations: int, grouped: bool) -> None:
     """Guarded puts of 500 bytes, with and without group commit."""
     below = etcd.store()
     await below.open(timeout=TIMEOUT)
@@ -102,7 +78,7 @@ async def single_writes(etcd: EtcdProcess, *, callers: int, operations: int, gro
 
     name = "guarded put, grouped" if grouped else "guarded put, each alone"
     try:
-        return await measure(name, etcd, lambda: kv.commits, put, callers=callers, operations=operations)
+        await measure(report, name, etcd, lambda: kv.commits, put, callers=callers, operations=operations)
     finally:
         await kv.close()
 
@@ -124,7 +100,7 @@ async def cluster(etcd: EtcdProcess) -> AsyncIterator[tuple[HighAvailabilityServ
         await services.close()
 
 
-async def noop_jobs(etcd: EtcdProcess, *, callers: int, operations: int) -> Figures:
+async def noop_jobs(report: Report, etcd: EtcdProcess, *, callers: int, operations: int) -> None:
     """Submit with owner, result, and a share of a cleaning: what a no-op job writes."""
     async with cluster(etcd) as (services, term):
         leader, owner_store = services.leader_job_store(term), services.owner_job_store()
@@ -148,53 +124,24 @@ async def noop_jobs(etcd: EtcdProcess, *, callers: int, operations: int) -> Figu
 
         kv = services.kv
         assert isinstance(kv, GroupCommitStore)
-        return await measure("no-op job", etcd, lambda: kv.commits, job, callers=callers, operations=operations)
+        await measure(report, "no-op job", etcd, lambda: kv.commits, job, callers=callers, operations=operations)
 
 
-async def run(operations: int) -> list[Figures]:
+async def _run(report: Report, etcd: EtcdProcess, operations: int) -> None:
+    for callers in CALLERS:
+        await single_writes(report, etcd, callers=callers, operations=operations, grouped=False)
+        await single_writes(report, etcd, callers=callers, operations=operations, grouped=True)
+        await noop_jobs(report, etcd, callers=callers, operations=operations)
+
+
+def etcd_writes(*, small: bool) -> Report:
     """All of it, on an etcd of its own."""
+    report = Report("etcd writes")
     with tempfile.TemporaryDirectory() as directory:
         etcd = EtcdProcess(Path(directory))
         etcd.start()
         try:
-            figures = []
-            for callers in CALLERS:
-                figures += [
-                    await single_writes(etcd, callers=callers, operations=operations, grouped=False),
-                    await single_writes(etcd, callers=callers, operations=operations, grouped=True),
-                    await noop_jobs(etcd, callers=callers, operations=operations),
-                ]
-            return figures
+            asyncio.run(_run(report, etcd, 200 if small else 2000))
         finally:
             etcd.stop()
-
-
-def calibration() -> float:
-    """Seconds for a fixed loop: how fast this machine is at this moment."""
-    began = time.perf_counter()
-    sum(range(10_000_000))
-    return time.perf_counter() - began
-
-
-def main(arguments: list[str]) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--operations", type=int, default=2000)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
-    loop_seconds = calibration()
-    figures = asyncio.run(run(given.operations))
-    if given.json:
-        print(json.dumps({"calibration_seconds": loop_seconds, "figures": [asdict(one) for one in figures]}))
-        return
-    print(f"calibration loop: {loop_seconds * 1e3:.0f} ms")
-    print(f"{'':24} callers     /s    p50 ms  p99 ms  writes/op  client us/op  etcd us/op")
-    for one in figures:
-        print(
-            f"{one.name:24} {one.callers:7} {one.per_second:7.0f} {one.p50_ms:8.2f} {one.p99_ms:7.2f} "
-            f"{one.writes_per_operation:10.3f} {one.client_cpu_us:13.0f} {one.etcd_cpu_us:11.0f}"
-        )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return report

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +12,16 @@ from pathlib import Path
 
 from tests.kit.process_tree import cpu_seconds, tree
 
-__all__ = ["Report", "Row", "calibrate", "cpu_seconds", "percentile", "pss_bytes", "tree"]
+__all__ = ["NO_TARGET", "Report", "Row", "Target", "calibrate", "cpu_seconds", "percentile", "pss_bytes", "tree"]
+
+ALL_PROCESSES = "all processes"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
     """Nearest-rank percentile; NaN for no values."""
     if not values:
         return float("nan")
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
 
 
 def calibrate() -> float:
@@ -41,6 +44,22 @@ def pss_bytes(pid: int) -> int:
     return 0
 
 
+def job_prefix() -> int:
+    """What the ids of one run's jobs begin with."""
+    return int.from_bytes(os.urandom(4), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked of a figure: now, and where it is to go."""
+
+    now: str = ""
+    goal: str = ""
+
+
+NO_TARGET = Target()
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of a benchmark's table."""
@@ -60,19 +79,30 @@ class Report:
         self.rows: list[Row] = []
         self.calibration_ms = calibrate()
 
-    def add(self, name: str, value: float, unit: str, *, now: str = "", goal: str = "") -> None:
+    def add(self, name: str, value: float, unit: str, target: Target = NO_TARGET) -> None:
         """One figure, with what was asked for."""
-        self.rows.append(Row(name, value, unit, now, goal))
+        self.rows.append(Row(name, value, unit, target.now, target.goal))
 
-    def add_distribution(self, name: str, values_ms: Sequence[float], *, now: str = "", goal: str = "") -> None:
-        """Median and p99 of times in milliseconds."""
-        self.add(f"{name} p50", percentile(values_ms, 50), "ms", now=now, goal=goal)
-        self.add(f"{name} p99", percentile(values_ms, 99), "ms")
+    def add_distribution(
+        self, name: str, values: Sequence[float], unit: str = "ms", *, p50: Target = NO_TARGET, p99: Target = NO_TARGET
+    ) -> None:
+        """Median and p99."""
+        self.add(f"{name} p50", percentile(values, 50), unit, p50)
+        self.add(f"{name} p99", percentile(values, 99), unit, p99)
 
-    def add_cpu(self, per: str, before: Mapping[str, float], after: Mapping[str, float], operations: int) -> None:
-        """CPU per operation of every role."""
-        for role in before:
-            self.add(f"CPU of {role} per {per}", 1000 * (after[role] - before[role]) / operations, "ms")
+    def add_cpu(
+        self,
+        per: str,
+        before: Mapping[str, float],
+        after: Mapping[str, float],
+        operations: int,
+        targets: Mapping[str, Target] | None = None,
+    ) -> None:
+        """CPU per operation of every role, and of all of them together."""
+        asked = targets or {}
+        used = {role: 1000 * (after[role] - before[role]) / operations for role in before}
+        for role, spent in {**used, ALL_PROCESSES: sum(used.values())}.items():
+            self.add(f"CPU of {role} per {per}", spent, "ms", asked.get(role, NO_TARGET))
 
     def table(self) -> str:
         """For people."""

@@ -1,21 +1,17 @@
 """Cost of streams over gRPC: CPU per frame and per message, each side in a process of its own.
 
-Run by hand: `python tests/benchmarks/rpc_stream.py`. The dialer offers messages at fixed rates; what coalesces does so
-by itself. Reported per side: CPU us per frame and per message (the fit of CPU = frames * f + messages * m).
+The dialer sends batches and waits for their echo; what coalesces does so by itself. CPU per frame and per message is
+the fit of CPU = frames * f + messages * m.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import UnavailableError
@@ -35,10 +31,11 @@ from runtime.gateways.task import TaskExecutionReport, TaskMetrics
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
+from tests.benchmarks.measure import Report
 
+ROOT = Path(__file__).resolve().parents[2]
 KIND = StreamKind.TASK_MANAGER_TO_JOB_MASTER
 BATCHES = (1, 10, 100)
-FRAMES = 3000
 ATTEMPT = ExecutionAttemptId(JobId("a" * 32), VertexId("b" * 32), 3, 1234567, 0)
 REPORT = TaskReports(
     ATTEMPT.job_id,
@@ -84,17 +81,19 @@ async def listen() -> None:
 
     service.server.add_stream_handler(KIND, echo, check=accept)
     service.server.add_gateway(DispatcherGateway, _Dispatcher(), check=accept)
-    print(service.server.address, flush=True)
+    sys.stdout.write(f"{service.server.address}\n")
+    sys.stdout.flush()
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):
-        print(time.process_time(), flush=True)
+        sys.stdout.write(f"{time.process_time()}\n")
+        sys.stdout.flush()
     await service.stop(grace=0)
 
 
 class _Listener:
     def __init__(self) -> None:
-        command = [sys.executable, __file__, "listen"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "tests.benchmarks.rpc_stream"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout
@@ -108,26 +107,32 @@ class _Listener:
     def close(self) -> None:
         self._stdin.close()
         self.process.wait()
+        self._stdout.close()
 
 
-async def _measure(listener: _Listener, rounds: int, step: Callable[[], Awaitable[None]]) -> tuple[float, float, float]:
-    own, other, wall = time.process_time(), listener.cpu(), time.perf_counter()
-    for _ in range(rounds):
+async def _measure(
+    report: Report, name: str, listener: _Listener, rounds: int, step: Callable[[], Awaitable[None]]
+) -> dict[str, float]:
+    """CPU milliseconds per round trip of both sides."""
+    times: list[float] = []
+    for _ in range(rounds // 10):
         await step()
-    wall = time.perf_counter() - wall
-    own, other = time.process_time() - own, listener.cpu() - other
-    return own / rounds * 1e6, other / rounds * 1e6, wall / rounds * 1e6
+    before = {"dialer": time.process_time(), "listener": listener.cpu()}
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        await step()
+        times.append(1000 * (time.perf_counter() - begin))
+    after = {"dialer": time.process_time(), "listener": listener.cpu()}
+    report.add_distribution(f"{name}, round trip", times)
+    report.add_cpu(name, before, after, rounds)
+    return {side: 1000 * (after[side] - before[side]) / rounds for side in before}
 
 
-async def dial() -> list[dict[str, float]]:
+async def _streams(report: Report, listener: _Listener, service: GrpcRpcService, frames: int) -> None:
     """Round trips of n messages out and n back: 2 frames and 2n messages on each side."""
-    listener = _Listener()
-    service = GrpcRpcService(_settings("2"), LoopClock())
-    await service.start()
-    stream = await service.open_stream(
-        listener.address, StreamHello(KIND, Incarnation("2" * 32), "", 1, None, ""), timeout=5
-    )
-    results: list[dict[str, float]] = []
+    hello = StreamHello(KIND, Incarnation("2" * 32), "", 1, None, "")
+    stream = await service.open_stream(listener.address, hello, timeout=5)
+    cpu: dict[int, dict[str, float]] = {}
     for batch in BATCHES:
 
         async def step(batch: int = batch) -> None:
@@ -137,39 +142,36 @@ async def dial() -> list[dict[str, float]]:
             while left:
                 left -= len(await stream.receive())
 
-        await _measure(listener, 100, step)
-        own, other, wall = await _measure(listener, max(FRAMES // batch, 200), step)
-        results.append({"messages": batch, "dialer_us": own, "listener_us": other, "wall_us": wall})
+        name = f"stream, {batch} messages each way"
+        cpu[batch] = await _measure(report, name, listener, max(frames // batch, frames // 15), step)
+    few, many = BATCHES[0], BATCHES[-1]
+    for side in ("dialer", "listener"):
+        per_message = (cpu[many][side] - cpu[few][side]) / (2 * (many - few))
+        report.add(f"CPU of {side} per message", per_message, "ms")
+        report.add(f"CPU of {side} per frame", cpu[few][side] / 2 - few * per_message, "ms")
+
+
+async def _dial(report: Report, frames: int) -> None:
+    listener = _Listener()
+    service = GrpcRpcService(_settings("2"), LoopClock())
+    await service.start()
+    await _streams(report, listener, service, frames)
     gateway = service.connect(DispatcherGateway, listener.address, target=None, sender=None, timeout=5)
 
     async def call() -> None:
         await gateway.cancel_job(JobRequest(ATTEMPT.job_id))
 
-    await _measure(listener, 100, call)
-    own, other, wall = await _measure(listener, 1000, call)
-    results.append({"messages": 0, "dialer_us": own, "listener_us": other, "wall_us": wall})
+    await _measure(report, "unary call", listener, frames // 3, call)
     await service.stop(grace=0)
     listener.close()
-    return results
 
 
-def main() -> None:
-    """Print the table and one JSON line."""
-    results = asyncio.run(dial())
-    print(f"{'':24}{'dialer CPU':>12}{'listener CPU':>14}{'wall':>10}  (us per round trip, pid {os.getpid()})")
-    for row in results:
-        name = f"stream, {row['messages']} each way" if row["messages"] else "unary call"
-        print(f"{name:24}{row['dialer_us']:12.1f}{row['listener_us']:14.1f}{row['wall_us']:10.1f}")
-    for side in ("dialer_us", "listener_us"):
-        small, large = results[0], results[len(BATCHES) - 1]
-        per_message = (large[side] - small[side]) / (2 * (large["messages"] - small["messages"]))
-        per_frame = small[side] / 2 - per_message
-        print(f"{side[:-3]}: {per_frame:.1f} us per frame + {per_message:.1f} us per message")
-    print(json.dumps(results))
+def rpc_stream(*, small: bool) -> Report:
+    """Streams of several batch sizes, and the unary call beside them."""
+    report = Report("RPC streams")
+    asyncio.run(_dial(report, 300 if small else 3000))
+    return report
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["listen"]:
-        asyncio.run(listen())
-    else:
-        main()
+    asyncio.run(listen())

@@ -1,8 +1,7 @@
-"""The scheduler's core alone: no loop, no store, no network. `python -m tests.benchmarks.scheduler_core [--small]`."""
+"""The scheduler's core alone: no loop, no store, no network."""
 
 from __future__ import annotations
 
-import sys
 import time
 import tracemalloc
 from collections import deque
@@ -26,7 +25,7 @@ from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import Effect, EndRunner, SendMessages, WriteEvents, WriteResult
 from runtime.scheduler.core.job_events import encode_events
 from runtime.scheduler.core.job_master_core import JobMasterCore
-from tests.benchmarks.measure import Report
+from tests.benchmarks.measure import Report, Target, percentile
 from tests.kit.job_graphs import edge, graph, lone, source, vertex
 
 LOCATION = TaskManagerLocation(Incarnation("c" * 32), "tm-1", "127.0.0.1:1")
@@ -124,26 +123,33 @@ def no_op(report: Report, jobs: int) -> None:
     for _ in range(jobs):
         cluster = Cluster(data, reports_per_message=1)
         took.append(seconds(cluster, 1) * 1000)
-    report.add_distribution("no-op job, all of its events", took)
+    report.add_distribution("CPU of a no-op job, all of its events", took)
 
 
-def wide(report: Report, parallelism: int, reports_per_message: int) -> None:
+def wide(report: Report, parallelism: int, reports_per_message: int, rounds: int) -> None:
     data = graph(vertex("wide", OperatorKind.FUNCTION, parallelism=parallelism, max_parallelism=parallelism))
-    cluster = Cluster(data.canonical_json(), reports_per_message=reports_per_message)
-    took = seconds(cluster, 2)
+    took, letters = list[float](), 0
+    for _ in range(rounds):
+        cluster = Cluster(data.canonical_json(), reports_per_message=reports_per_message)
+        took.append(1000 * seconds(cluster, 2))
+        letters = cluster.letters
     name = f"P = {parallelism}, 2 slots, {reports_per_message} per message"
-    report.add(f"subtasks per second, {name}", parallelism / took, "1/s", now="1000", goal="5000")
-    report.add(f"letters per subtask, {name}", cluster.letters / parallelism, "")
+    rate = 1000 * parallelism / percentile(took, 50)
+    report.add(f"subtasks per second, {name}, median", rate, "1/s", Target("1000", "5000"))
+    report.add_distribution(f"CPU of the job, {name}", took)
+    report.add(f"letters per subtask, {name}", letters / parallelism, "")
 
 
-def shuffle(report: Report, parallelism: int) -> None:
+def shuffle(report: Report, parallelism: int, rounds: int) -> None:
     data = graph(
         source("read", parallelism=parallelism, max_parallelism=parallelism),
         vertex("use", OperatorKind.SINK, parallelism=parallelism, max_parallelism=parallelism),
         edges=(edge("read", "use", ExchangeMode.HASH),),
     )
-    took = seconds(Cluster(data.canonical_json(), reports_per_message=4), 2)
-    report.add(f"subtasks per second, hash {parallelism} x {parallelism}", 2 * parallelism / took, "1/s")
+    took = [1000 * seconds(Cluster(data.canonical_json(), reports_per_message=4), 2) for _ in range(rounds)]
+    name = f"hash {parallelism} x {parallelism}"
+    report.add(f"subtasks per second, {name}, median", 2000 * parallelism / percentile(took, 50), "1/s")
+    report.add_distribution(f"CPU of the job, {name}", took)
 
 
 def memory(report: Report, jobs: int) -> None:
@@ -160,19 +166,16 @@ def memory(report: Report, jobs: int) -> None:
     after = tracemalloc.take_snapshot()
     tracemalloc.stop()
     grown = sum(line.size_diff for line in after.compare_to(before, "filename"))
-    report.add("memory per running job (core and graph)", grown / jobs / 1024, "KB", goal="64")
+    report.add("memory per running job (core and graph)", grown / jobs / 1024, "KB", Target(goal="64"))
 
 
-def scheduler_core(*, small: bool = False) -> Report:
+def scheduler_core(*, small: bool) -> Report:
     """All figures."""
     report = Report("scheduler core")
+    rounds = 2 if small else 5
     no_op(report, 50 if small else 1000)
     for parallelism, per_message in ((500, 1), (500, 4), (10_000, 4)):
-        wide(report, parallelism // 10 if small else parallelism, per_message)
-    shuffle(report, 20 if small else 300)
+        wide(report, parallelism // 10 if small else parallelism, per_message, rounds)
+    shuffle(report, 20 if small else 300, rounds)
     memory(report, 20 if small else 500)
     return report
-
-
-if __name__ == "__main__":
-    sys.stdout.write(scheduler_core(small="--small" in sys.argv).table() + "\n")

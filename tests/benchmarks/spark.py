@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from tests.benchmarks.cluster import ScriptCluster, job_graph, job_ids, run_to_finish
-from tests.benchmarks.measure import Report, percentile
+from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_graph, job_ids, run_to_finish
+from tests.benchmarks.measure import Report, Target, cpu_seconds, job_prefix, percentile, tree
+from tests.kit.levels import reached
+from tests.kit.plain_spark import plain_spark_environment
 
 COUNT = job_graph("count", "tests.benchmarks.programs:count")
 
@@ -34,18 +35,21 @@ print(SparkSession.builder.getOrCreate().range(1000).count())
 """
 
 
-def _prefix() -> int:
-    return int.from_bytes(os.urandom(4), "big")
-
-
 class BareSession:
     """A warm Spark session in a process of its own, asked for one count at a time."""
 
-    def __init__(self, warm_up: int) -> None:
+    def __init__(self, warm_up: int, log: Path) -> None:
         command = [sys.executable, "-c", _BARE_SESSION, str(warm_up)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        self._log = log
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=plain_spark_environment(),
+            )
         assert self._read() == "ready"
 
     def count_ms(self) -> float:
@@ -55,92 +59,114 @@ class BareSession:
         self._process.stdin.flush()
         return float(self._read())
 
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds so far, with its JVM."""
+        return {"a bare session": cpu_seconds([self._process.pid])}
+
     def close(self) -> None:
         """End it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
+        with self._process as process:  # closes its pipes
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(30)
 
     def _read(self) -> str:
         assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        line = self._process.stdout.readline().strip()
+        assert line, f"the bare session has ended: {self._log.read_text(errors='replace')[-2000:]}"
+        return line
 
 
-async def _pairs(cluster: ScriptCluster, bare: BareSession, report: Report, *, pairs: int) -> float:
-    differences, ours, theirs = [], [], []
+async def _pairs(cluster: ScriptCluster, bare: BareSession, report: Report, *, warm_up: int, pairs: int) -> float:
+    differences, ours, theirs = list[float](), list[float](), list[float]()
     async with cluster.client() as client:
-        for job_id in job_ids(_prefix(), 20):
+        for job_id in job_ids(job_prefix(), warm_up):
             await run_to_finish(client, job_id, COUNT)
-        cpu = cluster.cpu()
-        for job_id in job_ids(_prefix(), pairs):
+        cpu, bare_cpu = cluster.cpu(), bare.cpu()
+        for job_id in job_ids(job_prefix(), pairs):
             theirs.append(bare.count_ms())
             begin = time.perf_counter()
             await run_to_finish(client, job_id, COUNT)
             ours.append(1000 * (time.perf_counter() - begin))
             differences.append(ours[-1] - theirs[-1])
-        report.add_distribution("range(1000).count() in a bare warm session", theirs)
-        report.add_distribution("the same as a job, submit to result", ours)
-        difference = percentile(differences, 50)
-        report.add(f"median of {pairs} differences", difference, "ms", now="60", goal="25")
-        report.add_cpu("Spark job", cpu, cluster.cpu(), pairs)
+        after, bare_after = cluster.cpu(), bare.cpu()
+    report.add_distribution("range(1000).count() in a bare warm session", theirs)
+    report.add_distribution("the same as a job, submit to result", ours)
+    report.add_distribution(f"differences of {pairs} pairs", differences, p50=Target("60", "25"))
+    report.add_cpu("Spark job", cpu, after, pairs)
+    report.add_cpu("count", bare_cpu, bare_after, pairs)
     return percentile(ours, 50)
 
 
-def _spark_submit(script: Path, runs: int) -> list[float]:
+def _spark_submit(script: Path, runs: int) -> tuple[list[float], float]:
+    """Milliseconds of each run, and CPU seconds of all."""
     command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", str(script)]
-    times = []
+    environment, times, before = plain_spark_environment(), list[float](), os.times()
     for _ in range(runs):
         begin = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
         times.append(1000 * (time.perf_counter() - begin))
-    return times
+        assert done.returncode == 0, done.stderr[-2000:]
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return times, cpu
 
 
-def overhead(*, small: bool) -> Report:
+def overhead(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """A Spark job on the cluster, in a bare session, and by spark-submit, in one run."""
-    report = Report("Spark job")
-    with ScriptCluster({}) as cluster:
-        bare = BareSession(warm_up=20 if small else 100)
-        try:
-            ours = asyncio.run(_pairs(cluster, bare, report, pairs=5 if small else 50))
-        finally:
-            bare.close()
-        script = cluster.run / "count.py"
-        script.write_text(_SUBMIT_SCRIPT)
-        times = _spark_submit(script, 1 if small else 3)
-    report.add("spark-submit, median", percentile(times, 50), "ms")
-    report.add("spark-submit / job", percentile(times, 50) / ours, "x", now="50", goal="100")
-    return report
+    bare = BareSession(2 if small else 100, cluster.run / "bare.log")
+    try:
+        ours = asyncio.run(_pairs(cluster, bare, report, warm_up=2 if small else 20, pairs=5 if small else 50))
+    finally:
+        bare.close()
+    script = cluster.run / "count.py"
+    script.write_text(_SUBMIT_SCRIPT)
+    runs = 1 if small else 3
+    times, cpu = _spark_submit(script, runs)
+    report.add_distribution("spark-submit", times)
+    report.add("CPU of spark-submit per run", 1000 * cpu / runs, "ms")
+    report.add("spark-submit / job", percentile(times, 50) / ours, "x", Target("50", "100"))
 
 
-def start(*, small: bool) -> Report:
-    """TaskManager start to ready, without and with the class archive."""
-    report = Report("TaskManager start")
-    options = {"taskmanager.numberOfTaskSlots": "2"}
-    with ScriptCluster({**options, "taskmanager.spark.class-archive": "true"}) as cluster:
-        archives = cluster.run / "run" / "cds"
-        _wait_for_archive(archives, timeout=300)
-        cluster.script("taskmanager.sh", "stop-all")
-        rounds = 1 if small else 3
-        with_archive = [_start_once(cluster) for _ in range(rounds)]
-        without = [_start_once(cluster, "-D", "taskmanager.spark.class-archive=false") for _ in range(rounds)]
-    report.add("start to ready with class archive, median", percentile(with_archive, 50), "s", now="12", goal="7")
-    report.add("start to ready without, median", percentile(without, 50), "s", now="25", goal="15")
-    return report
+def start(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
+    """TaskManager start to ready, with and without the class archive."""
+    rounds = 1 if small else 3
+    directory = cluster.run / "run" / "cds"
+    archive = reached(lambda: _archives(directory), f"a class archive in {directory}", timeout=300)[0]
+    _must_succeed(cluster.script("taskmanager.sh", "stop-all"))
+    with_archive = [_start_once(cluster, archive, uses=True) for _ in range(rounds)]
+    off = ("-D", "taskmanager.spark.class-archive=false")
+    without = [_start_once(cluster, archive, *off, uses=False) for _ in range(rounds)]
+    for name, found, target in (
+        ("with class archive", with_archive, Target("12", "7")),
+        ("without class archive", without, Target("25", "15")),
+    ):
+        report.add_distribution(f"start to ready {name}", [seconds for seconds, _ in found], "s", p50=target)
+        report.add_distribution(f"CPU of a start {name}", [cpu for _, cpu in found], "s")
 
 
-def _start_once(cluster: ScriptCluster, *more: str) -> float:
+def _start_once(cluster: ScriptCluster, archive: Path, *more: str, uses: bool) -> tuple[float, float]:
+    """Seconds until it is ready, and CPU seconds of the TaskManager and its JVM until then."""
     begin = time.perf_counter()
-    done = cluster.script("taskmanager.sh", "start", *cluster.dynamic, *more)
+    _must_succeed(cluster.script("taskmanager.sh", "start", *cluster.dynamic, *more))
     spent = time.perf_counter() - begin
+    cpu, (pid,) = cluster.cpu()["taskmanager"], cluster.pids()["taskmanager"]
+    is_used = any(str(archive) in argument for process in tree(pid) for argument in process.cmdline())
+    assert is_used is uses, f"class archive {archive}: used {is_used}, wanted {uses}"
+    _must_succeed(cluster.script("taskmanager.sh", "stop-all"))
+    return spent, cpu
+
+
+def _must_succeed(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
-    cluster.script("taskmanager.sh", "stop-all")
-    return spent
 
 
-def _wait_for_archive(directory: Path, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    pattern = re.compile(r"\.(jsa|aot)$")
-    while not any(pattern.search(path.name) for path in directory.glob("**/*")):
-        assert time.monotonic() < deadline, f"no class archive appeared in {directory}"
-        time.sleep(1)
+def _archives(directory: Path) -> list[Path]:
+    return [path for suffix in ("jsa", "aot") for path in directory.glob(f"spark-*.{suffix}")]
+
+
+START_OPTIONS = {"taskmanager.numberOfTaskSlots": "2", "taskmanager.spark.class-archive": "true"}
+BENCHMARKS = {
+    "spark": ClusterBenchmark("Spark job", {}, {}, overhead),
+    "start": ClusterBenchmark("TaskManager start", START_OPTIONS, START_OPTIONS, start),
+}

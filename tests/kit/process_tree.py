@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 
-TICKS_PER_SECOND = 100.0
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def tree(pid: int) -> list[psutil.Process]:

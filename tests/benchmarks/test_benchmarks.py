@@ -1,0 +1,138 @@
+"""Every benchmark runs, small, and prints figures: no thresholds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import __main__ as command
+from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster
+from tests.benchmarks.control_plane import WITHOUT_SPARK
+from tests.benchmarks.measure import Report, Target, percentile
+from tests.benchmarks.spark import START_OPTIONS
+
+CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(300)]
+SPARK = [*CLUSTER, pytest.mark.spark]
+SPARK_NAMES = ("slot-memory", "spark", "start")
+
+EXPECTED: Mapping[str, tuple[str, ...]] = {
+    "no-op": (
+        "no-op jobs per second",
+        "submit call p50",
+        "submit call p99",
+        "submit to FINISHED, idle cluster p50",
+        "CPU of jobmanager per no-op job",
+        "CPU of all processes per no-op job",
+        "etcd write transactions per no-op job before FINISHED",
+    ),
+    "wide": ("subtasks per second", "submit to FINISHED p99", "CPU of all processes per subtask"),
+    "running": ("JobMaster processes' RSS per job", "/jobs/overview with 20 jobs p99", "CPU of jobmaster per job"),
+    "slot-memory": ("PSS of an idle slot process (of 2) p50", "CPU of a slot process"),
+    "spark": ("differences of 5 pairs p50", "spark-submit / job", "CPU of taskmanager per Spark job"),
+    "start": ("start to ready with class archive p50", "start to ready without class archive p50", "CPU of a start"),
+    "scheduler-core": ("subtasks per second, P = 1000", "CPU of a no-op job", "memory per running job"),
+    "rpc-stream": ("stream, 100 messages each way, round trip p99", "CPU of listener per stream", "unary call"),
+    "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
+}
+MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
+    **dict.fromkeys(SPARK_NAMES, SPARK),
+    "scheduler-core": [pytest.mark.slow],
+    "rpc-stream": [pytest.mark.slow],
+}
+MAY_BE_ZERO = ("CPU of", "files written", "differences", "RSS")
+"""CPU is counted in ticks of 10 ms; the difference of two times and the growth of a heap have no sign of their own."""
+
+
+@pytest.fixture(scope="module")
+def plain_cluster() -> Iterator[ScriptCluster]:
+    with ScriptCluster(WITHOUT_SPARK) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def spark_cluster() -> Iterator[ScriptCluster]:
+    with ScriptCluster(START_OPTIONS) as cluster:
+        yield cluster
+
+
+SHARED = {"no-op": "plain_cluster", "wide": "plain_cluster", **dict.fromkeys(SPARK_NAMES, "spark_cluster")}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, CLUSTER)) for name in command.BENCHMARKS])
+def test_a_small_benchmark_gives_its_figures(name: str, request: pytest.FixtureRequest) -> None:
+    benchmark = command.BENCHMARKS[name]
+    if name in SHARED:
+        assert isinstance(benchmark, ClusterBenchmark)
+        report = Report(benchmark.title)
+        benchmark.measure(request.getfixturevalue(SHARED[name]), report, small=True)
+    else:
+        report = benchmark(small=True)
+    for start in EXPECTED[name]:
+        assert any(row.name.startswith(start) for row in report.rows), (start, report.table())
+    assert len({row.name for row in report.rows}) == len(report.rows)
+    for row in report.rows:
+        assert math.isfinite(row.value), row
+        assert row.value > 0 or any(part in row.name for part in MAY_BE_ZERO), row
+    assert report.name in report.table()
+
+
+@pytest.mark.parametrize(
+    ("count", "percent", "expected"),
+    [(1, 50, 1), (2, 50, 1), (3, 50, 2), (100, 50, 50), (100, 99, 99), (101, 99, 100), (10, 100, 10), (5, 0, 1)],
+)
+def test_percentiles_are_nearest_rank(count: int, percent: float, expected: float) -> None:
+    assert percentile(range(count, 0, -1), percent) == expected
+
+
+def test_no_values_have_no_percentile() -> None:
+    assert math.isnan(percentile([], 50))
+
+
+def test_cpu_is_shown_by_role_and_in_sum_with_its_targets() -> None:
+    report = Report("x")
+    report.add_cpu("job", {"a": 1.0, "b": 2.0}, {"a": 1.5, "b": 2.25, "c": 9.0}, 10, {"a": Target("8", "2")})
+    rows = [(row.name, row.value, row.now, row.goal) for row in report.rows]
+    assert rows == [
+        ("CPU of a per job", 50.0, "8", "2"),
+        ("CPU of b per job", 25.0, "", ""),
+        ("CPU of all processes per job", 75.0, "", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name one of no-op"),
+        (["no-op", "nope"], "no benchmark nope"),
+        (["no-op", "--json"], "expected one argument"),
+        (["--al"], "unrecognized arguments: --al"),
+    ],
+)
+def test_a_wrong_command_line_says_so(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.parse(arguments)
+    assert said in capsys.readouterr().err
+
+
+def test_what_was_measured_before_a_failure_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def good(*, small: bool) -> Report:
+        report = Report("good")
+        report.add("figure", float(small), "ms")
+        return report
+
+    def bad(*, small: bool) -> Report:
+        raise ArithmeticError(small)
+
+    monkeypatch.setattr(command, "BENCHMARKS", {"good": good, "bad": bad})
+    file = tmp_path / "figures.json"
+    with pytest.raises(ArithmeticError):
+        command.main(["--all", "--small", "--json", str(file)])
+    (line,) = file.read_text().splitlines()
+    assert json.loads(line)["rows"] == [{"name": "figure", "value": 1.0, "unit": "ms", "now": "", "goal": ""}]
+    assert "== good" in capsys.readouterr().out
