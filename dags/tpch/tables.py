@@ -47,8 +47,8 @@ def table_files(data: str | Path, table: str) -> list[str]:
 def _generate(directory: Path, scale_factor: float, tables: tuple[str, ...], *more: str) -> None:
     beside_python = Path(sys.executable).with_name("tpchgen-cli")
     program = str(beside_python) if beside_python.exists() else "tpchgen-cli"
-    subprocess.run(
-        [program, "parquet", "-s", f"{scale_factor:g}", f"--tables={','.join(tables)}", *more, "-o", str(directory)],
-        check=True,
-        capture_output=True,
-    )
+    command = [program, "parquet", "-s", f"{scale_factor:g}", f"--tables={','.join(tables)}", *more]
+    done = subprocess.run([*command, "-o", str(directory)], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        message = f"{' '.join(command)} failed with exit code {done.returncode}: {done.stderr.strip()[-2000:]}"
+        raise RuntimeError(message)

@@ -1,6 +1,5 @@
 """The example pipeline's answers against DuckDB on the same files, row by row."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from tests.kit.local_pipeline import run_graph
+from tests.kit.plain_spark import plain_spark_environment
 from tests.kit.tpch import PRIORITIES, QUERIES, assert_same, expected, written, written_csv
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_the_script_runs_under_plain_python(tables: Path, tmp_path: Path) -> Non
         text=True,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env=plain_spark_environment(),
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert_same(written_csv(output), expected(tables, PRIORITIES))
@@ -83,3 +83,17 @@ def test_tables_are_made_once(tables: Path) -> None:
     assert (tables / "nation.parquet").stat().st_mtime_ns == stamp
     assert len(table_files(tables, "lineitem")) == 4
     assert table_files(tables, "nation") == [f"{tables}/nation.parquet"]
+
+
+def test_a_generator_that_fails_says_why(tmp_path: Path) -> None:
+    from tpch.tables import make_tables
+
+    with pytest.raises(RuntimeError, match=r"tpchgen-cli parquet -s -1 .* failed with exit code \d+: .*-1"):
+        make_tables(tmp_path, -1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_plain_spark_finds_a_java_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert (Path(plain_spark_environment()["JAVA_HOME"]) / "bin" / "java").is_file()
