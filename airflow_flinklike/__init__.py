@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_flinklike.script import script_job
     from runtime.jobgraph.graph import JobGraph, ResourceSpec
     from runtime.jobgraph.task_context import TaskContext
+    from runtime.jobgraph.task_secrets import task_secrets
 
 __version__ = VERSION
 
@@ -30,6 +31,7 @@ _HOMES = {
     "TaskContext": "runtime.jobgraph.task_context",
     "function_job": "airflow_flinklike.function",
     "script_job": "airflow_flinklike.script",
+    "task_secrets": "runtime.jobgraph.task_secrets",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "TaskContext",
     "function_job",
     "script_job",
+    "task_secrets",
 ]
 
 

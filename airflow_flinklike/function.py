@@ -82,11 +82,12 @@ def function_job(
     params: Mapping[str, Any] | None = None,
     resources: ResourceSpec = DEFAULT_RESOURCES,
     execution_timeout: float | timedelta | None = None,
+    secrets: Iterable[str] = (),
 ) -> FunctionJob:
     """`function(*args, **kwargs)` as a job. A parameter named `ctx` or `spark` is filled in on the slot."""
     call = bind_call(function, tuple(args), dict(kwargs or {}))
     options = JobOptions(
-        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout
+        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout, secrets
     )
     return FunctionJob(name or function_name(function), call, options, resources)
 

@@ -112,11 +112,20 @@ class Pipeline(Program):
         archives: Iterable[FilePath] = (),
         wheels: Iterable[FilePath] = (),
         execution_timeout: float | timedelta | None = None,
+        secrets: Iterable[str] = (),
     ) -> None:
         self.name = name
         self.parallelism = parallelism
         self._options = JobOptions(
-            params or {}, spark_conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout
+            params or {},
+            spark_conf or {},
+            environment or {},
+            py_files,
+            files,
+            archives,
+            wheels,
+            execution_timeout,
+            secrets,
         )
         self._nodes: dict[str, _Node] = {}
         self._links: list[_Link] = []

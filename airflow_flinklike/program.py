@@ -55,10 +55,11 @@ class JobOptions:
     archives: Iterable[FilePath] = ()
     wheels: Iterable[FilePath] = ()
     execution_timeout: float | timedelta | None = None
+    secrets: Iterable[str] = ()
 
     def __post_init__(self) -> None:
         """Keep what a generator gives, for every build."""
-        for name in ("py_files", "files", "archives", "wheels"):
+        for name in ("py_files", "files", "archives", "wheels", "secrets"):
             object.__setattr__(self, name, _kept(getattr(self, name)))
 
 
@@ -156,6 +157,7 @@ def assemble(
         files=collector.of_files("file", options.files),
         archives=collector.of_files("archive", options.archives, suffixes=ARCHIVE_SUFFIXES),
         wheels=collector.of_files("wheel", options.wheels, suffixes=WHEEL_SUFFIXES),
+        secrets=tuple(options.secrets.split(",") if isinstance(options.secrets, str) else options.secrets),
         execution_timeout_seconds=_seconds(options.execution_timeout),
         client_version=VERSION,
     )

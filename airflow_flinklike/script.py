@@ -66,6 +66,7 @@ def script_job(
     params: Mapping[str, Any] | None = None,
     resources: ResourceSpec = DEFAULT_RESOURCES,
     execution_timeout: float | timedelta | None = None,
+    secrets: Iterable[str] = (),
 ) -> ScriptJob:
     """What `spark-submit application args...` would run, as a job.
 
@@ -73,7 +74,7 @@ def script_job(
     to the name of the file.
     """
     options = JobOptions(
-        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout
+        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout, secrets
     )
     chosen = name or Path(application).name
     return ScriptJob(application, name=chosen, args=args, options=options, resources=resources)

@@ -176,6 +176,7 @@ def _runner_settings(context: ProcessContext) -> RunnerSettings:
     return RunnerSettings(
         executor=TaskExecutorSettings(
             log_directory=context.layout.log / "attempts",
+            secrets_directory=configuration.get(tm.SECRETS_DIRECTORY),
             slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
             registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
             connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),

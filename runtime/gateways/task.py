@@ -95,7 +95,7 @@ class JobInformation:
     """What all tasks of a job share. Sent once per (job, TaskManager), before the job's first deployment.
 
     `params`, `spark_conf` and `environment` are canonical JSON objects. `reuse_key` is equal for jobs that
-    may run one after another in the same slot process.
+    may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager.
     """
 
     job_id: JobId
@@ -109,6 +109,7 @@ class JobInformation:
     archives: tuple[BlobReference, ...]
     wheels: tuple[BlobReference, ...]
     reuse_key: str
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,7 @@ class JobGraph(JobGraphModel):
     files: tuple[Artifact, ...] = ()
     archives: tuple[Artifact, ...] = ()
     wheels: tuple[Artifact, ...] = ()
+    secrets: tuple[str, ...] = ()
     execution_timeout_seconds: float | None = None
     client_version: str = ""
 

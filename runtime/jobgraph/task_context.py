@@ -59,7 +59,7 @@ class TaskContext(Protocol):
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """Secrets by name, as the TaskManager resolved them. Never logged, never part of the JobGraph."""
+        """The secrets that the job names, as the TaskManager has them. Their values are never part of the JobGraph."""
 
     @property
     def logger(self) -> logging.Logger:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ItemT = TypeVar("ItemT", bound=Hashable)
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
 _HEADS = frozenset({"source", "script", "function"})
 _ALONE = frozenset({"script", "function"})
 _INNER = frozenset({"map", "apply", "sink"})
@@ -63,9 +64,20 @@ def _job_problems(graph: JobGraph) -> Iterator[str]:
     for name in graph.environment:
         if not _ENVIRONMENT_NAME.match(name):
             yield f"environment: {name[:80]!r} is not the name of an environment variable"
+    yield from _secret_problems(graph.secrets)
     for name, value in [*graph.environment.items(), *graph.spark_conf.items()]:
         if not name or "\0" in name or "\0" in value:
             yield f"{name[:80]!r}: names are not empty, and neither names nor values hold a NUL character"
+
+
+def _secret_problems(secrets: tuple[str, ...]) -> Iterator[str]:
+    if len(secrets) > limits.SECRETS_MAX:
+        yield f"the job asks for {len(secrets)} secrets, the limit is {limits.SECRETS_MAX}"
+    for name in secrets:
+        if not _SECRET_NAME.match(name):
+            yield f"secrets: {name[:80]!r} is not a secret's name: letters, digits, '_', '.' and '-', a letter first"
+    for name in _duplicates(secrets):
+        yield f"secret {name[:80]!r} is asked for more than once"
 
 
 def _identity_problems(graph: JobGraph) -> Iterator[str]:

@@ -22,6 +22,7 @@ from runtime.taskexecutor.core.events import AttemptEnded, AttemptProgressed, At
 from runtime.taskexecutor.core.reports import MESSAGE_SIZE_BYTES_MAX, report_size_bytes
 from runtime.taskexecutor.job_directory import JobDirectories, JobDirectory
 from runtime.taskexecutor.partitions import ExchangeDirectory
+from runtime.taskexecutor.secret_files import SecretFiles
 from runtime.taskexecutor.slot_pool import SlotPool
 from runtime.taskexecutor.slots.work import SlotWork
 
@@ -112,6 +113,7 @@ class Attempts:
         exchange: ExchangeDirectory,
         *,
         log_directory: Path,
+        secrets: SecretFiles,
         clock: Clock,
         scope: ServiceScope,
         post: Post,
@@ -120,6 +122,7 @@ class Attempts:
         self._directories = directories
         self._exchange = exchange
         self._log_directory = log_directory
+        self._secrets = secrets
         self._clock = clock
         self._scope = scope
         self._post = post
@@ -176,10 +179,13 @@ class Attempts:
         job, task = order.job, order.task
         directory: JobDirectory | None = None
         code_files: Mapping[str, Path] = {}
+        secrets: Mapping[str, str] = {}
         try:
             async with asyncio.timeout(None) as attempt.preparation:
                 directory = await self._directories.prepare(job)
                 code_files = await self._directories.code_files(job.job_id, task.task)
+                if job.secrets:
+                    secrets = await asyncio.to_thread(self._secrets.read, job.secrets)
         except TimeoutError:
             if not attempt.is_cancelled:
                 raise
@@ -195,4 +201,5 @@ class Attempts:
             log_directory=self._log_directory,
             python_path=directory.python_path,
             code_files=code_files,
+            secrets=secrets,
         )

@@ -70,6 +70,7 @@ from runtime.taskexecutor.resource_manager_connection import (
     LeaderRetrieval,
     ResourceManagerConnection,
 )
+from runtime.taskexecutor.secret_files import SecretFiles
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
 from runtime.taskexecutor.slots.logs import read_log
@@ -147,7 +148,7 @@ class TaskExecutor:
         self._core = _core_of(settings, registration)
         self._outputs = OutputCommitter(self._scope)
         self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
-        self._attempts = self._make_attempts()
+        self._attempts = self._make_attempts(registration.task_manager_id)
         self._job_masters = JobMasterConnections(
             rpc,
             registration.incarnation,
@@ -184,12 +185,13 @@ class TaskExecutor:
         self.running: Watch[int] = Watch(0)
         """How many attempts run."""
 
-    def _make_attempts(self) -> Attempts:
+    def _make_attempts(self, task_manager_id: str) -> Attempts:
         return Attempts(
             self._pool,
             self._directories,
             self._exchange,
             log_directory=self._settings.log_directory,
+            secrets=SecretFiles(self._settings.secrets_directory, task_manager_id),
             clock=self._clock,
             scope=self._scope,
             post=self._post,

@@ -24,6 +24,7 @@ class TaskExecutorSettings:
     """How long a TaskExecutor waits and how much it keeps."""
 
     log_directory: Path
+    secrets_directory: str = ""
     slot_timeout: float = 10.0
     registration_timeout: float = 300.0
     queue_max: int = 8

@@ -331,6 +331,24 @@ async def test_files_that_cannot_be_fetched_fail_the_attempt(tmp_path: Path) -> 
         assert report.failure.class_name == "NotFoundError"
 
 
+async def test_secrets_are_read_when_a_task_is_handed_over(tmp_path: Path) -> None:
+    async with task_executor_cluster(tmp_path, secrets_directory=str(tmp_path)) as cluster:
+        cluster.request(1)
+        await cluster.job_master.wait_for(OfferSlots)
+        register = RegisterJob(replace(register_job().job, secrets=("KEY",)))
+        cluster.job_master.send(answer_offers(1), register, deploy(1, 0))
+        [report] = await cluster.job_master.wait_reports(1)
+        assert report.failure is not None
+        assert "the secret 'KEY', which TaskManager tm-test cannot give it" in report.failure.message
+        (tmp_path / "KEY").write_text("hush")  # from now on it is there
+        cluster.job_master.send(deploy(1, 1))
+        await cluster.pool.wait_started(1)
+        work = cluster.pool.work[attempt_id(1, 1)]
+        assert work.secrets == {"KEY": "hush"}
+        cluster.pool.finish(attempt_id(1, 1))
+        await cluster.job_master.wait_reports(3)
+
+
 async def test_a_cancel_during_preparation_ends_the_attempt_before_it_reaches_its_slot(tmp_path: Path) -> None:
     class SlowBlobs:
         asked = asyncio.Event()

@@ -88,6 +88,7 @@ def slot_work(
     spark_conf: Mapping[str, str] | None = None,
     vertex: str = "vertex",
     python_path: tuple[Path, ...] = (),
+    secrets: Mapping[str, str] | None = None,
 ) -> SlotWork:
     """One attempt of a chain, with a fresh attempt id."""
     work = directory / "jobs" / job_id / "work"
@@ -123,6 +124,7 @@ def slot_work(
         exchange_directory=str(directory / "exchange"),
         log_directory=directory / "logs",
         python_path=python_path,
+        secrets=secrets or {},
     )
 
 

@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runtime.aio.clock import LoopClock
-from runtime.gateways.job_master import OfferSlots
+from runtime.gateways.job_master import OfferSlots, RegisterJob
 from runtime.gateways.resource_manager import RegisterTaskManager, SlotReport, SlotsFreed
 from runtime.jobgraph.graph import dump_operators
 from runtime.rpc.grpc_service import GrpcRpcService
@@ -62,16 +62,17 @@ class TaskManager:
     async def wait_ready(self) -> None:
         await self.wait_slots(2)
 
-    async def run_job(self, function: Callable[..., Any], *, job: int = 1, waits: bool = True) -> float:
+    async def run_job(
+        self, function: Callable[..., Any], *, job: int = 1, waits: bool = True, secrets: tuple[str, ...] = ()
+    ) -> float:
         """Seconds from the slot request to the terminal report, for everything that can be in one write."""
         operators = dump_operators((operator(function),))
         offers, reports = len(self.job_master.of(OfferSlots)), len(self.job_master.reports)
         begun = time.perf_counter()
         self.leader.send(request_slot(job, job=job, owner=2, address=self.job_master.address))
         await self.job_master.wait_for(OfferSlots, offers + 1, timeout=START_TIMEOUT)
-        self.job_master.send(
-            answer_offers(job, job=job), register_job(job), deploy(job, 0, job=job, operators=operators)
-        )
+        register = RegisterJob(replace(register_job(job).job, secrets=secrets))
+        self.job_master.send(answer_offers(job, job=job), register, deploy(job, 0, job=job, operators=operators))
         await self.job_master.wait_reports(reports + (2 if waits else 1), timeout=START_TIMEOUT)
         return time.perf_counter() - begun
 

@@ -81,6 +81,24 @@ async def test_an_output_path_that_cannot_be_committed_is_refused_at_once(
     assert report.outputs == ()
 
 
+async def test_secrets_reach_the_function_and_the_script_and_nothing_else(bench: SlotBench) -> None:
+    def look(ctx: Any) -> Any:
+        import os
+
+        print(ctx.secrets)
+        return [ctx.secrets["KEY"], any("hush" in value for value in os.environ.values())]
+
+    work = bench.work(look, secrets={"KEY": "hush"})
+    assert "hush" not in repr(work)
+    report = await bench.run(work)
+    assert report.value == b'["hush",false]'
+    assert bench.log(report) == "TaskSecrets(KEY)\n"
+    text = "from airflow_flinklike import task_secrets; print(len(task_secrets()['KEY']), task_secrets())"
+    report = await bench.run(bench.work(script(text), secrets={"KEY": "hush"}))
+    assert bench.log(report) == "4 TaskSecrets(KEY)\n"
+    assert await bench.value(lambda ctx: len(ctx.secrets)) == 0
+
+
 class _NoSessions:
     """A SparkEnvironment that is up and has no session to give, each time for another reason."""
 

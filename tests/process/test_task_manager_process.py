@@ -35,7 +35,8 @@ def sleep_for_ever(_ctx: Any) -> None:
 
 
 async def test_it_registers_runs_jobs_and_stops_in_order(tmp_path: Path) -> None:
-    async with task_manager(tmp_path) as manager:
+    (tmp_path / "KEY").write_text("hush\n")
+    async with task_manager(tmp_path, f"taskmanager.secrets.directory={tmp_path}") as manager:
         begun = time.monotonic()
         await manager.wait_ready()
         print(f"ready after {time.monotonic() - begun:.2f} s")
@@ -56,6 +57,10 @@ async def test_it_registers_runs_jobs_and_stops_in_order(tmp_path: Path) -> None
         )
         log = await gateway.request_attempt_log(AttemptLogRequest(attempt_id(1, 0), LogStream.STDOUT, 0, 100))
         assert log.data == b"done nothing\n"
+
+        await manager.run_job(lambda ctx: len(ctx.secrets["KEY"]), job=30, secrets=("KEY",))
+        await manager.end_job(30)
+        assert manager.job_master.reports[-1].value == b"4"
 
         facts = json.loads(manager.ready_file.read_text())
         assert facts["address"] == registration.address

@@ -64,6 +64,11 @@ SPARK_WARM_UP = int_option(
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."
 )
+SECRETS_DIRECTORY = string_option(
+    "taskmanager.secrets.directory",
+    "",
+    "Directory with one file per secret, as Docker and Kubernetes mount them; tasks get those that their job names.",
+)
 REGISTRATION_TIMEOUT = duration_option(
     "taskmanager.registration.timeout", "5 min", "A TaskManager that finds no JobManager for this long at start exits."
 )

@@ -87,6 +87,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int) -> JobInformatio
         archives=_references(graph.archives),
         wheels=_references(graph.wheels),
         reuse_key=reuse_key(graph),
+        secrets=graph.secrets,
     )
 
 
@@ -108,8 +109,8 @@ def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
 def reuse_key(graph: JobGraph) -> str:
     """Equal for jobs that may run one after another in the same slot process (semantics.md, Slots and scheduling).
 
-    Made of everything that shapes a process: code and files by digest (not by upload), Spark conf, environment. Not of
-    params, names or parallelism.
+    Made of everything that shapes a process: code and files by digest (not by upload), Spark conf, environment, and the
+    names of secrets. Not of params, other names or parallelism.
     """
     codes = {_code_identity(operator.code) for vertex in graph.vertices for operator in vertex.operators}
     files = {
@@ -121,7 +122,13 @@ def reuse_key(graph: JobGraph) -> str:
             ("wheels", graph.wheels),
         )
     }
-    identity = {"code": sorted(codes), **files, "spark_conf": graph.spark_conf, "environment": graph.environment}
+    identity = {
+        "code": sorted(codes),
+        **files,
+        "spark_conf": graph.spark_conf,
+        "environment": graph.environment,
+        "secrets": sorted(graph.secrets),
+    }
     return hashlib.sha256(canonical(identity)).hexdigest()
 
 

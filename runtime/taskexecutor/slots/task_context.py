@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from runtime.gateways.task import OutputDirectory
+from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.slots.attempt_scope import USER_LOGGER
 from runtime.taskexecutor.slots.channel import Channel
 from runtime.taskexecutor.slots.failures import TaskError
@@ -79,6 +80,7 @@ class AttemptState:
         self.session = session
         self.progress = ProgressReporter(channel)
         self.params: Mapping[str, Any] = MappingProxyType(json.loads(order.params or b"{}"))
+        self.secrets = enter_task(order.secrets)
         self.splits: tuple[Any, ...] = tuple(json.loads(order.splits or b"[]"))
         self.outputs: dict[str, OutputDirectory] = {}
 
@@ -142,8 +144,8 @@ class SlotTaskContext:
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """Secrets by name; none yet can be asked for, so it is empty."""
-        return MappingProxyType({})
+        """Secrets by name."""
+        return self._state.secrets
 
     @property
     def logger(self) -> logging.Logger:

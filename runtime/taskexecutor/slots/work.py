@@ -47,6 +47,7 @@ class SlotSettings:
 class SlotWork:
     """One attempt to run. `code_files` maps the sha256 of each code blob to its local file.
 
+    `secrets` are values by name.
     Partitions go under `<exchange_directory>/<job id>/<partition id>`, logs under `<log_directory>/<attempt id>/`.
     """
 
@@ -57,6 +58,7 @@ class SlotWork:
     log_directory: Path
     python_path: tuple[Path, ...] = ()
     code_files: Mapping[str, Path] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class SlotListener(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike import function_job, script_job
+from airflow_flinklike import Pipeline, function_job, script_job
 from airflow_flinklike.artifacts import ArtifactCollector
 from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, LocalClusterError, PipelineError
 from airflow_flinklike.function import FunctionCall, bind_call
@@ -53,6 +53,19 @@ def test_files_may_be_given_by_a_generator_and_built_twice(folder: Path) -> None
     job = script_job(folder / "etl.py", py_files=folder.glob("*.py"), files=folder / "a.csv")  # type: ignore[arg-type]  # one path is meant as it is
     for graph in (job.job_graph(), job.job_graph()):
         assert [a.name for a in graph.py_files + graph.files] == ["etl.py", "a.csv"]
+
+
+def test_secrets_are_names(folder: Path) -> None:
+    for given in (["B", "a.b-C_1"], "B,a.b-C_1", iter(["B", "a.b-C_1"])):
+        job = script_job(folder / "etl.py", secrets=given)
+        assert [job.job_graph().secrets, job.job_graph().secrets] == [("B", "a.b-C_1")] * 2
+    assert function_job(lambda: 1, secrets=["B"]).job_graph().secrets == ("B",)
+    pipeline = Pipeline("p", secrets=["B"])
+    pipeline.source("a", lambda ctx: 1)
+    assert pipeline.job_graph().secrets == ("B",)
+    with pytest.raises(PipelineError) as caught:
+        script_job(folder / "etl.py", secrets=["../x", "1", "A", "A"]).build()
+    assert len(caught.value.problems) == 3
 
 
 def test_files_may_have_an_alias_as_archives_have(folder: Path) -> None:

@@ -214,6 +214,7 @@ def test_reuse_key_is_that_of_the_program_not_of_the_run() -> None:
         {"files": (), "archives": (artifact("x", b"1"),)},
         {"spark_conf": {"a": "b"}},
         {"environment": {"A": "b"}},
+        {"secrets": ("A",)},
         {"vertices": (with_code(PickledCode.of_bytes(b"g")),)},
         {"vertices": (with_code(ScriptCode(script=artifact("s.py", b"1"))),)},
     ):

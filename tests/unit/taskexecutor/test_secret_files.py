@@ -1,0 +1,51 @@
+"""Secrets come from files of the TaskManager; what is missing is a sentence, what is there is never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.jobgraph.task_secrets import enter_task, task_secrets
+from runtime.taskexecutor.secret_files import SECRET_BYTES_MAX, SecretError, SecretFiles
+
+
+def test_values_are_the_files_without_the_last_line_end(tmp_path: Path) -> None:
+    (tmp_path / "PLAIN").write_text("abc")
+    (tmp_path / "EDITED").write_text("first\nsecond\n")
+    secrets = SecretFiles(str(tmp_path), "tm-1").read(("PLAIN", "EDITED"))
+    assert secrets == {"PLAIN": "abc", "EDITED": "first\nsecond"}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xffsecret", "is not UTF-8 text"),
+        (b"x" * (SECRET_BYTES_MAX + 1), "has more than 1048576 bytes"),
+    ],
+)
+def test_a_secret_that_is_not_to_be_had(tmp_path: Path, content: bytes | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / "KEY").write_bytes(content)
+    with pytest.raises(SecretError, match=r"'KEY'.*TaskManager tm-1.*taskmanager\.secrets\.directory.*" + words):
+        SecretFiles(str(tmp_path), "tm-1").read(["KEY"])
+
+
+def test_without_a_directory_there_are_none() -> None:
+    assert SecretFiles("", "tm-1").read([]) == {}
+    with pytest.raises(SecretError, match="that option is not set"):
+        SecretFiles("", "tm-1").read(["KEY"])
+
+
+def test_printing_secrets_shows_their_names() -> None:
+    try:
+        secrets = enter_task({"KEY": "value"})
+        assert (secrets["KEY"], dict(secrets), len(secrets)) == ("value", {"KEY": "value"}, 1)
+        assert task_secrets() is secrets
+        assert repr(secrets) == str(secrets) == "TaskSecrets(KEY)"
+        assert secrets.get("OTHER") is None
+        with pytest.raises(KeyError, match="does not ask for the secret 'OTHER'"):
+            secrets["OTHER"]
+    finally:
+        enter_task({})
