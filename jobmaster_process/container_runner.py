@@ -25,7 +25,12 @@ from runtime.common.fencing import FencingToken
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation
 from runtime.common.version import PROTOCOL_VERSION, VERSION
-from runtime.gateways.dispatcher import DispatcherGateway, JobMasterRegistered, RegisterJobMaster
+from runtime.gateways.dispatcher import (
+    JOB_DETAILS_SOURCE,
+    DispatcherGateway,
+    JobMasterRegistered,
+    RegisterJobMaster,
+)
 from runtime.gateways.resource_manager import RegistrationRefused
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
@@ -130,6 +135,7 @@ class JobMasterContainerRunner:
         reason = "stopped"
         await self._jobs.open()
         self._rpc.server.add_gateway(DispatcherGateway, self.dispatcher, check=self.dispatcher.check)
+        self._rpc.server.add_chunk_source(JOB_DETAILS_SOURCE, self.dispatcher.job_details)
         try:
             async with Scope("container") as scope:
                 scope.spawn_eternal("jobs", self._jobs.wait_failed())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -42,6 +42,8 @@ from runtime.gateways.resource_manager import JobRequirements
 from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 512 * 1024
 
 PUSH_DELAY = 0.05
 """Seconds that the state of a job that has not ended may wait for company."""
@@ -257,10 +259,19 @@ class JobMasterSecondaryDispatcher:
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         """The execution graph of a job that runs here."""
-        runner = self._runners.get(request.job_id)
+        return JobDetailsResponse(self._archived_graph(request.job_id))
+
+    async def job_details(self, key: str) -> AsyncIterator[bytes]:
+        """The same as a chunk source, for a graph above the size of a message."""
+        graph = self._archived_graph(JobId(key))
+        for start in range(0, len(graph), _CHUNK_BYTES):
+            yield graph[start : start + _CHUNK_BYTES]
+
+    def _archived_graph(self, job_id: JobId) -> bytes:
+        runner = self._runners.get(job_id)
         if runner is None:
-            raise _unknown(request.job_id)
-        return JobDetailsResponse(runner.archived_graph())
+            raise _unknown(job_id)
+        return runner.archived_graph()
 
 
 def _unknown(job_id: JobId) -> NotFoundError:

@@ -12,7 +12,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from runtime.common.errors import BackpressureError, PermanentError, RetryableError, StaleTokenError, UnavailableError
+from runtime.common.errors import (
+    BackpressureError,
+    MessageTooLargeError,
+    PermanentError,
+    RetryableError,
+    StaleTokenError,
+    UnavailableError,
+)
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION
@@ -21,6 +28,7 @@ from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.services import DispatcherServices, ResourceRequests
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.gateways.dispatcher import (
+    JOB_DETAILS_SOURCE,
     AssignJob,
     CancelJobs,
     DeclareRequirements,
@@ -91,7 +99,6 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._blob_address = blob_address
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
-        self._clients: dict[str, DispatcherGateway] = {}
         self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
             JobMasterHeartbeat: self._on_heartbeat,
             JobSummaries: lambda _peer, message: self._post(ev.SummariesReceived(message.summaries)),
@@ -264,16 +271,14 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             self._send(owner.incarnation, NotifyResources(job_id, reason))
 
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
-        client = self._clients.get(owner.address)
-        if client is None:
-            client = self._clients[owner.address] = self._rpc.connect(
-                DispatcherGateway,
-                owner.address,
-                target=None,
-                sender=self._services.token,
-                timeout=self._settings.rpc_timeout,
-            )
-        return (await client.request_job(request)).archived_graph
+        timeout = self._settings.rpc_timeout
+        token = self._services.token
+        client = self._rpc.connect(DispatcherGateway, owner.address, target=None, sender=token, timeout=timeout)
+        try:
+            return (await client.request_job(request)).archived_graph
+        except MessageTooLargeError:
+            chunks = self._rpc.fetch_chunks(owner.address, JOB_DETAILS_SOURCE, request.job_id, timeout=timeout)
+            return b"".join([chunk async for chunk in chunks])
 
     # --- time ---------------------------------------------------------------------------------------------
 

@@ -96,6 +96,10 @@ class JobDetailsResponse:
     archived_graph: bytes
 
 
+JOB_DETAILS_SOURCE = "job-details"
+"""Chunk source of a JobMaster process: job id -> the same bytes, for a graph above the size of a message."""
+
+
 class DispatcherGateway(Protocol):
     """What a Dispatcher answers, in the JobManager and (for its own jobs) in a JobMaster process."""
 

@@ -13,6 +13,7 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
+from runtime.rpc.settings import RpcLimits
 from tests.kit.control_plane import ControlPlane, Leader, eventually
 from tests.kit.job_graphs import diamond, graph, source
 from tests.kit.obedient_task_manager import ObedientTaskManager, Outcome, finish
@@ -69,6 +70,23 @@ async def test_a_job_with_a_large_graph(plane: ControlPlane) -> None:
     large = graph(source("only"), params={"text": "x" * 100_000})
     archived = await run(plane, leader, large, JobStatus.FINISHED)
     assert archived.graph_digest == large.digest()
+
+
+async def test_a_running_job_larger_than_a_message_can_be_looked_at(plane: ControlPlane) -> None:
+    leader = await start(plane, outcome=lambda _attempt: None)
+    wide = graph(source("wide", parallelism=12_000, max_parallelism=12_000))
+    submit = plane.new_job(wide.canonical_json())
+    await leader.dispatcher.submit_job(submit)
+
+    def is_running() -> bool:
+        summary = leader.dispatcher.job_summary(submit.job_id)
+        return summary is not None and summary.tasks.running == 2
+
+    await eventually(is_running)
+    response = await leader.dispatcher.request_job(JobRequest(submit.job_id))
+    assert len(response.archived_graph) > RpcLimits().message_size_max
+    archived = ArchivedExecutionGraph.from_json(response.archived_graph)
+    assert len(archived.vertices[0].subtasks) == 12_000
 
 
 async def test_a_failing_task_fails_its_job(plane: ControlPlane) -> None:
