@@ -29,10 +29,10 @@ _control() {
   "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control "$@" "${options[@]}"
 }
 
-_airflow() { # _airflow LOG ARGUMENTS...
+_airflow() { # _airflow LOG ARGUMENTS...: always in the background, and the process itself, so that it can be ended
   local log="$1"
   shift
-  "$FLINKLIKE_HOME/.venv/bin/airflow" "$@" > "$log" 2>&1
+  exec "$FLINKLIKE_HOME/.venv/bin/airflow" "$@" > "$log" 2>&1
 }
 
 echo "[1/4] Python"
@@ -61,9 +61,13 @@ log="$AIRFLOW_HOME/tpch_revenue.log"
 echo "[4/4] DAG tpch_revenue at scale factor $scale_factor (airflow dags test; log: $log)"
 begun="$AIRFLOW_HOME/.begun"
 touch "$begun"
-_with_progress "Making data, three kinds of jobs, a report ..." \
-  _airflow "$log" dags test tpch_revenue --conf "{\"scale_factor\": $scale_factor}"
+: > "$log"
+_airflow "$log" dags test tpch_revenue --conf "{\"scale_factor\": $scale_factor}" &
+dag=$!
+tail -n +1 -f --pid="$dag" "$log" | sed -u -n 's/.*\[DAG TEST\] starting task_id=\([^ ]*\).*/  task \1 .../p' &
+wait "$dag"
 code=$?
+wait
 if [ $code -ne 0 ] || grep -q "state=failed\|DagRunState.FAILED" "$log"; then
   tail -n 30 "$log" >&2
   _fail "The DAG failed: the whole log is $log."

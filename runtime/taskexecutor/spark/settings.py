@@ -133,7 +133,8 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
             "spark.submit.deployMode": "client",
             "spark.driver.bindAddress": settings.bind_address,
             "spark.scheduler.mode": "FAIR",
-            "spark.scheduler.allocation.file": allocation_file(settings).as_uri(),
+            # Hadoop's Path takes a URI as it is: a blank that is written %20 names another file.
+            "spark.scheduler.allocation.file": f"file://{allocation_file(settings)}",
             "spark.local.dir": str(local_directory(settings)),
         }
     )

@@ -41,6 +41,12 @@ def test_keys_of_the_user_win_over_defaults_only(tmp_path: Path) -> None:
     assert conf["spark.sql.warehouse.dir"].startswith(tmp_path.as_uri())
 
 
+def test_files_are_found_in_a_directory_with_a_blank(tmp_path: Path) -> None:
+    """Hadoop's Path does not decode what it is given."""
+    conf = effective_conf(spark_settings(tmp_path / "a b"))
+    assert conf["spark.scheduler.allocation.file"] == f"file://{tmp_path}/a b/work/fair-pools.xml"
+
+
 def test_a_cluster_master_keeps_its_own_partitions_and_daemon(tmp_path: Path) -> None:
     conf = effective_conf(spark_settings(tmp_path, master="spark://127.0.0.1:7077"))
     assert "spark.sql.shuffle.partitions" not in conf
