@@ -5,10 +5,8 @@ Order: transport, store, registration under this process's lease, then the leade
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shutil
-from dataclasses import replace
 
 from jobmaster_process.blob_shared_client import SharedGraphs, make_blob_shared_client
 from jobmaster_process.container_runner import (
@@ -18,6 +16,7 @@ from jobmaster_process.container_runner import (
     LeaderAddress,
 )
 from jobmaster_process.load import OwnProcessLoad
+from jobmaster_process.registered_load import register_load
 from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
@@ -36,7 +35,6 @@ from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
 from runtime.highavailability.records import JobMasterRecord
-from runtime.highavailability.registration import JobMasterRegistration
 from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
@@ -105,7 +103,8 @@ class JobMasterEntryPoint:
         )
         await blobs.start()
         heartbeats = HeartbeatService(context.clock)
-        registration = ha.job_master_registration(_record(context, rpc))
+        record = _record(context, rpc)
+        registration = ha.job_master_registration(record)
         retrieval = ha.leader_retrieval()
         try:
             async with Scope("job-master-process") as scope:
@@ -123,7 +122,9 @@ class JobMasterEntryPoint:
                 _ = await registration.registered.wait_until(bool)
                 scope.spawn_eternal("retrieval", retrieval.run())
                 scope.spawn_eternal("leader", _follow_leader(retrieval, leader))
-                scope.spawn_eternal("load", _register_load(registration, _record(context, rpc), container))
+                scope.spawn_eternal(
+                    "load", register_load(registration, record, container, OwnProcessLoad(context.clock))
+                )
                 scope.spawn("container", container.run())
                 _ = await container.state.wait_until(lambda state: state is ContainerState.READY)
                 context.ready({"address": rpc.server.address})
@@ -165,7 +166,7 @@ def _record(context: ProcessContext, rpc: RpcService) -> JobMasterRecord:
         address=rpc.server.address,
         capacity=context.configuration.get(jm.JOBMASTER_CAPACITY),
         jobs=0,
-        state="ready",
+        state=ContainerState.CREATED.name.lower(),
         version=VERSION,
     )
 
@@ -177,18 +178,3 @@ async def _follow_leader(retrieval: LeaderRetrieval, leader: Watch[LeaderAddress
         known = await retrieval.leader.wait_changed(generation)
         generation = retrieval.leader.generation
         leader.set(None if known is None else LeaderAddress(known.token, known.record.address))
-
-
-LOAD_PERIOD = 10.0
-"""The registered load is for people; the leader knows better from heartbeats, and each write costs the store."""
-
-
-async def _register_load(
-    registration: JobMasterRegistration,
-    record: JobMasterRecord,
-    container: JobMasterContainerRunner,
-) -> None:
-    """Keep the number of jobs in the registration about right. Eternal."""
-    while True:
-        await asyncio.sleep(LOAD_PERIOD)
-        registration.update(replace(record, jobs=container.dispatcher.jobs_running))

@@ -83,7 +83,7 @@ class LeaderRecord:
 
 @dataclass(frozen=True, slots=True)
 class JobMasterRecord:
-    """`jobmasters/<incarnation>`, under the process's lease."""
+    """`jobmasters/<incarnation>`, under the process's lease. `cpu_fraction`: 1.0 is one core."""
 
     incarnation: Incarnation
     address: str
@@ -91,6 +91,8 @@ class JobMasterRecord:
     jobs: int
     state: str
     version: str
+    cpu_fraction: float = 0.0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

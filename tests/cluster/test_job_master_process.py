@@ -1,0 +1,51 @@
+"""One JobMaster process from the outside: what it registers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from jobmaster_process.registered_load import register_load
+from runtime.highavailability.records import JobMasterRecord
+from tests.kit.control_plane import ControlPlane, NoLoad, eventually
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def split() -> AsyncIterator[ControlPlane]:
+    """A world with JobMaster processes."""
+    made = ControlPlane(is_split=True)
+    yield made
+    await made.stop()
+
+
+class Records:
+    """The registration, as far as its content goes."""
+
+    def __init__(self) -> None:
+        self.written: list[JobMasterRecord] = []
+
+    def update(self, record: JobMasterRecord) -> None:
+        self.written.append(record)
+
+    @property
+    def states(self) -> list[str]:
+        return [record.state for record in self.written]
+
+
+async def test_the_registration_tells_state_jobs_and_load(split: ControlPlane) -> None:
+    records = Records()
+    leader = await split.lead()
+    process = await split.start_job_master()
+    record = JobMasterRecord(process.incarnation, process.rpc.server.address, 10, 0, "created", "0.1.0")
+    _ = split.spawn(register_load(records, record, process.container, NoLoad(), period=0.01))
+    await eventually(lambda: "ready" in records.states)
+    await leader.dispatcher.submit_job(split.new_job())
+    await eventually(lambda: records.written[-1].jobs == 1)
+    assert records.written[-1].cpu_fraction == 0.2
+    assert records.written[-1].memory_bytes == 0
+    await split.depose(leader)
+    await eventually(lambda: records.states[-1] == "connecting")
