@@ -224,7 +224,7 @@ async def test_a_full_etcd_says_so_and_is_usable_again_after_compaction(tmp_path
 @pytest.fixture
 def guarded_etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
     """With users: root, and bob who may only use /allowed/. Tokens live for a second."""
-    process = EtcdProcess(tmp_path, extra_arguments=("--auth-token-ttl=1",))
+    process = EtcdProcess(tmp_path, extra_arguments=("--auth-token-ttl=1", "--log-level=info"))
     try:
         process.start()
         for command in (
@@ -242,6 +242,19 @@ def guarded_etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
         process.stop()
 
 
+async def until_a_token_expires(process: EtcdProcess) -> None:
+    """etcd logs each token that it forgets."""
+    log = process.directory / "etcd.log"
+
+    def forgotten() -> int:
+        return log.read_text().count("deleted a simple token")
+
+    before = forgotten()
+    async with asyncio.timeout(10):
+        while forgotten() == before:
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.asyncio
 async def test_users_and_tokens_that_expire(guarded_etcd: EtcdProcess) -> None:
     async with opened(guarded_etcd.store(username="bob", password="bobs")) as kv:
@@ -250,10 +263,10 @@ async def test_users_and_tokens_that_expire(guarded_etcd: EtcdProcess) -> None:
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(watching.run())
             await watching.wait_for("/allowed/0")
-            await asyncio.sleep(2.5)
+            await until_a_token_expires(guarded_etcd)
             await put(kv, "/allowed/1")
             await watching.wait_for("/allowed/1")
-            await asyncio.sleep(2.5)
+            await until_a_token_expires(guarded_etcd)
             later = Watching(kv, "/allowed/", start)
             other = tasks.create_task(later.run())
             await later.wait_for("/allowed/1")
