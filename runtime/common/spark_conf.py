@@ -1,62 +1,136 @@
-"""Which keys of a job's Spark conf are static, and which of them a cluster does not offer (semantics.md, Slots)."""
+"""The one judge of a job's Spark conf: what is static, what a cluster does not offer, what to do instead.
+
+Static conf belongs to a JVM's start, so a job can only ask for what a TaskManager's Spark was started with
+(semantics.md, Slots).
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
-_IGNORED = ("spark.app.name", "spark.master", "spark.submit.")
-"""Set by spark-submit's callers out of habit; without meaning on a warm session. Ignored with a note."""
+_IGNORED = frozenset({"spark.master", "spark.remote", "spark.api.mode", "spark.scheduler.pool"})
+_IGNORED_PREFIXES = ("spark.submit.", "spark.app.", "spark.job.")
+"""Names and places of an application, and what slots set for themselves. Ignored with a note."""
 
-_RUNTIME = ("spark.sql.", "spark.scheduler.pool", "spark.job.")
-
-_STATIC_SQL = (
-    "spark.sql.warehouse.dir",
-    "spark.sql.extensions",
-    "spark.sql.catalogImplementation",
-    "spark.sql.globalTempDatabase",
-    "spark.sql.filesourceTableRelationCacheSize",
-    "spark.sql.codegen.cache.maxEntries",
-    "spark.sql.ui.retainedExecutions",
-    "spark.sql.cache.serializer",
-    "spark.sql.event.truncate.length",
-    "spark.sql.streaming.ui.",
-    "spark.sql.streaming.streamingQueryListeners",
-    "spark.sql.queryExecutionListeners",
-    "spark.sql.subquery.maxThreadThreshold",
-    "spark.sql.broadcastExchange.maxThreadThreshold",
-    "spark.sql.shuffleExchange.maxThreadThreshold",
-    "spark.sql.resultQueryStage.maxThreadThreshold",
-    "spark.sql.hive.metastore.",
-    "spark.sql.hive.thriftServer.singleSession",
-    "spark.sql.sources.schemaStringLengthThreshold",
+STATIC_SQL = frozenset(
+    {
+        "spark.sql.artifact.copyFromLocalToFs.allowDestLocal",
+        "spark.sql.avro.schemaUrlAllowedSchemes",
+        "spark.sql.broadcastExchange.maxThreadThreshold",
+        "spark.sql.cache.serializer",
+        "spark.sql.catalog.spark_catalog.defaultDatabase",
+        "spark.sql.catalogImplementation",
+        "spark.sql.codegen.cache.maxEntries",
+        "spark.sql.codegen.comments",
+        "spark.sql.debug",
+        "spark.sql.defaultUrlStreamHandlerFactory.enabled",
+        "spark.sql.event.truncate.length",
+        "spark.sql.extensions",
+        "spark.sql.extensions.test.loadFromCp",
+        "spark.sql.filesourceTableRelationCacheSize",
+        "spark.sql.globalTempDatabase",
+        "spark.sql.hive.thriftServer.http.sniHostCheckEnabled",
+        "spark.sql.hive.thriftServer.singleSession",
+        "spark.sql.kafka.disallowedOptions",
+        "spark.sql.legacy.hive.thriftServer.allowSettingSystemProperties",
+        "spark.sql.legacy.sessionInitWithConfigDefaults",
+        "spark.sql.metadataCacheTTLSeconds",
+        "spark.sql.queryExecutionListeners",
+        "spark.sql.reflect.allowList",
+        "spark.sql.restrictedMode.enabled",
+        "spark.sql.resultQueryStage.maxThreadThreshold",
+        "spark.sql.shuffleExchange.maxThreadThreshold",
+        "spark.sql.sources.disabledJdbcConnProviderList",
+        "spark.sql.sources.schemaStringLengthThreshold",
+        "spark.sql.streaming.streamingQueryListeners",
+        "spark.sql.streaming.ui.enabled",
+        "spark.sql.streaming.ui.enabledCustomMetricList",
+        "spark.sql.streaming.ui.retainedProgressUpdates",
+        "spark.sql.streaming.ui.retainedQueries",
+        "spark.sql.subquery.maxThreadThreshold",
+        "spark.sql.ui.retainedExecutions",
+        "spark.sql.warehouse.dir",
+    }
 )
+"""Spark's own list; a test compares it with the JVM's."""
+
+_STATIC_SQL_PREFIXES = ("spark.sql.hive.metastore.",)
+"""Registered by a module of Spark that is not always loaded."""
+
+OWNED: Mapping[str, str] = {
+    "spark.driver.memory": "use taskmanager.memory.spark.size",
+    "spark.driver.host": "the driver listens where its TaskManager does",
+    "spark.driver.bindAddress": "the driver listens where its TaskManager does",
+    "spark.submit.deployMode": "the driver lives in the TaskManager",
+    "spark.scheduler.mode": "slots share the driver through fixed FAIR pools",
+    "spark.scheduler.allocation.file": "slots share the driver through fixed FAIR pools",
+    "spark.local.dir": "it lies in the TaskManager's working directory",
+    "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
+    "spark.pyspark.python": "user code runs on the TaskManager's interpreter",
+    "spark.pyspark.driver.python": "user code runs on the TaskManager's interpreter",
+    "spark.remote": "Spark Connect endpoints are not available yet",
+    "spark.api.mode": "Spark Connect endpoints are not available yet",
+}
+"""Keys that nobody can set as Spark conf, with the reason or what to use instead."""
+
+_SIZE = re.compile(r"(\d+)([kmgtp])b?\Z")
 
 
 def is_ignored(key: str) -> bool:
     """True for keys that a job may set without any effect."""
-    return key.startswith(_IGNORED)
+    return key in _IGNORED or key.startswith(_IGNORED_PREFIXES)
 
 
 def is_static(key: str) -> bool:
-    """True for keys that only a new JVM could take."""
-    if is_ignored(key):
+    """True for keys that only a new JVM could take. Keys of other systems are none of Spark's."""
+    if not key.startswith("spark.") or is_ignored(key):
         return False
-    return key.startswith(_STATIC_SQL) or not key.startswith(_RUNTIME)
+    if key.startswith("spark.sql."):
+        return key in STATIC_SQL or key.startswith(_STATIC_SQL_PREFIXES)
+    return True
+
+
+def static_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    """The part of a job's conf that a TaskManager must offer."""
+    return {key: value for key, value in conf.items() if is_static(key)}
+
+
+def is_same(wanted: str, offered: str | None) -> bool:
+    """True if both say the same: 1024m is 1g, True is true."""
+    return offered is not None and _normal(wanted) == _normal(offered)
+
+
+def _normal(value: str) -> str | int:
+    text = value.strip().lower()
+    size = _SIZE.match(text)
+    return text if size is None else int(size.group(1)) << 10 * ("kmgtp".index(size.group(2)) + 1)
+
+
+def lacking(wanted: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:
+    """The static keys that `offered` does not have as wanted."""
+    return sorted(key for key, value in wanted.items() if not is_same(value, offered.get(key)))
+
+
+def fewest_lacking(wanted: Mapping[str, str], offers: Sequence[Mapping[str, str]]) -> list[str]:
+    """What is lacking where the least is; nothing where there are no offers yet."""
+    return min((lacking(wanted, offer) for offer in offers), key=len, default=[])
+
+
+def advice(key: str, value: str) -> str:
+    """One sentence about a key that nobody offers."""
+    if key in OWNED:
+        return f"spark_conf {key}: a job cannot set it: {OWNED[key]}"
+    return f"spark_conf {key}: static, and no TaskManager offers {value!r}: start one with -D {key}={value}"
 
 
 def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[bytes]) -> list[str]:
-    """Problems of a job's static conf against what TaskManagers offer (JSON objects).
+    """Problems of a job's conf against what TaskManagers offer (JSON objects).
 
     Empty when one TaskManager offers all of it, or when none is registered yet: the job waits and is judged then.
     """
-    static = {key: value for key, value in wanted.items() if is_static(key)}
-    if not static or not offers:
+    static = static_conf(wanted)
+    if not static:
         return []
-    profiles: list[dict[str, str]] = [json.loads(offer) for offer in offers]
-    lacking = [{key for key, value in static.items() if profile.get(key) != value} for profile in profiles]
-    fewest = min(lacking, key=len)
-    return [
-        f"spark_conf {key}: static, and no TaskManager offers {static[key]!r}: start one with -D {key}={static[key]}"
-        for key in sorted(fewest)
-    ]
+    return [advice(key, static[key]) for key in fewest_lacking(static, [json.loads(offer) for offer in offers])]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.common.spark_conf import STATIC_SQL
 from tests.kit.spark_box import SparkBox, wait_until
 
 SLEEPING = """
@@ -95,6 +96,18 @@ def test_static_conf_of_a_script_gives_one_warning_per_key(box: SparkBox) -> Non
     keys, ansi = box.evaluate(STATIC)
     assert keys == ["spark.executor.memory", "spark.sql.warehouse.dir"]
     assert ansi == "false"
+
+
+STATIC_KEYS = """
+internal = spark._jvm.org.apache.spark.sql.internal
+entries = getattr(getattr(internal, "SQLConf$"), "MODULE$").getConfigEntries()
+emit([entry.key() for entry in entries.toArray() if internal.SQLConf.isStaticConfigKey(entry.key())])
+"""
+
+
+def test_the_list_of_static_keys_is_sparks(box: SparkBox) -> None:
+    keys = {key for key in box.evaluate(STATIC_KEYS) if key.startswith("spark.sql.")}
+    assert {key for key in keys if not key.startswith("spark.sql.hive.metastore.")} == STATIC_SQL
 
 
 def test_static_conf_of_a_script_can_be_refused(box: SparkBox) -> None:

@@ -199,7 +199,7 @@ class AttachedSpark:
     def judge_conf(self, conf: Mapping[str, str]) -> dict[str, str]:
         """The part of `conf` that can be set. One warning per other key and job, or StaticConfError."""
         if self._judge is None:
-            self._judge = ConfJudge(self.binding.static_conf, _JvmConf(self._warm_conf(), self._context, self._spark))
+            self._judge = ConfJudge(self.binding.static_conf, self._warm_conf())
         return self._judge.settable(conf)
 
     def use_own_workers(self) -> None:
@@ -231,26 +231,6 @@ class AttachedSpark:
         tracker = self._context._jsc.sc().statusTracker()  # noqa: SLF001 - the Python tracker cannot ask by tag
         active = set(tracker.getActiveJobIds())
         return bool(active and active.intersection(tracker.getJobIdsForTag(self.session.session_id)))
-
-
-class _JvmConf:
-    """What the JVM says about configuration keys."""
-
-    def __init__(self, warm: Mapping[str, str], context: SparkContext, spark: SparkSession) -> None:
-        jvm = context._jvm  # noqa: SLF001 - pyspark has no public way to the Java side
-        assert jvm is not None
-        self._warm = warm
-        self._sql_conf = jvm.org.apache.spark.sql.internal.SQLConf
-        self._spark = spark
-
-    def is_static_sql(self, key: str) -> bool:
-        return bool(self._sql_conf.isStaticConfigKey(key))
-
-    def is_modifiable(self, key: str) -> bool:
-        return bool(self._spark.conf.isModifiable(key))
-
-    def warm_value(self, key: str) -> str | None:
-        return self._warm.get(key)
 
 
 def attach(session: SlotSession) -> AttachedSpark:

@@ -13,21 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-OWNED: Mapping[str, str] = {
-    "spark.driver.memory": "use taskmanager.memory.spark.size",
-    "spark.driver.host": "the driver listens where its TaskManager does",
-    "spark.driver.bindAddress": "the driver listens where its TaskManager does",
-    "spark.submit.deployMode": "the driver lives in the TaskManager",
-    "spark.scheduler.mode": "slots share the driver through fixed FAIR pools",
-    "spark.scheduler.allocation.file": "slots share the driver through fixed FAIR pools",
-    "spark.local.dir": "it lies in the TaskManager's working directory",
-    "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
-    "spark.pyspark.python": "user code runs on the TaskManager's interpreter",
-    "spark.pyspark.driver.python": "user code runs on the TaskManager's interpreter",
-    "spark.remote": "Spark Connect endpoints are not available yet",
-    "spark.api.mode": "Spark Connect endpoints are not available yet",
-}
-"""Keys a user cannot set, with the reason or what to use instead."""
+from runtime.common.spark_conf import OWNED
 
 DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
 

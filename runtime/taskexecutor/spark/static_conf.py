@@ -10,14 +10,11 @@ import logging
 import warnings
 from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_conf import is_ignored, is_same, is_static
 
 logger = logging.getLogger(__name__)
-
-_IGNORED = frozenset({"spark.app.name", "spark.master", "spark.remote", "spark.api.mode"})
-_IGNORED_PREFIXES = ("spark.submit.", "spark.app.")
 
 
 class StaticConfPolicy(Enum):
@@ -35,25 +32,12 @@ class StaticConfError(InvalidInputError):
     """The job asks for static conf that this TaskManager's Spark was not started with."""
 
 
-class LiveConf(Protocol):
-    """The warm JVM's answers."""
-
-    def is_static_sql(self, key: str, /) -> bool:
-        """True for static `spark.sql.*` keys."""
-
-    def is_modifiable(self, key: str, /) -> bool:
-        """True for registered keys that a session may set."""
-
-    def warm_value(self, key: str, /) -> str | None:
-        """What the JVM was started with."""
-
-
 class ConfJudge:
-    """Judges the conf of one job; remembers what it has warned of."""
+    """Judges the conf of one job by what the JVM was started with (`warm`); remembers what it has warned of."""
 
-    def __init__(self, policy: StaticConfPolicy, live: LiveConf) -> None:
+    def __init__(self, policy: StaticConfPolicy, warm: Mapping[str, str]) -> None:
         self._policy = policy
-        self._live = live
+        self._warm = warm
         self._warned: set[str] = set()
 
     def settable(self, conf: Mapping[str, object]) -> dict[str, str]:
@@ -62,22 +46,15 @@ class ConfJudge:
         refused: list[str] = []
         for key, raw in conf.items():
             value = _text(raw)
-            if key in _IGNORED or key.startswith(_IGNORED_PREFIXES):
+            if is_ignored(key):
                 logger.debug("%s is ignored: the session runs already", key)
-            elif self._is_static(key):
-                if self._live.warm_value(key) != value:
+            elif is_static(key):
+                if not is_same(value, self._warm.get(key)):
                     refused.append(key)
             else:
                 taken[key] = value
         self._refuse(refused)
         return taken
-
-    def _is_static(self, key: str) -> bool:
-        if not key.startswith("spark."):
-            return False
-        if key.startswith("spark.sql."):
-            return self._live.is_static_sql(key)
-        return not self._live.is_modifiable(key)
 
     def _refuse(self, keys: list[str]) -> None:
         if keys and self._policy is StaticConfPolicy.FAIL:
@@ -91,7 +68,7 @@ class ConfJudge:
                 continue
             self._warned.add(key)
             warnings.warn(
-                f"{key} is static: the warm Spark session was started with {self._live.warm_value(key)!r}",
+                f"{key} is static: the warm Spark session was started with {self._warm.get(key)!r}",
                 StaticConfWarning,
                 stacklevel=4,
             )

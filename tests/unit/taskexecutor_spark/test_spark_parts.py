@@ -80,18 +80,7 @@ def test_jobs_without_a_live_tag_are_unwanted() -> None:
     assert unwanted_jobs(JOBS[:2], frozenset({"a", "b"})) == []
 
 
-class WarmConf:
-    """Answers of a warm JVM."""
-
-    def is_static_sql(self, key: str) -> bool:
-        return key == "spark.sql.warehouse.dir"
-
-    def is_modifiable(self, key: str) -> bool:
-        return key == "spark.network.timeout.of.session"
-
-    def warm_value(self, key: str) -> str | None:
-        return {"spark.executor.memory": "1g"}.get(key)
-
+WARM = {"spark.executor.memory": "1g"}
 
 CONF: dict[str, object] = {
     "spark.app.name": "ignored",
@@ -105,7 +94,7 @@ CONF: dict[str, object] = {
 
 
 def test_static_keys_warn_once_each() -> None:
-    judge = ConfJudge(StaticConfPolicy.WARN, WarmConf())
+    judge = ConfJudge(StaticConfPolicy.WARN, WARM)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(2):
@@ -118,11 +107,11 @@ def test_static_keys_warn_once_each() -> None:
 
 
 def test_static_keys_can_be_refused_all_at_once() -> None:
-    judge = ConfJudge(StaticConfPolicy.FAIL, WarmConf())
+    judge = ConfJudge(StaticConfPolicy.FAIL, WARM)
     with pytest.raises(StaticConfError) as refused:
         judge.settable(CONF)
     assert refused.value.problems == ("spark.executor.memory", "spark.sql.warehouse.dir")
-    assert judge.settable({"spark.executor.memory": "1g"}) == {}
+    assert judge.settable({"spark.executor.memory": "1024m"}) == {}
 
 
 def test_only_local_files_can_be_added(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_conf import OWNED
 from runtime.taskexecutor.spark import settings as module
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.java import JavaRuntime
@@ -17,10 +18,10 @@ from tests.kit.spark_box import spark_settings
 JAVA = JavaRuntime(Path("/java/bin/java"), Path("/java"), 17, "build", "PATH")
 
 
-@pytest.mark.parametrize("key", sorted(module.OWNED))
+@pytest.mark.parametrize("key", sorted(OWNED))
 def test_a_key_that_we_own_is_refused_by_name(tmp_path: Path, key: str) -> None:
     settings = spark_settings(tmp_path, spark_conf={key: "x"})
-    assert settings.problems() == (f"{key}: {module.OWNED[key]}",)
+    assert settings.problems() == (f"{key}: {OWNED[key]}",)
     with pytest.raises(InvalidInputError) as refused:
         ProcessSparkEnvironment(settings)
     assert refused.value.problems == settings.problems()

@@ -1,0 +1,64 @@
+"""Which Spark conf is static, when two values are the same, and what a refusal advises."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.spark_conf import is_ignored, is_same, is_static, refused_static_conf, static_conf
+
+
+@pytest.mark.parametrize(
+    ("key", "static", "ignored"),
+    [
+        ("spark.executor.memory", True, False),
+        ("spark.driver.memory", True, False),
+        ("spark.hadoop.fs.s3a.endpoint", True, False),
+        ("spark.sql.warehouse.dir", True, False),
+        ("spark.sql.streaming.ui.enabled", True, False),
+        ("spark.sql.hive.metastore.version", True, False),
+        ("spark.sql.shuffle.partitions", False, False),
+        ("spark.sql.catalog.iceberg", False, False),
+        ("spark.sql.debug.maxToStringFields", False, False),
+        ("spark.app.name", False, True),
+        ("spark.master", False, True),
+        ("spark.submit.deployMode", False, True),
+        ("spark.scheduler.pool", False, True),
+        ("spark.job.description", False, True),
+        ("mine.key", False, False),
+    ],
+)
+def test_kinds_of_keys(key: str, static: bool, ignored: bool) -> None:
+    assert (is_static(key), is_ignored(key)) == (static, ignored)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "same"),
+    [
+        ("1024m", "1g", True),
+        ("1G", "1gb", True),
+        ("1t", "1024g", True),
+        ("True", "true", True),
+        ("2g", "1g", False),
+        ("1024", "1g", False),
+        ("x", None, False),
+        (" a ", "a", True),
+    ],
+)
+def test_values_are_compared_by_what_they_say(wanted: str, offered: str | None, same: bool) -> None:
+    assert is_same(wanted, offered) is same
+
+
+def test_the_static_part_of_a_conf() -> None:
+    conf = {"spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "3", "mine": "x", "spark.app.name": "y"}
+    assert static_conf(conf) == {"spark.executor.memory": "1g"}
+
+
+def test_a_refusal_names_what_lacks_where_the_least_does() -> None:
+    wanted = {"spark.executor.memory": "1024m", "spark.driver.memory": "2g", "spark.sql.extensions": "a.B"}
+    offers = [b'{"spark.executor.memory": "1g"}', b"{}"]
+    owned, static = refused_static_conf(wanted, offers)
+    assert owned == "spark_conf spark.driver.memory: a job cannot set it: use taskmanager.memory.spark.size"
+    assert static.startswith("spark_conf spark.sql.extensions: static, and no TaskManager offers 'a.B'")
+    assert static.endswith("start one with -D spark.sql.extensions=a.B")
+    assert refused_static_conf(wanted, []) == [], "it waits and is judged then"
+    assert refused_static_conf({"mine": "x"}, offers) == []
