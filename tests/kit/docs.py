@@ -104,16 +104,31 @@ def _working_in(directory: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def doc_commands() -> list[tuple[Snippet, list[str]]]:
-    """Every line of the bash blocks, split into words; comments and leading assignments are left out."""
+@dataclass(frozen=True, slots=True)
+class DocCommand:
+    """One line of a bash block. `words` leaves out comments and the assignments in front."""
+
+    snippet: Snippet
+    line: str
+    assignments: dict[str, str]
+    words: list[str]
+
+    def __str__(self) -> str:
+        return " ".join(self.words)[:60]
+
+
+def doc_commands() -> list[DocCommand]:
+    """Every command of the bash blocks."""
     found = []
     for snippet in blocks("bash"):
         for line in snippet.text.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
+            assignments = {}
             while words and re.match(r"[A-Z][A-Z0-9_]*=", words[0]):
-                words.pop(0)
+                name, _, value = words.pop(0).partition("=")
+                assignments[name] = value
             if words:
-                found.append((snippet, words))
+                found.append(DocCommand(snippet, line, assignments, words))
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.states import JobStatus
-from tests.kit.docs import Snippet, SnippetKind, doc_snippets, run_snippet
+from tests.kit.docs import Snippet, SnippetKind, doc_commands, doc_snippets, run_snippet
 from tests.kit.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -44,3 +44,22 @@ def test_a_documented_pipeline_runs_from_the_command_line(spark_cluster: ScriptC
     done = spark_cluster.cli("run", "my_module:pipeline", timeout=120, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {str(customer): 100 for customer in (0, 2, 4, 6, 8)}
+
+
+ETL = """
+import sys
+import lib
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+assert spark.conf.get("spark.sql.shuffle.partitions") == "8"
+assert spark.range(lib.ROWS).count() == 3
+assert sys.argv[1:] == ["2026-11-01"], sys.argv
+"""
+
+
+def test_a_documented_script_runs_from_the_command_line(spark_cluster: ScriptCluster, tmp_path: Path) -> None:
+    (command,) = [one for one in doc_commands() if one.snippet.page.name == "script-jobs.md"]
+    (tmp_path / "lib.py").write_text("ROWS = 3")
+    (tmp_path / "etl.py").write_text(ETL)
+    done = spark_cluster.cli(*command.words[1:], timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

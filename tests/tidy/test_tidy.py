@@ -108,14 +108,13 @@ def test_no_module_is_dead() -> None:
     named = {name for path in starters for name in re.findall(r"[\w.]+", path.read_text())}
     for path in PRODUCT:
         for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.ImportFrom(module=str(module)):
-                    named |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
-                case ast.Import():
-                    named |= {alias.name for alias in node.names}
-                case ast.Constant(value=str(text)):
-                    words = re.findall(r"[\w.]+", text)
-                    named |= {*words, *(word.rpartition(".")[0] for word in words)}
+            if isinstance(node, ast.ImportFrom):
+                named |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words = re.findall(r"[\w.]+", node.value)
+                named |= {*words, *(word.rpartition(".")[0] for word in words)}
     dead = {
         name
         for path in sources("runtime", "airflow_flinklike", "jobmaster_process")

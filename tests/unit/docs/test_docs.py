@@ -21,6 +21,7 @@ from runtime.rest.app import create_app
 from tests.kit.docs import (
     PAGES,
     ROOT,
+    DocCommand,
     Snippet,
     SnippetKind,
     blocks,
@@ -82,13 +83,11 @@ def test_no_block_of_code_escapes() -> None:
     assert languages <= {"python", "bash", "yaml", "mermaid"}
 
 
-COMMANDS = doc_commands()
-
-
-@pytest.mark.parametrize(("snippet", "words"), COMMANDS, ids=[" ".join(words)[:60] for _, words in COMMANDS])
-def test_a_command_exists_with_its_options(snippet: Snippet, words: list[str]) -> None:
-    del snippet
-    head, *arguments = words
+@pytest.mark.parametrize("command", doc_commands(), ids=str)
+def test_a_command_exists_with_its_options(command: DocCommand) -> None:
+    load(None, environment=command.assignments, check=False)
+    assert all(name.startswith(("FLINKLIKE_", "PYTHON")) for name in command.assignments)
+    head, *arguments = command.words
     if head in {"flinklike", "bin/flinklike"}:
         _check_flinklike(arguments)
     elif head.startswith("bin/"):
