@@ -75,7 +75,11 @@ def submit_program(
     chosen = new_job_id() if job_id is None else parse_job_id(job_id)
     found = token if token is not None else find_token(token_file=token_file)
     client = FlinklikeClient((address or find_address()).split(","), found)
-    client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python")
+    try:
+        client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python")
+    except BaseException:
+        client.close()
+        raise
     handle = JobHandle(client, chosen)
     weakref.finalize(handle, client.close)  # the client was made for this handle alone
     return handle

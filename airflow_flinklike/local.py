@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from airflow_flinklike.exceptions import LocalClusterError
 from airflow_flinklike.program import JobProgram
 
 _MODULE = "runtime.entrypoint.local_cluster"
+_START_TIMEOUT = 300.0
 _STOP_TIMEOUT = 20.0
 _NEEDED = ("grpc", "fastapi", "uvicorn", "fsspec", "yaml")
 _OPTIONS = {
@@ -78,11 +80,12 @@ def _cluster(directory: Path, options: Mapping[str, str]) -> Iterator[str]:
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        ready = process.stdout.readline()
+        has_said, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT)
+        ready = process.stdout.readline() if has_said else b""
         if not ready:
-            code = process.wait()
+            how = f"exit code {process.wait()}" if has_said else f"not ready in {_START_TIMEOUT:.0f} s"
             said = log.read_text(errors="replace").strip().splitlines()[-20:]
-            message = f"the local cluster did not start (exit code {code}): " + "\n".join(said)
+            message = f"the local cluster did not start ({how}): " + "\n".join(said)
             raise LocalClusterError(message)
         yield f"http://{json.loads(ready)['address']}"
     finally:

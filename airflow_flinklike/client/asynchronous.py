@@ -123,7 +123,7 @@ class AsyncFlinklikeClient:
                     params=dict(request.params),
                     content=_content(request),
                     headers={"content-type": request.content_type} if request.body is not None else {},
-                    timeout=httpx.Timeout(request.timeout, connect=CONNECT_SECONDS),
+                    timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
                 )
             except httpx.RequestError as error:
                 await self._sleep(attempts.pause_for_failure(request, error))

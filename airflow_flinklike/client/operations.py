@@ -122,9 +122,9 @@ def wait_for_result(
     return None
 
 
-def cancel(job_id: JobId) -> Operation[None]:
+def cancel(job_id: JobId, *, timeout: float = _ANSWER_SECONDS) -> Operation[None]:
     """Ask for cancellation. Idempotent; JobConflictError when the job has ended otherwise."""
-    yield from ask(Request("PATCH", f"/jobs/{job_id}", {"mode": "cancel"}))
+    yield from ask(Request("PATCH", f"/jobs/{job_id}", {"mode": "cancel"}, timeout=timeout))
 
 
 def get_json(path: str, params: Mapping[str, str] | None = None) -> Operation[Any]:

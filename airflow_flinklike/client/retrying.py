@@ -103,5 +103,5 @@ class Attempts:
 
 def _lost_seconds(request: Request, error: httpx.RequestError) -> float:
     if isinstance(error, httpx.ConnectTimeout):
-        return CONNECT_SECONDS
+        return min(CONNECT_SECONDS, request.timeout)
     return request.timeout if isinstance(error, httpx.TimeoutException) else 0.0

@@ -80,9 +80,9 @@ class FlinklikeClient:
         assert found is not None
         return found
 
-    def cancel(self, job_id: JobId) -> None:
-        """Ask for cancellation."""
-        self.run(operations.cancel(job_id))
+    def cancel(self, job_id: JobId, *, timeout: float = 30.0) -> None:
+        """Ask for cancellation; an answer may take `timeout` seconds."""
+        self.run(operations.cancel(job_id, timeout=timeout))
 
     def get(self, path: str, **params: str) -> Any:
         """The JSON of any other path: /jobs/overview, /jobs/:id, /taskmanagers, /jobmasters, /overview ..."""
@@ -124,7 +124,7 @@ class FlinklikeClient:
                     params=dict(request.params),
                     content=_content(request),
                     headers={"content-type": request.content_type} if request.body is not None else {},
-                    timeout=httpx.Timeout(request.timeout, connect=CONNECT_SECONDS),
+                    timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
                 )
             except httpx.RequestError as error:
                 self._sleep(attempts.pause_for_failure(request, error))

@@ -97,7 +97,9 @@ def _address(host: str, scheme: str, port: int) -> str:
     head, separator, rest = host.partition("://")
     if not separator:
         head, rest = scheme, host
-    has_port = rest.rpartition(":")[2].isdecimal() and (not rest.count(":") > 1 or "]:" in rest)
+    if rest.count(":") > 1 and not rest.startswith("["):
+        rest = f"[{rest}]"  # a bare IPv6 address, which has no room for a port
+    has_port = rest.rpartition(":")[2].isdecimal() and not rest.endswith("]")
     return f"{head}://{rest}" if has_port else f"{head}://{rest}:{port}"
 
 

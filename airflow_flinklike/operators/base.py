@@ -16,8 +16,8 @@ from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
 from airflow_flinklike.exceptions import (
-    ClusterUnavailableError,
     FlinklikeClientError,
+    JobCanceledError,
     JobConflictError,
     JobFailedError,
     JobNotFoundError,
@@ -25,7 +25,7 @@ from airflow_flinklike.exceptions import (
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links import FlinklikeJobLink
 from airflow_flinklike.program import JobProgram
-from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason
+from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 STORE_KEY = "flinklike_job"
 _DEFERRED_TIMEOUT_MARGIN = timedelta(minutes=5)
-_KILL_RETRY_SECONDS = 3.0
+# Airflow follows a SIGTERM with a SIGKILL after five seconds.
+_KILL_SECONDS = 3.0
 
 
 class _Store(Protocol):
@@ -72,6 +73,7 @@ class FlinklikeJobOperator(BaseOperator):
     :param durable: a retry adopts the job that an earlier try submitted
     :param cancel_on_kill: cancel the job when the task is killed, cleared or marked
     :param poll_interval: seconds of one long poll
+    :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     """
 
     operator_extra_links: Collection[BaseOperatorLink] = (FlinklikeJobLink(),)
@@ -86,8 +88,12 @@ class FlinklikeJobOperator(BaseOperator):
         durable: bool = True,
         cancel_on_kill: bool = True,
         poll_interval: float = 10.0,
+        wait_for_completion: bool = True,
         **kwargs: Any,
     ) -> None:
+        if poll_interval <= 0:
+            message = f"poll_interval is {poll_interval:g}: it must be above 0"
+            raise ValueError(message)
         super().__init__(**kwargs)
         self.flinklike_conn_id = flinklike_conn_id
         self.deferrable = deferrable
@@ -95,7 +101,9 @@ class FlinklikeJobOperator(BaseOperator):
         self.durable_job = durable
         self.cancel_on_kill = cancel_on_kill
         self.poll_interval = poll_interval
+        self.wait_for_completion = wait_for_completion
         self._job_id: JobId | None = None
+        self._is_killed = False
 
     def build_program(self, context: Context) -> JobProgram:
         """The job, built in the worker from rendered fields. Raises PipelineError."""
@@ -107,13 +115,15 @@ class FlinklikeJobOperator(BaseOperator):
         return FlinklikeHook(self.flinklike_conn_id)
 
     def execute(self, context: Context) -> Any:
-        """Adopt or submit, then wait or defer. Returns the job's value."""
+        """Adopt or submit, then wait or defer. Returns the job's value, or its id when nobody waits."""
         with self.hook.get_conn() as client:
             job_id = self._adopt_or_submit(context, client)
+            if not self.wait_for_completion:
+                return job_id
             if self.deferrable:
                 result = client.result_within(job_id, wait=self.inline_seconds)
                 if result is None:
-                    self._defer(job_id)
+                    self._defer(context, job_id)
             else:
                 result = self._wait(client, job_id)
         assert result is not None
@@ -132,18 +142,17 @@ class FlinklikeJobOperator(BaseOperator):
                 self.on_kill()
                 message = f"job {job_id} was not over within execution_timeout {self.execution_timeout}"
                 raise AirflowTaskTimeout(message)
-            case JobEventReason.NOT_FOUND:
-                raise JobNotFoundError(str(event.get("message", job_id)))
-            case JobEventReason.ERROR:
-                raise ClusterUnavailableError(str(event.get("message", "")))
+            case _:
+                raise error_of_event(event)
 
     def on_kill(self) -> None:
         """The task is being killed: cancel its job. Quick, idempotent, and with a client of its own."""
+        self._is_killed = True
         if not self.cancel_on_kill or self._job_id is None:
             return
         try:
-            with FlinklikeHook(self.flinklike_conn_id, retry_for=_KILL_RETRY_SECONDS).get_conn() as client:
-                client.cancel(self._job_id)
+            with FlinklikeHook(self.flinklike_conn_id, retry_for=_KILL_SECONDS).get_conn() as client:
+                client.cancel(self._job_id, timeout=_KILL_SECONDS / len(client.addresses))
             self.log.info("Job %s: cancellation requested, the task is being killed", self._job_id)
         except FlinklikeClientError as error:
             self.log.warning("Job %s could not be cancelled: %s", self._job_id, error)
@@ -176,9 +185,10 @@ class FlinklikeJobOperator(BaseOperator):
         return stored.job_id
 
     def _end(self, client: FlinklikeClient, job_id: JobId) -> None:
-        """Cancel and wait for it, so that the old and the new job never run at once."""
+        """Wait for its end, so that the old and the new job never run at once; cancel it if that is wanted."""
         try:
-            client.cancel(job_id)
+            if self.cancel_on_kill:
+                client.cancel(job_id)
             self._wait_for_end(client, job_id)
         except (JobNotFoundError, JobConflictError):
             return
@@ -187,6 +197,8 @@ class FlinklikeJobOperator(BaseOperator):
         program = self.build_program(context)
         self._job_id = job_id
         StoredJob(job_id, _max_tries(context)).write(context["task_state_store"])
+        if self._is_killed:
+            raise JobCanceledError(job_id)
         label = f"airflow {self.dag_id}.{self.task_id} {context['run_id']}"[:256]
         try:
             client.submit(program.graph, job_id=job_id, contents=program.uploads, client=label)
@@ -195,7 +207,13 @@ class FlinklikeJobOperator(BaseOperator):
             # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
             self.log.info("Adopting job %s, which an earlier try submitted", job_id)
         self._push_link(context, job_id)
+        if self._must_cancel():
+            self.on_kill()  # again: the first request may have overtaken the job
+            raise JobCanceledError(job_id)
         return job_id
+
+    def _must_cancel(self) -> bool:
+        return self._is_killed and self.cancel_on_kill
 
     def _push_link(self, context: Context, job_id: JobId) -> None:
         """At once: Airflow itself stores links only at the end of a task."""
@@ -219,18 +237,22 @@ class FlinklikeJobOperator(BaseOperator):
                 return state
             seen = state
 
-    def _defer(self, job_id: JobId) -> None:
-        timeout = self.execution_timeout
-        deadline = None if timeout is None else int((timezone.utcnow() + timeout).timestamp() * 1000)
+    def _defer(self, context: Context, job_id: JobId) -> None:
+        deadline, timeout = None, None
+        if self.execution_timeout is not None:
+            now = timezone.utcnow()
+            deadline = (getattr(context["ti"], "start_date", None) or now) + self.execution_timeout
+            timeout = max(deadline - now, timedelta(0)) + _DEFERRED_TIMEOUT_MARGIN
         self.defer(
             trigger=FlinklikeJobTrigger(
                 job_id,
                 self.flinklike_conn_id,
                 cancel_on_kill=self.cancel_on_kill,
-                deadline_millis=deadline,
+                deadline_millis=None if deadline is None else int(deadline.timestamp() * 1000),
+                poll_interval=self.poll_interval,
             ),
             method_name="execute_complete",
-            timeout=None if timeout is None else timeout + _DEFERRED_TIMEOUT_MARGIN,
+            timeout=timeout,
         )
 
     def _finish(self, result: JobExecutionResult) -> Any:

@@ -17,7 +17,7 @@ from airflow_flinklike.script import script_job
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_SCRIPT_ONLY = ("application_args", "conf", "py_files", "files", "archives", "name", "environment")
+_SCRIPT_ONLY = ("application_args", "conf", "py_files", "files", "archives", "name", "environment", "job_timeout")
 
 
 class FlinklikeSubmitOperator(FlinklikeJobOperator):
@@ -109,7 +109,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     def _pipeline_program(self, params: Mapping[str, Any]) -> JobProgram:
         given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
         if given:
-            message = f"task {self.task_id!r}: {', '.join(given)} belong to application=; set them in the Pipeline"
+            message = f"task {self.task_id!r}: {', '.join(given)} belong to application=; a Pipeline has its own"
             raise PipelineError(message)
         assert self.pipeline is not None
         return build_job(self.pipeline, params)

@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperatorLink, BaseSensorOperator, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_flinklike.client import JobExecutionResult
-from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
+from airflow_flinklike.exceptions import FlinklikeClientError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links import FlinklikeJobLink
-from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason
+from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, parse_job_id
 
@@ -48,37 +48,41 @@ class FlinklikeJobSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def execute(self, context: Context) -> Any:
-        """Poke, or look once and defer."""
-        hook = FlinklikeHook(self.flinklike_conn_id)
-        context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=hook.access().job_url(self.job_id))
-        if not self.deferrable:
-            return super().execute(context)
-        found = self.poke(context)
-        if found.is_done:
-            return found.xcom_value
-        trigger = FlinklikeJobTrigger(self.job_id, self.flinklike_conn_id)
-        return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+        """Poke until the job has ended; when deferrable, the first poke that finds it running defers."""
+        url = FlinklikeHook(self.flinklike_conn_id).access().job_url(self.job_id)
+        context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=url)
+        return super().execute(context)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One look at the job, as a short long poll."""
         del context
         with FlinklikeHook(self.flinklike_conn_id).get_conn() as client:
             result = client.result_within(self._checked_job_id(), wait=0.0 if self.reschedule else 1.0)
-        if result is None:
-            return PokeReturnValue(is_done=False)
-        return PokeReturnValue(is_done=True, xcom_value=self._value_of(result))
+        if result is not None:
+            return PokeReturnValue(is_done=True, xcom_value=self._value_of(result))
+        if self.deferrable:
+            trigger = FlinklikeJobTrigger(self.job_id, self.flinklike_conn_id)
+            self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+        return PokeReturnValue(is_done=False)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """The trigger has fired."""
+        """The trigger has fired. Fails, or skips, as a poke does."""
         del context
+        try:
+            return self._completed(event)
+        except FlinklikeClientError as error:
+            if self.never_fail:
+                message = f"job {self.job_id}: {error}"
+                raise AirflowSkipException(message) from error
+            raise
+
+    def _completed(self, event: Mapping[str, Any]) -> Any:
         match JobEventReason(event["reason"]):
-            case JobEventReason.ERROR | JobEventReason.TIMEOUT:
-                raise ClusterUnavailableError(str(event.get("message", "")))
-            case JobEventReason.NOT_FOUND:
-                raise AirflowFailException(str(event.get("message", self.job_id)))
-            case _:
+            case JobEventReason.FINISHED | JobEventReason.FAILED | JobEventReason.CANCELED:
                 with FlinklikeHook(self.flinklike_conn_id).get_conn() as client:
                     return self._value_of(client.wait_for_result(JobId(event["job_id"])))
+            case _:
+                raise error_of_event(event)
 
     def _checked_job_id(self) -> JobId:
         try:

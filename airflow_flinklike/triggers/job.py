@@ -5,15 +5,21 @@ Only scalars are kept; the event carries a reason and never the job's result, wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from enum import Enum
 from typing import Any
 
 from airflow.sdk import timezone
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_flinklike.client import AsyncFlinklikeClient, JobState
-from airflow_flinklike.exceptions import FlinklikeClientError, JobNotFoundError
+from airflow_flinklike.exceptions import (
+    AuthenticationError,
+    ClusterUnavailableError,
+    FlinklikeClientError,
+    JobNotFoundError,
+)
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -29,6 +35,8 @@ class JobEventReason(Enum):
     CANCELED = "canceled"
     TIMEOUT = "timeout"
     NOT_FOUND = "not_found"
+    UNAUTHENTICATED = "unauthenticated"
+    NO_CONNECTION = "no_connection"
     ERROR = "error"
 
 
@@ -37,6 +45,16 @@ _REASON_OF = {
     JobStatus.FAILED: JobEventReason.FAILED,
     JobStatus.CANCELED: JobEventReason.CANCELED,
 }
+_ERROR_OF: Mapping[JobEventReason, type[Exception]] = {
+    JobEventReason.NOT_FOUND: JobNotFoundError,
+    JobEventReason.UNAUTHENTICATED: AuthenticationError,
+    JobEventReason.NO_CONNECTION: AirflowNotFoundException,
+}
+
+
+def error_of_event(event: Mapping[str, Any]) -> Exception:
+    """What a waiting worker would have raised, for an event that is not about the job's end."""
+    return _ERROR_OF.get(JobEventReason(event["reason"]), ClusterUnavailableError)(str(event.get("message", "")))
 
 
 class FlinklikeJobTrigger(BaseTrigger):
@@ -54,6 +72,9 @@ class FlinklikeJobTrigger(BaseTrigger):
         deadline_millis: int | None = None,
         poll_interval: float = 20.0,
     ) -> None:
+        if poll_interval <= 0:
+            message = f"poll_interval is {poll_interval:g}: it must be above 0"
+            raise ValueError(message)
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow has no hints here
         self.job_id = job_id
         self.flinklike_conn_id = flinklike_conn_id
@@ -78,6 +99,10 @@ class FlinklikeJobTrigger(BaseTrigger):
                 reason, message = await self._wait(client)
         except JobNotFoundError as error:
             reason, message = JobEventReason.NOT_FOUND, str(error)
+        except AuthenticationError as error:
+            reason, message = JobEventReason.UNAUTHENTICATED, str(error)
+        except AirflowNotFoundException as error:
+            reason, message = JobEventReason.NO_CONNECTION, str(error)
         except (FlinklikeClientError, OSError) as error:
             reason, message = JobEventReason.ERROR, f"{type(error).__name__}: {error}"
         payload = {"reason": reason.value, "job_id": self.job_id, "message": message}

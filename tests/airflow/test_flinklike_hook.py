@@ -32,6 +32,8 @@ def connection(**fields: Any) -> Any:
         ({"host": "https://jm.example"}, ("https://jm.example:8081",)),
         ({"host": "[::1]:9000"}, ("http://[::1]:9000",)),
         ({"host": "[::1]"}, ("http://[::1]:8081",)),
+        ({"host": "::1"}, ("http://[::1]:8081",)),
+        ({"host": "https://fe80::2, ::3", "port": 1}, ("https://[fe80::2]:1", "http://[::3]:1")),
     ],
 )
 def test_addresses(fields: dict[str, Any], expected: tuple[str, ...]) -> None:

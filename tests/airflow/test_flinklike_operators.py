@@ -1,55 +1,33 @@
-"""Operators, decorator, sensor and trigger against a fake REST endpoint: what is submitted, adopted, cancelled."""
+"""Operators and decorator against a fake REST endpoint: what is submitted, adopted, cancelled."""
 
+import json
 import pickle
+import socket
 import threading
-from collections.abc import Callable
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout, TaskDeferred
+from airflow.sdk.exceptions import (
+    TaskDeferred,
+)
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
 from airflow_flinklike.exceptions import (
-    ClusterUnavailableError,
     JobCanceledError,
     JobFailedError,
-    JobNotFoundError,
     PipelineError,
 )
 from airflow_flinklike.operators.base import STORE_KEY
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
-from airflow_flinklike.sensors.job import FlinklikeJobSensor
-from airflow_flinklike.triggers.job import FlinklikeJobTrigger
+from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph, PickledCode
 from tests.kit.airflow_context import FakeStateStore, context
-from tests.kit.fake_rest import FakeCluster, FakeJob
-
-Build = Callable[[], Pipeline]
-
-
-def job(name: str) -> Build:
-    """A function that builds a pipeline of that name: the fake ends it accordingly."""
-
-    def build() -> Pipeline:
-        pipeline = Pipeline(name)
-        pipeline.source("read", "jobs.code:read")
-        return pipeline
-
-    return build
-
-
-def submit(name: str = "finish", **fields: Any) -> FlinklikeSubmitOperator:
-    return FlinklikeSubmitOperator(**{"task_id": "run", "pipeline": job(name), "poll_interval": 0.2, **fields})
-
-
-def only_job(rest: FakeCluster) -> tuple[str, FakeJob]:
-    assert len(rest.jobs) == 1
-    return next(iter(rest.jobs.items()))
-
+from tests.kit.airflow_jobs import job, only_job, started, submit
+from tests.kit.fake_rest import FakeCluster
 
 # --- submit -----------------------------------------------------------------------------------------------
 
@@ -112,6 +90,15 @@ def test_the_id_is_stored_before_the_submit(rest: FakeCluster) -> None:
     assert list(rest.jobs) == [stored]
 
 
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_without_waiting_the_id_of_the_running_job_is_returned(rest: FakeCluster, *, deferrable: bool) -> None:
+    store = FakeStateStore()
+    found = submit("hang", wait_for_completion=False, deferrable=deferrable).execute(context(store))
+    job_id, submitted = only_job(rest)
+    assert (found, submitted.status) == (job_id, "RUNNING")
+    assert submit("hang", wait_for_completion=False).execute(context(store)) == job_id
+
+
 def test_a_failed_job_raises_with_its_root_cause(rest: FakeCluster) -> None:
     del rest
     with pytest.raises(JobFailedError) as caught:
@@ -132,6 +119,8 @@ def test_exactly_one_of_pipeline_and_application(rest: FakeCluster) -> None:
             submit(**fields).execute(context())
     with pytest.raises(PipelineError, match="conf, files belong to application="):
         submit(conf={"a": "b"}, files="x").execute(context())
+    with pytest.raises(PipelineError, match="job_timeout belong to application="):
+        submit(job_timeout=60).execute(context())
     assert not rest.jobs
 
 
@@ -210,16 +199,6 @@ def test_every_template_field_is_assigned_verbatim() -> None:
 # --- adopt, clear, kill -------------------------------------------------------------------------------------
 
 
-def started(rest: FakeCluster, name: str, *, max_tries: int = 2) -> tuple[FakeStateStore, str]:
-    """A first try whose worker died while the job ran (or after it ended)."""
-    store = FakeStateStore()
-    operator = submit(name)
-    with operator.hook.get_conn() as client:
-        job_id = operator._submit(context(store, max_tries=max_tries), client, "b" * 32)  # type: ignore[arg-type]
-    rest.requests.clear()
-    return store, job_id
-
-
 def test_a_retry_adopts_a_finished_job_with_its_value(rest: FakeCluster) -> None:
     rest.results["finish"] = 11
     store, job_id = started(rest, "finish")
@@ -264,6 +243,15 @@ def test_a_clear_of_a_running_task_ends_its_job_first(rest: FakeCluster) -> None
     assert rest.jobs[job_id].status == "CANCELED"
     posted = [request for request in rest.requests if request[0] in {"POST", "PATCH"}]
     assert [request[0] for request in posted] == ["PATCH", "POST"]
+
+
+def test_a_clear_leaves_a_job_alone_that_is_not_to_be_cancelled(rest: FakeCluster) -> None:
+    store, job_id = started(rest, "hang", max_tries=2)
+    timer = threading.Timer(0.2, rest.finish, (job_id,))
+    timer.start()
+    submit("finish", cancel_on_kill=False).execute(context(store, max_tries=3))
+    timer.join()
+    assert (rest.jobs[job_id].status, len(rest.jobs), rest.cancels) == ("FINISHED", 2, [])
 
 
 def test_a_request_of_an_earlier_try_that_arrives_late_is_adopted(rest: FakeCluster) -> None:
@@ -317,144 +305,50 @@ def test_a_kill_before_the_submit_or_without_consent_does_nothing(rest: FakeClus
     assert not rest.cancels
 
 
-# --- deferral ---------------------------------------------------------------------------------------------
+def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster) -> None:
+    operator = submit("hang")
+
+    def killed_meanwhile() -> Pipeline:
+        operator.on_kill()
+        return job("hang")()
+
+    operator.pipeline = killed_meanwhile
+    with pytest.raises(JobCanceledError):
+        operator.execute(context())
+    assert not rest.jobs
 
 
-def deferred(operator: Any, seen: Any = None) -> TaskDeferred:
-    with pytest.raises(TaskDeferred) as caught:
-        operator.execute(context() if seen is None else seen)
-    return caught.value
-
-
-async def event_of(trigger: FlinklikeJobTrigger) -> dict[str, Any]:
-    async for event in trigger.run():
-        payload: dict[str, Any] = event.payload
-        return payload
-    raise AssertionError("no event")
-
-
-@pytest.mark.asyncio
-async def test_a_deferrable_task_comes_back_with_the_value(rest: FakeCluster) -> None:
-    rest.results["hang"] = None
-    operator = submit("hang", deferrable=True, inline_seconds=0)
-    caught = deferred(operator)
-    trigger = caught.trigger
-    assert isinstance(trigger, FlinklikeJobTrigger)
-    assert (caught.method_name, caught.timeout, trigger.deadline_millis) == ("execute_complete", None, None)
-    rest.finish(trigger.job_id, {"a": 1})
-    event = await event_of(trigger)
-    assert event == {"reason": "finished", "job_id": trigger.job_id, "message": ""}
-    assert submit("hang").execute_complete(context(), event) == {"a": 1}
-
-
-def test_a_small_job_is_not_deferred(rest: FakeCluster) -> None:
-    rest.results["finish"] = 3
-    assert submit("finish", deferrable=True).execute(context()) == 3
-
-
-def test_a_retry_of_a_deferrable_task_adopts_too(rest: FakeCluster) -> None:
-    store, job_id = started(rest, "hang")
-    caught = deferred(submit("hang", deferrable=True, inline_seconds=0), context(store))
-    assert caught.trigger.job_id == job_id
-
-
-def test_the_execution_timeout_travels_with_the_trigger(rest: FakeCluster) -> None:
-    caught = deferred(
-        submit("hang", deferrable=True, inline_seconds=0, execution_timeout=timedelta(seconds=30)), context()
-    )
-    trigger: Any = caught.trigger
-    assert trigger.deadline_millis is not None
-    assert caught.timeout == timedelta(seconds=330)
-    operator = submit("hang", execution_timeout=timedelta(seconds=30))
-    with pytest.raises(AirflowTaskTimeout, match="was not over within execution_timeout"):
-        operator.execute_complete(context(), {"reason": "timeout", "job_id": trigger.job_id})
-    assert rest.cancels == [trigger.job_id]
-
-
-@pytest.mark.parametrize(("reason", "error"), [("not_found", JobNotFoundError), ("error", ClusterUnavailableError)])
-def test_other_events_raise(reason: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match="what happened"):
-        submit().execute_complete(context(), {"reason": reason, "job_id": "c" * 32, "message": "what happened"})
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(("name", "reason"), [("finish", "finished"), ("fail", "failed")])
-async def test_the_trigger_says_how_the_job_ended(rest: FakeCluster, name: str, reason: str) -> None:
-    _, job_id = started(rest, name)
-    assert (await event_of(FlinklikeJobTrigger(job_id, "flinklike_default")))["reason"] == reason
-
-
-@pytest.mark.asyncio
-async def test_the_trigger_ends_at_its_deadline(rest: FakeCluster) -> None:
-    _, job_id = started(rest, "hang")
-    trigger = FlinklikeJobTrigger(job_id, "flinklike_default", deadline_millis=0)
-    assert (await event_of(trigger))["reason"] == "timeout"
-
-
-@pytest.mark.asyncio
-async def test_the_trigger_reports_a_job_that_is_unknown(rest: FakeCluster) -> None:
-    del rest
-    event = await event_of(FlinklikeJobTrigger("d" * 32, "flinklike_default"))
-    assert (event["reason"], event["message"]) == ("not_found", f"Job {'d' * 32} not found")
-
-
-@pytest.mark.asyncio
 @pytest.mark.parametrize("consent", [True, False])
-async def test_a_kill_in_the_triggerer(rest: FakeCluster, *, consent: bool) -> None:
-    _, job_id = started(rest, "hang")
-    await FlinklikeJobTrigger(job_id, "flinklike_default", cancel_on_kill=consent).on_kill()
+def test_a_kill_that_overtakes_the_submit_cancels_after_it(rest: FakeCluster, *, consent: bool) -> None:
+    """The signal arrives while the request is on the way: the cluster does not know the job yet."""
+    operator = submit("hang", cancel_on_kill=consent, deferrable=True, inline_seconds=0)
+    original = rest.submit
+
+    def killed_meanwhile(body: dict[str, Any]) -> tuple[int, Any]:
+        operator._is_killed = True
+        return original(body)
+
+    rest.submit = killed_meanwhile  # type: ignore[method-assign]  # what on_kill leaves behind when it finds no job
+    with pytest.raises(JobCanceledError if consent else TaskDeferred):
+        operator.execute(context())
+    job_id, submitted = only_job(rest)
     assert rest.cancels == ([job_id] if consent else [])
+    assert submitted.status == ("CANCELED" if consent else "RUNNING")
 
 
-def test_triggers_survive_serialization() -> None:
-    trigger = FlinklikeJobTrigger("a" * 32, "c", cancel_on_kill=True, deadline_millis=5, poll_interval=3.0)
-    path, kwargs = trigger.serialize()
-    from airflow.sdk._shared.module_loading import import_string
-    from airflow.sdk.serde import deserialize, serialize
-
-    assert deserialize(serialize(kwargs)) == kwargs
-    assert import_string(path)(**kwargs).serialize() == (path, kwargs)
-
-
-# --- sensor -----------------------------------------------------------------------------------------------
+def test_a_kill_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AIRFLOW_CONN_SILENT", connection_of(silent))
+        operator = submit("hang", flinklike_conn_id="silent")
+        operator._job_id = JobId("a" * 32)
+        begin = time.monotonic()
+        operator.on_kill()
+        assert time.monotonic() - begin < 5, "Airflow sends SIGKILL after five seconds"
 
 
-def sensor(job_id: str, **fields: Any) -> FlinklikeJobSensor:
-    return FlinklikeJobSensor(**{"task_id": "wait", "job_id": job_id, "poke_interval": 0.05, **fields})
-
-
-def test_the_sensor_returns_the_value(rest: FakeCluster) -> None:
-    _, job_id = started(rest, "hang")
-    timer = threading.Timer(0.2, rest.finish, (job_id, [3]))
-    timer.start()
-    seen = context()
-    assert sensor(job_id).execute(seen) == [3]
-    timer.join()
-    assert seen["ti"].xcoms["_link_FlinklikeJobLink"].endswith(f"/ui/jobs/{job_id}")
-
-
-def test_the_sensor_fails_without_retry_when_the_job_did(rest: FakeCluster) -> None:
-    _, job_id = started(rest, "fail")
-    with pytest.raises(AirflowFailException, match="ValueError: no rows"):
-        sensor(job_id).execute(context())
-    with pytest.raises(AirflowFailException, match="is not a job id"):
-        sensor("xyz").execute(context())
-
-
-def test_the_deferrable_sensor_looks_once_and_leaves_the_job_alone(rest: FakeCluster) -> None:
-    _, job_id = started(rest, "hang")
-    operator = sensor(job_id, deferrable=True, timeout=60)
-    caught = deferred(operator)
-    trigger: Any = caught.trigger
-    assert (trigger.cancel_on_kill, caught.timeout) == (False, timedelta(seconds=60))
-    rest.finish(job_id, "x")
-    assert deferred_value(operator, job_id) == "x"
-    assert sensor(job_id, deferrable=True).execute(context()) == "x"
-    assert isinstance(operator, BaseSensorOperator)
-
-
-def deferred_value(operator: FlinklikeJobSensor, job_id: str) -> Any:
-    return operator.execute_complete(context(), {"reason": "finished", "job_id": job_id, "message": ""})
+def connection_of(server: socket.socket) -> str:
+    host, port = server.getsockname()
+    return json.dumps({"conn_type": "flinklike", "host": host, "port": port, "password": "x"})
 
 
 # --- decorator ----------------------------------------------------------------------------------------------

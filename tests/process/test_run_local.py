@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike import Pipeline
+from airflow_flinklike import Pipeline, local
 from airflow_flinklike.exceptions import JobFailedError, LocalClusterError
 from tests.kit.docs import Snippet, SnippetKind, doc_snippets, run_snippet
 from tests.kit.levels import reached
@@ -56,6 +56,16 @@ def test_a_failed_job_raises_its_root_cause() -> None:
 def test_a_wrong_option_is_said() -> None:
     with pytest.raises(LocalClusterError, match=r"did you mean taskmanager\.spark\.enabled"):
         squares().run_local(conf={"taskmanager.spark.enable": "false"})
+
+
+def test_a_cluster_that_never_becomes_ready_is_given_up(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (temporary / "hangs_at_start.py").write_text("import sys\nsys.stderr.write('thinking')\nsys.stdin.read()\n")
+    monkeypatch.syspath_prepend(str(temporary))
+    monkeypatch.setattr(local, "_MODULE", "hangs_at_start")
+    monkeypatch.setattr(local, "_START_TIMEOUT", 1.0)
+    with pytest.raises(LocalClusterError, match=r"not ready in 1 s"):
+        squares().run_local(conf=WITHOUT_SPARK)
+    assert carrying("TMPDIR", str(temporary)) == {}
 
 
 @pytest.mark.spark

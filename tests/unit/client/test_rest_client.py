@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from airflow_flinklike import FlinklikeClient, JobHandle, function_job, script_job
+from airflow_flinklike import handle as handle_module
 from airflow_flinklike.artifacts import CHUNK_BYTES
 from airflow_flinklike.client import AsyncFlinklikeClient, SubmittedJob, new_job_id
 from airflow_flinklike.exceptions import (
@@ -25,6 +26,7 @@ from airflow_flinklike.exceptions import (
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph
+from tests.kit.fake_rest import fake_cluster
 from tests.kit.job_graphs import graph, source
 from tests.kit.rest import JOB
 from tests.kit.rest_clients import ClientBox, Fault
@@ -401,3 +403,17 @@ def test_a_handle_waits_for_the_value_and_cancels(box: ClientBox) -> None:
     assert [vertex["name"] for vertex in handle.details()["vertices"]] == ["read", "write <b>"]
     with pytest.raises(JobConflictError):
         handle.cancel()
+
+
+def test_a_refused_submit_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+
+    class Noting(FlinklikeClient):
+        def close(self) -> None:
+            super().close()
+            closed.append(True)
+
+    monkeypatch.setattr(handle_module, "FlinklikeClient", Noting)
+    with fake_cluster() as cluster, pytest.raises(AuthenticationError):
+        function_job(lambda: 5).submit(cluster.url, token="wrong", detached=True)
+    assert closed == [True]
