@@ -124,13 +124,16 @@ class ResourceRequirement:
 class JobRequirements:
     """The complete requirement set of a job: replaces the previous one; empty = the job needs nothing.
 
-    `unreachable` names the TaskManagers that the owner cannot reach (R7).
+    `unreachable` names the TaskManagers that the owner cannot reach (R7). `static_conf` is the static part of the job's
+    Spark conf as a JSON object, b"" for none; `needs_spark`: some of its code expects a Spark session.
     """
 
     job_id: JobId
     epoch: int
     requirements: tuple[ResourceRequirement, ...]
     unreachable: tuple[Incarnation, ...]
+    static_conf: bytes = b""
+    needs_spark: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,16 @@ event that made it possible. The TaskManager's report is the truth about its slo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.spark_conf import advice, fewest_lacking, lacking
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile
 from runtime.resourcemanager.core import events as ev
-from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
+from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold, offered_conf
 
 Effects = list[ev.SlotManagerEffect]
 REFUSED_PAUSE_SECONDS = 1.0
@@ -30,6 +32,8 @@ class JobNeeds:
     owner_address: str
     requirements: tuple[tuple[ResourceProfile, int], ...] = ()
     unreachable: frozenset[Incarnation] = frozenset()
+    static_conf: Mapping[str, str] = field(default_factory=dict)
+    needs_spark: bool = False
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
     reason: str = ""
 
@@ -110,8 +114,10 @@ class SlotManager:
         incarnation = event.registration.incarnation
         known = self._task_managers.get(incarnation)
         if known is None:
-            self._task_managers[incarnation] = TaskManagerSlots(event.registration)
+            conf = offered_conf(event.registration)
+            self._task_managers[incarnation] = TaskManagerSlots(event.registration, conf)
         else:
+            known.offered_conf = offered_conf(event.registration)
             known.registration = event.registration
             known.is_connected = True
             known.is_first_report = True
@@ -219,6 +225,8 @@ class SlotManager:
         job.owner_address = event.owner_address
         job.requirements = tuple((need.profile, need.count) for need in declared.requirements if need.count > 0)
         job.unreachable = frozenset(declared.unreachable)
+        job.static_conf = json.loads(declared.static_conf or b"{}")
+        job.needs_spark = declared.needs_spark
         self._paused.pop(job.job_id, None)
         if job.missing() is None:
             self._rotation.pop(job.job_id, None)
@@ -283,15 +291,24 @@ class SlotManager:
         profile = job.missing()
         if profile is None:
             return None
-        best: TaskManagerSlots | None = None
-        for peer in self._task_managers.values():
-            if not peer.free or not peer.is_connected or peer.incarnation in job.unreachable:
-                continue
-            if can_hold(peer.registration.slot_profile, profile) and (best is None or peer.rank < best.rank):
-                best = peer
-        if best is None:
-            return None
-        return self._request(job, profile, best)
+        free = [peer for peer in self._fitting(job, profile) if peer.free and peer.incarnation not in job.unreachable]
+        return self._request(job, profile, min(free, key=lambda peer: peer.rank)) if free else None
+
+    def _fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
+        """The connected TaskManagers that could serve the job, with or without a free slot.
+
+        Code that expects Spark runs without it only where no TaskManager has it: then it is plain Python after all.
+        """
+        peers = [
+            peer
+            for peer in self._task_managers.values()
+            if peer.is_connected and can_hold(peer.registration.slot_profile, profile)
+        ]
+        if job.static_conf:
+            return [peer for peer in peers if not lacking(job.static_conf, peer.offered_conf)]
+        if job.needs_spark and any(peer.registration.has_spark for peer in self._task_managers.values()):
+            return [peer for peer in peers if peer.registration.has_spark]
+        return peers
 
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
         slot_index = next(iter(peer.free))
@@ -325,9 +342,15 @@ class SlotManager:
         connected = [peer for peer in self._task_managers.values() if peer.is_connected]
         if not connected:
             return "no TaskManager is registered: start one with bin/taskmanager.sh start"
-        fitting = [peer for peer in connected if can_hold(peer.registration.slot_profile, profile)]
-        if not fitting:
+        if not any(can_hold(peer.registration.slot_profile, profile) for peer in connected):
             return f"none of {len(connected)} TaskManagers offers a slot with {describe(profile)}"
+        fitting = self._fitting(job, profile)
+        if not fitting:
+            keys = fewest_lacking(job.static_conf, [peer.offered_conf for peer in connected])
+            return (
+                "; ".join(advice(key, job.static_conf[key]) for key in keys)
+                or "no TaskManager with Spark has such slots"
+            )
         reachable = [peer for peer in fitting if peer.incarnation not in job.unreachable]
         if not reachable:
             return f"the JobMaster cannot reach any of {len(fitting)} TaskManagers with slots that fit"

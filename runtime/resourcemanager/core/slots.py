@@ -5,7 +5,8 @@ Invariant: a slot is in exactly one of free, blocked and allocated, or unknown (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
@@ -29,6 +30,7 @@ class TaskManagerSlots:
     """One registered TaskManager. `free` keeps the slot that is idle longest in front."""
 
     registration: RegisterTaskManager
+    offered_conf: Mapping[str, str]
     is_connected: bool = True
     is_warm: bool = False
     assigned_tasks: int = 0
@@ -121,6 +123,13 @@ class TaskManagerSlots:
         """The allocated slots, for people."""
         for index, allocation in sorted(self.allocated.items()):
             yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
+
+
+def offered_conf(registration: RegisterTaskManager) -> dict[str, str]:
+    """The conf that a TaskManager's Spark was started with; nothing where it has none."""
+    if not registration.has_spark:
+        return {}
+    return {str(key): str(value) for key, value in json.loads(registration.spark_conf).items()}
 
 
 def can_hold(offered: ResourceProfile, required: ResourceProfile) -> bool:

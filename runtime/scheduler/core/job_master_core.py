@@ -34,7 +34,7 @@ from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.output_commit import OutputCommits, outputs_of
 from runtime.scheduler.core.placement import Placement
 from runtime.scheduler.core.publication import Publication
-from runtime.scheduler.core.requirements import DeclaredRequirements
+from runtime.scheduler.core.requirements import DeclaredRequirements, SparkNeeds, spark_needs
 
 _ON_ITS_WAY = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING})
 _NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
@@ -69,6 +69,7 @@ class JobMasterCore:
         "_publication",
         "_resources_reason",
         "_result",
+        "_spark_needs",
         "_store_reason",
         "_validate",
         "_work",
@@ -82,6 +83,7 @@ class JobMasterCore:
         self._failures = FailureHistory()
         self._publication = Publication(self._graph)
         self._declared = DeclaredRequirements()
+        self._spark_needs: SparkNeeds | None = None
         self._work: _Work | None = None
         self._result: WriteResult | None = None
         self._effects: list[Effect] = []
@@ -497,7 +499,13 @@ class JobMasterCore:
             return []
         self._declared.declare(requirements)
         graph = self._graph
-        return [DeclareRequirements(JobRequirements(graph.job_id, graph.epoch, requirements, ()))]
+        if requirements and self._spark_needs is None and graph.job_graph is not None:
+            self._spark_needs = spark_needs(graph.job_graph)
+        needs = self._spark_needs or SparkNeeds()
+        declared = JobRequirements(
+            graph.job_id, graph.epoch, requirements, (), static_conf=needs.static_conf, needs_spark=needs.needs_spark
+        )
+        return [DeclareRequirements(declared)]
 
     def _pending_reason(self) -> str:
         if self._store_reason:

@@ -7,10 +7,31 @@ slots that it would have to give back at once by more than that eighth.
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+
+from runtime.common.spark_conf import static_conf
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import ResourceProfile
+from runtime.jobgraph.graph import JobGraph, OperatorKind
 
 FALL_SHOWN_FRACTION = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SparkNeeds:
+    """What a job asks of a TaskManager's Spark, in the words of JobRequirements."""
+
+    static_conf: bytes = b""
+    needs_spark: bool = False
+
+
+def spark_needs(graph: JobGraph) -> SparkNeeds:
+    """A lone function may do without Spark; every other kind of code is written against a session."""
+    static = static_conf(graph.spark_conf)
+    operators = [operator for vertex in graph.vertices for operator in vertex.operators]
+    needs_spark = bool(static) or any(operator.kind is not OperatorKind.FUNCTION for operator in operators)
+    return SparkNeeds(json.dumps(static, sort_keys=True).encode() if static else b"", needs_spark)
 
 
 class DeclaredRequirements:

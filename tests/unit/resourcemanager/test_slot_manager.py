@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -39,9 +40,17 @@ class Cluster:
     def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
         return list(self.manager.handle(event, self.at))
 
-    def register(self, incarnation: Incarnation, slots: int, profile: ResourceProfile = DEFAULT) -> list[Any]:
+    def register(
+        self,
+        incarnation: Incarnation,
+        slots: int,
+        profile: ResourceProfile = DEFAULT,
+        spark_conf: dict[str, str] | None = None,
+    ) -> list[Any]:
+        """`spark_conf` None: a TaskManager without Spark."""
+        has_spark, conf = spark_conf is not None, json.dumps(spark_conf or {}).encode()
         registration = RegisterTaskManager(
-            incarnation, "tm", "h:1", "h:2", "boot", "v", 1, slots, profile, False, b"{}", 2, 0
+            incarnation, "tm", "h:1", "h:2", "boot", "v", 1, slots, profile, has_spark, conf, 2, 0
         )
         self.handle(ev.TaskManagerRegistered(registration))
         return self.report(incarnation, [None] * slots)
@@ -60,9 +69,11 @@ class Cluster:
         profile: ResourceProfile = DEFAULT,
         epoch: int = 5,
         unreachable: tuple[Incarnation, ...] = (),
+        static_conf: bytes = b"",
+        needs_spark: bool = False,
     ) -> list[Any]:
         needs = (ResourceRequirement(profile, count),) if count else ()
-        declared = JobRequirements(job(number), epoch, needs, unreachable)
+        declared = JobRequirements(job(number), epoch, needs, unreachable, static_conf, needs_spark)
         return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
 
 
@@ -306,3 +317,48 @@ def test_ended_jobs_need_nothing_any_more() -> None:
     cluster.declare(1, 3)
     assert cluster.handle(ev.JobsFinished((job(1),))) == []
     assert requests(cluster.register(Incarnation("d" * 32), 1)) == []
+
+
+MEMORY = b'{"spark.executor.memory": "1024m"}'
+
+
+def test_static_conf_is_served_by_a_task_manager_that_offers_it() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf={})
+    assert reasons(cluster.declare(1, 2, static_conf=MEMORY, needs_spark=True))[job(1)].endswith(
+        "start one with -D spark.executor.memory=1024m"
+    )
+    assert [peer for peer, _ in requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))] == [T2]
+    assert "all 1 slots that fit are in use" in cluster.manager.job(job(1)).reason  # type: ignore[union-attr]
+    assert [peer for peer, _ in requests(cluster.declare(2, 4))] == [T1] * 4, "others take the rest"
+
+
+def test_a_task_manager_that_comes_back_with_another_conf_is_judged_by_that() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1, spark_conf={})
+    cluster.declare(1, 1, static_conf=MEMORY, needs_spark=True)
+    assert requests(cluster.register(T1, 1, spark_conf={"spark.executor.memory": "1g"}))
+
+
+def test_code_that_expects_spark_goes_where_spark_is() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    cluster.register(T2, 1, spark_conf={})
+    assert [peer for peer, _ in requests(cluster.declare(1, 3, needs_spark=True))] == [T2]
+    assert [peer for peer, _ in requests(cluster.declare(2, 2))] == [T1, T1]
+
+
+def test_without_any_spark_the_code_is_plain_python() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    assert [peer for peer, _ in requests(cluster.declare(1, 1, needs_spark=True))] == [T1]
+
+
+def test_spark_that_is_away_is_waited_for() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    cluster.register(T2, 1, spark_conf={})
+    cluster.handle(ev.TaskManagerDisconnected(T2))
+    effects = cluster.declare(1, 1, needs_spark=True)
+    assert requests(effects) == []
+    assert reasons(effects)[job(1)] == "no TaskManager with Spark has such slots"

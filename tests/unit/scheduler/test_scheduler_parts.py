@@ -32,7 +32,7 @@ from runtime.scheduler.core.job_events import (
     decode_events,
     encode_events,
 )
-from runtime.scheduler.core.requirements import DeclaredRequirements
+from runtime.scheduler.core.requirements import DeclaredRequirements, spark_needs
 from runtime.scheduler.core.slot_pool import AHEAD_MAX, SlotKind, SlotPool, ahead_for
 from tests.kit.job_graphs import diamond, graph, lone, vertex
 from tests.kit.job_master_driver import JOB_ID, JobMasterDriver, allocation, location, parquet
@@ -258,3 +258,11 @@ def test_noop_job_has_no_splits_inputs_or_outputs() -> None:
     (task,) = job.deployed.values()
     assert (task.splits, task.inputs, task.outputs, task.ordinal) == (b"[]", (), (), 0)
     assert task.attempt_id.job_id == JobId(JOB_ID)
+
+
+def test_what_a_job_asks_of_spark() -> None:
+    assert spark_needs(lone()).needs_spark is False
+    assert spark_needs(diamond()).needs_spark is True
+    conf = {"spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "3"}
+    needs = spark_needs(lone().model_copy(update={"spark_conf": conf}))
+    assert (json.loads(needs.static_conf), needs.needs_spark) == ({"spark.executor.memory": "1g"}, True)
