@@ -29,6 +29,19 @@ class InvalidConfigurationError(InvalidInputError):
         super().__init__(f"the configuration cannot be used:\n{lines}", listed)
 
 
+def parse_dynamic(arguments: Iterable[str]) -> list[str]:
+    """The `key=value` texts of `-D key=value` and `-Dkey=value`. Raises InvalidInputError for anything else."""
+    dynamic: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        text = next(rest, "") if argument == "-D" else argument.removeprefix("-D")
+        if not argument.startswith("-D") or not text:
+            message = f"unknown argument {argument!r}: only -D key=value may follow"
+            raise InvalidInputError(message)
+        dynamic.append(text)
+    return dynamic
+
+
 class Configuration:
     """Immutable typed settings of one process. Unset options have their default."""
 

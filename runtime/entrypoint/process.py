@@ -21,7 +21,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration, load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.logging_setup import set_up_logging
@@ -76,7 +76,7 @@ def run_process(name: str, make: Callable[[], ClusterProcess], arguments: Sequen
     environment = os.environ
     layout = Layout.from_environment(environment)
     try:
-        configuration = load(layout.conf, environment=environment, dynamic=_dynamic(arguments))
+        configuration = load(layout.conf, environment=environment, dynamic=parse_dynamic(arguments))
     except InvalidInputError as error:
         return _refuse(str(error))
     set_up_logging(environment, level=configuration.get(LOG_LEVEL), files_max=configuration.get(LOG_MAX))
@@ -140,19 +140,3 @@ def _refuse(sentence: str) -> int:
     sys.stderr.write(sentence + "\n")
     sys.stderr.flush()
     return EXIT_START_FAILURE
-
-
-def _dynamic(arguments: Sequence[str]) -> list[str]:
-    """The `key=value` texts of `-D key=value` and `-Dkey=value`."""
-    dynamic: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "-D" and rest:
-            dynamic.append(rest.pop(0))
-        elif argument.startswith("-D") and len(argument) > 2:
-            dynamic.append(argument[2:])
-        else:
-            message = f"unknown argument {argument!r}: only -D key=value may follow"
-            raise InvalidInputError(message)
-    return dynamic

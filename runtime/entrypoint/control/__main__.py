@@ -9,12 +9,11 @@ from collections.abc import Callable
 from types import FrameType
 
 from runtime.common.errors import FlinklikeError
-from runtime.config.configuration import load
+from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ClusterControl
 from runtime.entrypoint.control.daemon import KINDS, Daemon
-from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.remote import SCRIPTS, show
 
 _CLUSTER_VERBS = frozenset(
@@ -22,22 +21,6 @@ _CLUSTER_VERBS = frozenset(
 )
 _NOT_RUNNING = 3
 _INTERRUPTED = 130
-
-
-def parse_dynamic(arguments: list[str]) -> list[str]:
-    """The `key=value` texts of `-D key=value` and `-Dkey=value`. Raises DaemonError for anything else."""
-    dynamic: list[str] = []
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if argument == "-D" and rest:
-            dynamic.append(rest.pop(0))
-        elif argument.startswith("-D") and len(argument) > 2:
-            dynamic.append(argument[2:])
-        else:
-            message = f"Unknown argument {argument!r}: only -D key=value may follow."
-            raise DaemonError(message)
-    return dynamic
 
 
 _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.common.errors import InvalidInputError
 from runtime.config.catalog import all_options
-from runtime.config.configuration import Configuration, InvalidConfigurationError, load
+from runtime.config.configuration import Configuration, InvalidConfigurationError, load, parse_dynamic
 from runtime.config.foreign import FOREIGN_KEYS
 from runtime.config.option import parse_duration, parse_list, parse_size, render, render_duration
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL
@@ -217,6 +218,13 @@ def test_what_is_like_nothing_gets_no_guess(tmp_path: Path) -> None:
     in_environment, in_file = problems_of(tmp_path, "gizmo.size: 1", FLINKLIKE__SPARK__SQL__X="1")
     assert in_file.endswith("is no option: conf/REFERENCE.md lists them")
     assert in_environment.endswith("cannot be read: Spark's keys have capitals, so set them in config.yaml or with -D")
+
+
+def test_dynamic_options() -> None:
+    assert parse_dynamic(["-D", "a=b", "-Dc=d"]) == ["a=b", "c=d"]
+    for wrong in (["-D"], ["--help"], ["-D", "a=b", "c=d"]):
+        with pytest.raises(InvalidInputError, match="only -D key=value may follow"):
+            parse_dynamic(wrong)
 
 
 def test_missing_file_says_what_to_set(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from airflow_flinklike.cli.app import app
 from airflow_flinklike.exceptions import FlinklikeClientError
 from airflow_flinklike.explain import explain_graph
 from runtime.config.catalog import all_options
-from runtime.config.configuration import load
+from runtime.config.configuration import load, parse_dynamic
 from runtime.config.foreign import FOREIGN_KEYS
-from runtime.entrypoint.control.__main__ import parse_dynamic
 from runtime.rest.app import create_app
 from tests.kit.docs import (
     PAGES,

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.entrypoint.control.__main__ import parse_dynamic
 from runtime.entrypoint.control.hosts import Host, read_hosts
-from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record
 from runtime.entrypoint.control.table import render_table
 
@@ -67,12 +65,6 @@ def test_bad_host_files_list_every_line(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 3
     with pytest.raises(InvalidInputError, match="No missing file"):
         read_hosts(tmp_path / "missing")
-
-
-def test_dynamic_arguments() -> None:
-    assert parse_dynamic(["-D", "a=b", "-Dc=d"]) == ["a=b", "c=d"]
-    with pytest.raises(DaemonError, match="only -D key=value"):
-        parse_dynamic(["--wrong"])
 
 
 def test_table() -> None:

@@ -16,7 +16,7 @@ from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import job_manager_options, option_mapping
-from runtime.entrypoint.process import ProcessContext, _dynamic, _supervise
+from runtime.entrypoint.process import ProcessContext, _supervise
 from runtime.entrypoint.ready import report_ready
 
 
@@ -79,13 +79,6 @@ def test_the_ready_file_is_complete_when_it_is_there(tmp_path: Path) -> None:
     assert json.loads(path.read_text()) == {"address": "h:1"}
     assert [one.name for one in path.parent.iterdir()] == ["ready"]
     report_ready({}, {"address": "h:1"})
-
-
-def test_dynamic_options() -> None:
-    assert _dynamic(["-D", "a=b", "-Dc=d"]) == ["a=b", "c=d"]
-    for wrong in (["-D"], ["--help"]):
-        with pytest.raises(InvalidInputError):
-            _dynamic(wrong)
 
 
 def test_options_become_settings(tmp_path: Path) -> None:
