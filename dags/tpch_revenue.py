@@ -71,6 +71,7 @@ def tpch_revenue() -> None:
         application=str(Path(__file__).parent / "tpch" / "order_priorities.py"),
         application_args=["--data", DATA, "--output", f"{OUTPUT}/priorities"],
         name="order-priorities",
+        wait_for_completion=False,
     )
     finished = FlinklikeJobSensor(
         task_id="priorities_finished",

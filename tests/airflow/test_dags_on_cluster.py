@@ -41,6 +41,14 @@ def test_deferrable_tasks_come_back_with_values(client: FlinklikeClient) -> None
     assert states_of(client, "numbers") == ["FINISHED"]
 
 
+def test_a_submit_without_waiting_leaves_it_to_the_sensor(client: FlinklikeClient, tmp_path: Path) -> None:
+    found = run("not_waiting", gate=str(tmp_path / "gate"))
+    assert str(found.state) == "success"
+    assert xcom(found, "starts") == xcom(found, "starts", "job_id")
+    assert xcom(found, "ends") == "released"
+    assert states_of(client, "held") == ["FINISHED"]
+
+
 def test_a_retry_after_a_failed_job_runs_again(client: FlinklikeClient, tmp_path: Path) -> None:
     found = run("retrying", marker=str(tmp_path / "marker"))
     assert str(found.state) == "success"

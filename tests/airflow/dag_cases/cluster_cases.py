@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,30 @@ with DAG(dag_id="deferring", schedule=None, params={"count": 4}):
         deferrable=True,
     )
     submit >> sensor
+
+with DAG(dag_id="not_waiting", schedule=None):
+
+    def held(gate: str) -> Pipeline:
+        """Runs until the gate opens: an operator that waits for it never returns."""
+
+        def hold(ctx: Any) -> str:
+            while not Path(ctx.params["gate"]).exists() and not ctx.cancelled:
+                time.sleep(0.02)
+            return "released"
+
+        return Pipeline("held").source("hold", hold).pipeline
+
+    @task
+    def release(gate: str) -> None:
+        """Ends the job."""
+        Path(gate).touch()
+
+    GATE = "{{ dag_run.conf['gate'] }}"
+    starts = FlinklikeSubmitOperator(
+        task_id="starts", pipeline=held, pipeline_params={"gate": GATE}, wait_for_completion=False
+    )
+    ends = FlinklikeJobSensor(task_id="ends", job_id="{{ ti.xcom_pull(task_ids='starts') }}", poke_interval=0.1)
+    starts >> release(GATE) >> ends
 
 with DAG(dag_id="retrying", schedule=None):
 
