@@ -105,6 +105,7 @@ class JobMasterEntryPoint:
         heartbeats = HeartbeatService(context.clock)
         record = _record(context, rpc)
         registration = ha.job_master_registration(record)
+        heartbeats.judge_while(lambda: registration.is_valid)
         retrieval = ha.leader_retrieval()
         try:
             async with Scope("job-master-process") as scope:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from runtime.aio.scope import ServiceScope
-from runtime.common.errors import BackpressureError, NotFoundError, PermanentError, UnavailableError
+from runtime.common.errors import BackpressureError, NotFoundError, PermanentError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken, HighestToken
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -108,9 +108,13 @@ class JobMasterSecondaryDispatcher:
             self._stream = None
 
     def check(self, _target: FencingToken | None, sender: FencingToken | None) -> None:
-        """R1 for calls and streams: the sender is the leader with the highest term seen. Raises StaleTokenError."""
+        """R1 for calls and streams: the sender is the leader with the highest term seen. Raises StaleTokenError.
+
+        A process has no term that *target* could name.
+        """
         if sender is None:
-            return
+            message = "only a leader gives orders to a JobMaster process, and this call names none"
+            raise StaleTokenError(message)
         if self._highest is None:
             self._highest = HighestToken("the JobManager", sender.cluster)
         self._highest.check(sender)

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.common.errors import BackpressureError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import events as ev
@@ -282,6 +283,11 @@ class Dispatcher(ABC):
             message = f"job {job_id} is not known"
             raise NotFoundError(message)
         return await self._reads.not_begun(entry.source, entry.summary)
+
+    @property
+    def token(self) -> FencingToken:
+        """The term."""
+        return self._services.token
 
     # --- DispatcherView -----------------------------------------------------------------------------------
 

@@ -67,6 +67,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
     def create(self, epoch: LeadershipEpoch) -> DispatcherLeaderProcess:
         """A term, not yet recovered."""
         services = self._services
+        services.heartbeats.judge_while(lambda: epoch.is_valid)
         dispatcher_services = DispatcherServices(
             store=services.ha.leader_job_store(epoch.term, services.compactor),
             payloads=services.ha.payloads,

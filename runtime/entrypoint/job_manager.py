@@ -16,6 +16,7 @@ from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
+from runtime.common.fencing import FencingToken
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.dispatcher.runner import DispatcherRunner
@@ -173,6 +174,12 @@ class _Leading:
         self._blobs = blobs
         self.runner: DispatcherRunner | None = None
 
+    @property
+    def token(self) -> FencingToken | None:
+        """This process's term (R1), None while it does not lead."""
+        term = None if self.runner is None else self.runner.leading.value
+        return None if term is None else term.dispatcher.token
+
     def __call__(self) -> LeaderComponents | None:
         """None while this process does not lead."""
         term = None if self.runner is None else self.runner.leading.value
@@ -191,7 +198,7 @@ def _make_rest(
     timeout = options.seconds(configuration, c.RPC_TIMEOUT)
 
     def task_executor(address: str) -> TaskExecutorGateway:
-        return services.rpc.connect(TaskExecutorGateway, address, target=None, sender=None, timeout=timeout)
+        return services.rpc.connect(TaskExecutorGateway, address, target=None, sender=leading.token, timeout=timeout)
 
     rest_context = RestContext(
         leader=leading,

@@ -35,10 +35,11 @@ class _Watched:
 
 
 class HeartbeatService:
-    """Keeps streams alive while `run` runs."""
+    """Keeps streams alive while `run` runs. Judges all peers, until `judge_while` says when."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._may_judge: Callable[[], bool] = lambda: True
         self._monitor = HeartbeatMonitor()
         self._watched: dict[int, _Watched] = {}
         self._count = 0
@@ -64,8 +65,11 @@ class HeartbeatService:
             self._monitor.remove(key)
             self._watched.pop(key, None)
 
-    def rearm(self) -> None:
-        """This process's own lease lapsed or it was away: nobody is judged by what was missed meanwhile (R4)."""
+    def judge_while(self, is_valid: Callable[[], bool]) -> None:
+        """What this process does rests on a lease: while it has lapsed nobody is judged, and after it everybody has the
+        whole timeout (R4). A new term brings its own lease.
+        """
+        self._may_judge = is_valid
         self._monitor.rearm(self._clock.monotonic())
 
     async def run(self) -> None:
@@ -73,6 +77,8 @@ class HeartbeatService:
         while True:
             scheduled_at = max(self._monitor.next_at(self._observe()), self._clock.monotonic() + PAUSE_MIN)
             await self._pause(scheduled_at)
+            if not self._may_judge():
+                self._monitor.rearm(self._clock.monotonic())
             tick = Tick(scheduled_at, self._clock.monotonic(), self._observe())
             for effect in self._monitor.handle(tick):
                 match effect:

@@ -51,10 +51,6 @@ class LeadershipEpoch:
         """False from the moment at which the lease may have ended (R4)."""
         return self._lease.is_valid
 
-    def check(self) -> None:
-        """Raises LeaseLostError once the term may be over."""
-        self._lease.check()
-
 
 Contender = Callable[[LeadershipEpoch], Awaitable[None]]
 """Leads for one term. Cancelled when the term ends; returns to resign for good."""

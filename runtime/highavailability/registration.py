@@ -1,7 +1,7 @@
 """Who is there: JobMaster processes under a lease, TaskManagers without one (R13).
 
 A JobMaster process that has lost its lease (an etcd outage, a freeze) registers again by itself under the same
-incarnation; meanwhile `is_valid` is False and it decides nothing (R4). A TaskManager's key is deleted only by itself
+incarnation; meanwhile `is_valid` is False and it judges no peer (R4). A TaskManager's key is deleted only by itself
 after its user processes are reaped, or by whoever established its death.
 """
 
@@ -59,7 +59,7 @@ class JobMasterRegistration:
 
     @property
     def is_valid(self) -> bool:
-        """May this process decide anything? By the local deadline (R4)."""
+        """May this process judge anybody? By the local deadline (R4)."""
         return self._lease is not None and self._lease.is_valid and self.registered.value
 
     def update(self, record: JobMasterRecord) -> None:

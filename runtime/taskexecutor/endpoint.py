@@ -476,7 +476,10 @@ class TaskExecutor:
     # --- TaskExecutorGateway --------------------------------------------------------------------------------
 
     def _check_tokens(self, target: FencingToken | None, sender: FencingToken | None) -> None:
-        """R1: a TaskManager has no term; callers of another cluster are refused."""
+        """R1: a TaskManager has no term; callers of another cluster, and of none, are refused."""
+        if sender is None:
+            message = "only a leader calls a TaskManager, and this call names none"
+            raise StaleTokenError(message)
         for token in (target, sender):
             if token is not None and self._cluster and token.cluster != self._cluster:
                 message = f"the call comes from cluster {token.cluster}, this is {self._cluster}"

@@ -1,4 +1,4 @@
-"""One JobMaster process from the outside: what it registers."""
+"""One JobMaster process from the outside: what it registers, and whom it answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from jobmaster_process.container_runner import ContainerState
 from jobmaster_process.registered_load import register_load
+from runtime.common.errors import NotFoundError, StaleTokenError
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import ClusterUuid, JobId
+from runtime.gateways.dispatcher import DispatcherGateway, JobRequest
 from runtime.highavailability.records import JobMasterRecord
 from tests.kit.control_plane import ControlPlane, NoLoad, eventually
 
@@ -49,3 +54,21 @@ async def test_the_registration_tells_state_jobs_and_load(split: ControlPlane) -
     assert records.written[-1].memory_bytes == 0
     await split.depose(leader)
     await eventually(lambda: records.states[-1] == "connecting")
+
+
+async def test_only_a_leader_is_answered(split: ControlPlane) -> None:  # R1
+    leader = await split.lead()
+    process = await split.start_job_master()
+    await eventually(lambda: process.container.state.value is ContainerState.READY)
+
+    async def ask(sender: FencingToken | None) -> None:
+        address = process.rpc.server.address
+        client = leader.rpc.connect(DispatcherGateway, address, target=None, sender=sender, timeout=5)
+        await client.request_job(JobRequest(JobId("0" * 32)))
+
+    with pytest.raises(NotFoundError):
+        await ask(leader.token)
+    older = FencingToken(leader.token.cluster, leader.token.revision - 1)
+    for stale in (None, older, FencingToken(ClusterUuid("e" * 32), leader.token.revision)):
+        with pytest.raises(StaleTokenError):
+            await ask(stale)

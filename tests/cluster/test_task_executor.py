@@ -40,6 +40,7 @@ from runtime.taskexecutor.resource_manager_connection import (
     RegistrationRefusedError,
 )
 from tests.kit.task_executor_cluster import (
+    CLUSTER,
     ScriptedPeer,
     TaskExecutorCluster,
     refused,
@@ -435,7 +436,7 @@ async def test_logs_are_read_over_rpc(tmp_path: Path) -> None:
         directory.mkdir(parents=True)
         (directory / "stdout").write_text("hello\nworld\n")
         gateway = cluster.leader.rpc.connect(
-            TaskExecutorGateway, cluster.rpc.server.address, target=None, sender=None, timeout=5
+            TaskExecutorGateway, cluster.rpc.server.address, target=None, sender=FencingToken(CLUSTER, 1), timeout=5
         )
         answer = await gateway.request_attempt_log(AttemptLogRequest(attempt_id(1, 0), LogStream.STDOUT, 6, 100))
         assert (answer.data, answer.next_offset) == (b"world\n", 12)
@@ -443,13 +444,14 @@ async def test_logs_are_read_over_rpc(tmp_path: Path) -> None:
             await gateway.request_attempt_log(AttemptLogRequest(attempt_id(9, 0), LogStream.STDOUT, 0, 100))
 
 
-async def test_callers_of_another_cluster_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sender", [FencingToken(ClusterUuid("cd" * 16), 3), None])
+async def test_callers_of_another_cluster_or_none_are_refused(tmp_path: Path, sender: FencingToken | None) -> None:
     async with task_executor_cluster(tmp_path) as cluster:  # R1
         gateway = cluster.leader.rpc.connect(
             TaskExecutorGateway,
             cluster.rpc.server.address,
             target=None,
-            sender=FencingToken(ClusterUuid("cd" * 16), 3),
+            sender=sender,
             timeout=5,
         )
         with pytest.raises(StaleTokenError):

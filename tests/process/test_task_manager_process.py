@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from runtime.common.fencing import FencingToken
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExecutorGateway
-from tests.kit.task_executor_cluster import refused, until_gone
+from tests.kit.task_executor_cluster import CLUSTER, refused, until_gone
 from tests.kit.task_manager_process import START_TIMEOUT, ended, exists, task_manager
 from tests.kit.task_messages import (
     attempt_id,
@@ -53,7 +54,7 @@ async def test_it_registers_runs_jobs_and_stops_in_order(tmp_path: Path) -> None
         assert len(finished) == 20, [report.failure for report in manager.job_master.reports]
 
         gateway = manager.leader.rpc.connect(
-            TaskExecutorGateway, registration.address, target=None, sender=None, timeout=5
+            TaskExecutorGateway, registration.address, target=None, sender=FencingToken(CLUSTER, 1), timeout=5
         )
         log = await gateway.request_attempt_log(AttemptLogRequest(attempt_id(1, 0), LogStream.STDOUT, 0, 100))
         assert log.data == b"done nothing\n"

@@ -25,6 +25,7 @@ from runtime.heartbeat.core.monitor import (
 )
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import StreamHello, StreamKind
+from tests.kit.virtual_time import run_virtual
 
 TIMING = HeartbeatTiming(interval=2.0, timeout=10.0)
 
@@ -137,3 +138,23 @@ async def test_service_leaves_a_lively_peer_alone() -> None:
         scope.cancel_all()
     assert not stream.aborted.is_set()
     assert stream.sent[0] == ("inventory", 1)
+
+
+def test_nobody_is_judged_while_the_own_lease_has_lapsed() -> None:  # R4
+    async def main() -> None:
+        stream, service, loop = FakeStream(), HeartbeatService(LoopClock()), asyncio.get_running_loop()
+        is_valid = False
+        service.judge_while(lambda: is_valid)
+        async with Scope("test") as scope:
+            scope.spawn_eternal("heartbeat", service.run())
+            with service.keep_alive(stream, TIMING):
+                await asyncio.sleep(60)
+                assert not stream.aborted.is_set()
+                assert len(stream.sent) >= 25
+                valid_at, is_valid = loop.time(), True
+                await stream.aborted.wait()
+                # The whole timeout, less the beat since the last look.
+                assert TIMING.timeout - TIMING.interval <= loop.time() - valid_at <= TIMING.timeout
+            scope.cancel_all()
+
+    run_virtual(main())
