@@ -17,6 +17,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.options import high_availability as ha
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.option_mapping import (
     cluster_token,
     heartbeat_timing,
@@ -29,6 +30,7 @@ from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
+from runtime.taskexecutor.attempt_logs import AttemptLogs
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.guard_main import boot_id
 from runtime.taskexecutor.partitions import ExchangeDirectory
@@ -127,6 +129,7 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
 def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io: BlockingIo) -> TaskManagerRunner:
     configuration, layout = context.configuration, context.layout
     directory = WorkingDirectory(layout.work, context.incarnation)
+    logs = _attempt_logs(context, registration)
     spark = None
     if registration.has_spark:
         spark = TaskManagerSpark(_spark_settings(context, directory.spark))
@@ -148,7 +151,7 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
         return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
 
     return TaskManagerRunner(
-        _runner_settings(context),
+        _runner_settings(context, logs.directory),
         registration,
         rpc=rpc,
         leader_address=f"{configuration.get(JOBMANAGER_ADDRESS)}:{configuration.get(JOBMANAGER_PORT)}",
@@ -158,6 +161,7 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
         make_blobs=make_blobs,
         exchange=ExchangeDirectory(layout.exchange_url(configuration), context.incarnation),
         directory=directory,
+        logs=logs,
         clock=context.clock,
         entropy=context.entropy,
     )
@@ -171,19 +175,24 @@ def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServ
     return create(settings, objects=store, clock=context.clock, entropy=context.entropy)
 
 
-def _runner_settings(context: ProcessContext) -> RunnerSettings:
+def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) -> AttemptLogs:
+    configuration = context.configuration
+    retention = LogRetention(
+        bytes_max=configuration.get(tm.ATTEMPT_LOG_TOTAL),
+        age_max=seconds(configuration, tm.ATTEMPT_LOG_RETENTION),
+    )
+    return AttemptLogs(context.layout.log / "attempts", registration.task_manager_id, retention)
+
+
+def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSettings:
     configuration = context.configuration
     return RunnerSettings(
         executor=TaskExecutorSettings(
-            log_directory=context.layout.log / "attempts",
+            log_directory=log_directory,
             secrets_directory=configuration.get(tm.SECRETS_DIRECTORY),
             slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
             registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
             connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),
-        ),
-        log_retention=LogRetention(
-            bytes_max=configuration.get(tm.ATTEMPT_LOG_TOTAL),
-            age_max=seconds(configuration, tm.ATTEMPT_LOG_RETENTION),
         ),
     )
 
@@ -204,8 +213,10 @@ def _slot_settings(configuration: Configuration, registration: RegisterTaskManag
 def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
     configuration = context.configuration
     conf = {key: value for key, value in configuration.spark_conf.items() if key != SPARK_MASTER}
+    master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
+    log_file = context.environment.get(LOG_FILE_VARIABLE)
     return SparkSettings(
-        master=configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER),
+        master=master,
         slots=slots_of(configuration),
         cores=_cores(),
         heap_bytes=configuration.get(tm.SPARK_MEMORY),
@@ -213,6 +224,9 @@ def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
         cds_directory=context.layout.cds,
         log_directory=context.layout.log,
         bind_address=configuration.get(tm.TASKMANAGER_BIND_HOST),
+        # Executors of a cluster run on other hosts; those of local[*] dial what is bound.
+        advertised_host="" if master.startswith("local") else configuration.get(tm.TASKMANAGER_HOST),
+        log_prefix=f"{Path(log_file).stem}-spark" if log_file else "spark",
         spark_conf=conf,
         warm_up_count=configuration.get(tm.SPARK_WARM_UP),
         class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),

@@ -21,18 +21,19 @@ from runtime.aio.watch import Watch
 from runtime.blob.client import BlobSharedClient
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
+from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.highavailability.records import TaskManagerRecord
 from runtime.highavailability.retrieval import LeaderInformation
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
+from runtime.taskexecutor.attempt_logs import AttemptLogs
 from runtime.taskexecutor.endpoint import TaskExecutor
 from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool
-from runtime.taskexecutor.slots.logs import LogRetention, collect_logs
 from runtime.taskexecutor.spark_supervision import TaskManagerSpark, supervise_spark
 from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDirectory
 
@@ -54,7 +55,6 @@ class RunnerSettings:
     """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s."""
 
     executor: TaskExecutorSettings
-    log_retention: LogRetention
     drain_timeout: float = 2.0
     step_timeout: float = 6.0
     log_period: float = 60.0
@@ -97,6 +97,7 @@ class TaskManagerRunner:
         make_blobs: Callable[[Callable[[], str | None]], BlobSharedClient],
         exchange: ExchangeDirectory,
         directory: WorkingDirectory,
+        logs: AttemptLogs,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
@@ -110,6 +111,7 @@ class TaskManagerRunner:
         self._blobs = make_blobs(lambda: None if self._executor is None else self._executor.blob_address)
         self._exchange = exchange
         self._directory = directory
+        self._logs = logs
         self._clock = clock
         self._entropy = entropy
         self._executor: TaskExecutor | None = None
@@ -125,6 +127,7 @@ class TaskManagerRunner:
     async def _serve(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
         self._directory.acquire()
         self._at_stop("working directory", self._remove_directory)
+        await asyncio.to_thread(self._logs.acquire)
         await self._pool.start()
         async with Scope("task manager") as scope:
             if self._spark is not None:
@@ -217,14 +220,12 @@ class TaskManagerRunner:
         ]
 
     async def _collect_logs(self, executor: TaskExecutor) -> int:
-        deleted = await asyncio.to_thread(
-            collect_logs,
-            self._settings.executor.log_directory,
-            self._settings.log_retention,
-            now_seconds=self._clock.epoch_millis() / 1000,
-            keep=executor.attempt_ids,
-        )
-        return len(deleted)
+        now_seconds = self._clock.epoch_millis() / 1000
+        try:
+            return await asyncio.to_thread(self._logs.collect, now_seconds=now_seconds, keep=executor.attempt_ids)
+        except OSError as error:
+            message = f"attempt logs cannot be collected: {error}"
+            raise UnavailableError(message) from error
 
     async def _is_job_over(self, job_id: JobId) -> bool:
         """R16: no graph, or a result. Without durable services a job does not outlive its TaskManager."""
@@ -266,5 +267,6 @@ class TaskManagerRunner:
             await self._spark.stop()
 
     async def _remove_directory(self) -> None:
+        self._logs.release()
         await self._exchange.remove()
         await asyncio.to_thread(self._directory.remove)

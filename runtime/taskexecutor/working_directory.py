@@ -7,21 +7,19 @@ directory whose lock is free belongs to a TaskManager that has ended, and whose 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.taskexecutor.directory_lock import LOCK, hold, taken_over
 from runtime.taskexecutor.partitions import ExchangeDirectory
 
 logger = logging.getLogger(__name__)
 
 _PREFIX = "tm-"
-_LOCK = "lock"
 
 IsJobOver = Callable[[JobId], Awaitable[bool]]
 """True when the job's graph is absent or its result is stored (R16): its files mean nothing any more."""
@@ -53,8 +51,7 @@ class WorkingDirectory:
     def acquire(self) -> None:
         """Make the directory and hold its lock. Raises OSError."""
         self.jobs.mkdir(parents=True)
-        self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = hold(self.path)
 
     def remove(self) -> None:
         """Delete the directory at a clean stop. Idempotent, blocking."""
@@ -67,27 +64,9 @@ class WorkingDirectory:
         """Directories of TaskManagers that run no more."""
         for path in sorted(self._work.glob(f"{_PREFIX}*")):
             if path != self.path and path.is_dir():
-                with _taken_over(path) as is_ours:
+                with taken_over(path) as is_ours:
                     if is_ours:
                         yield path
-
-
-@contextmanager
-def _taken_over(path: Path) -> Iterator[bool]:
-    """Hold the lock of a directory if nobody else does."""
-    try:
-        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        yield False  # just being made, or just being removed
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(lock)
 
 
 class LeftoverCollector:
@@ -121,7 +100,7 @@ class LeftoverCollector:
     @staticmethod
     def _delete_local(path: Path) -> None:
         for entry in path.iterdir():
-            if entry.name != _LOCK:
+            if entry.name != LOCK:
                 shutil.rmtree(entry, ignore_errors=True)
 
     async def _delete_partitions(self, incarnation: str) -> bool:

@@ -185,7 +185,10 @@ class SlotBench:
         return listener, task
 
     def log(self, report: TaskExecutionReport, stream: str = "stdout") -> str:
-        return (self.directory / "logs" / str(report.attempt_id) / stream).read_text()
+        """A stream never written to is empty."""
+        directory = self.directory / "logs" / str(report.attempt_id)
+        assert directory.is_dir(), directory
+        return (directory / stream).read_text() if (directory / stream).exists() else ""
 
 
 @asynccontextmanager

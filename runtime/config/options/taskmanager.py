@@ -24,7 +24,7 @@ TASKMANAGER_PORT = int_option(
 )
 TASKMANAGER_RESOURCE_ID: ConfigOption[str] = ConfigOption(
     "taskmanager.resource-id",
-    matching(r"[A-Za-z0-9._:-]*", "a name of letters, digits, '.', '_', ':' and '-'"),
+    matching(r"([A-Za-z0-9][A-Za-z0-9._:-]*)?", "a name of letters, digits, '.', '_', ':' and '-'"),
     "",
     "Name of this TaskManager in REST and logs.",
     "String",

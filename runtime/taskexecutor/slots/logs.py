@@ -104,24 +104,24 @@ def _first_data(descriptor: int, size: int) -> int:
 
 
 def collect_logs(
-    root: Path, retention: LogRetention, *, now_seconds: float, keep: Iterable[ExecutionAttemptId]
-) -> list[str]:
-    """Delete the logs of old attempts; the names of what was deleted. `keep` are attempts that still run."""
+    roots: Iterable[Path], retention: LogRetention, *, now_seconds: float, keep: Iterable[ExecutionAttemptId]
+) -> list[Path]:
+    """Delete the logs of old attempts; what was deleted. `keep` are attempts that still run."""
     kept = {str(attempt_id) for attempt_id in keep}
-    found = sorted(_attempts(root), reverse=True)
-    deleted: list[str] = []
+    found = sorted((attempt for root in roots for attempt in _attempts(root)), reverse=True)
+    deleted: list[Path] = []
     total = 0
-    for count, (changed, name, size) in enumerate(found, start=1):
+    for count, (changed, path, size) in enumerate(found, start=1):
         total += size
         is_old = now_seconds - changed > retention.age_max
-        if name not in kept and (is_old or count > retention.attempts_max or total > retention.bytes_max):
-            shutil.rmtree(root / name, ignore_errors=True)
-            deleted.append(name)
+        if path.name not in kept and (is_old or count > retention.attempts_max or total > retention.bytes_max):
+            shutil.rmtree(path, ignore_errors=True)
+            deleted.append(path)
     return deleted
 
 
-def _attempts(root: Path) -> Iterable[tuple[float, str, int]]:
-    """(last change, name, bytes on disk) of each attempt's directory."""
+def _attempts(root: Path) -> Iterable[tuple[float, Path, int]]:
+    """(last change, path, bytes on disk) of each attempt's directory."""
     if not root.is_dir():
         return
     for entry in os.scandir(root):
@@ -130,4 +130,4 @@ def _attempts(root: Path) -> Iterable[tuple[float, str, int]]:
             changed = max([entry.stat().st_mtime, *(file.st_mtime for file in files)])
         except OSError:
             continue
-        yield changed, entry.name, sum(file.st_blocks * 512 for file in files)
+        yield changed, Path(entry.path), sum(file.st_blocks * 512 for file in files)

@@ -79,9 +79,9 @@ def collect(root: Path, keep: int = -1, **bounds: float) -> set[str]:
         attempts_max=int(bounds.get("attempts_max", 1000)),
     )
     kept = [attempt_id(1, keep)] if keep >= 0 else []
-    deleted = collect_logs(root, retention, now_seconds=1_000_000, keep=kept)
-    assert not any((root / name).exists() for name in deleted)
-    return {name.split("_")[2] for name in deleted}
+    deleted = collect_logs([root], retention, now_seconds=1_000_000, keep=kept)
+    assert not any(path.exists() for path in deleted)
+    return {path.name.split("_")[2] for path in deleted}
 
 
 def test_old_attempts_go_first(tmp_path: Path) -> None:

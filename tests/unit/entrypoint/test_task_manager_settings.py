@@ -1,0 +1,40 @@
+"""What a TaskManager's process makes of its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.config.configuration import Configuration
+from runtime.config.layout import Layout
+from runtime.config.options import taskmanager as tm
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.task_manager_process import _attempt_logs, _registration, _spark_settings
+from runtime.taskexecutor.spark.settings import effective_conf
+
+
+def context(run: Path, *, master: str = "", environment: dict[str, str] | None = None) -> ProcessContext:
+    values = {tm.TASKMANAGER_HOST.key: "tm-1.example", tm.TASKMANAGER_BIND_HOST.key: "0.0.0.0"}
+    configuration = Configuration(values, {"spark.master": master} if master else {})
+    return ProcessContext(configuration, Layout(home=run, conf=run, run=run), environment or {})
+
+
+@pytest.mark.parametrize(("master", "host"), [("spark://m:7077", "tm-1.example"), ("local[2]", None), ("", None)])
+def test_executors_of_a_cluster_dial_the_task_managers_host(tmp_path: Path, master: str, host: str | None) -> None:
+    conf = effective_conf(_spark_settings(context(tmp_path, master=master), tmp_path))
+    assert conf.get("spark.driver.host") == host
+    assert conf["spark.driver.bindAddress"] == "0.0.0.0"
+
+
+def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> None:
+    first, second = (
+        context(tmp_path, environment={LOG_FILE_VARIABLE: f"{tmp_path}/log/taskmanager-{number}.log"})
+        for number in (0, 1)
+    )
+    files = [_spark_settings(one, tmp_path).log_file("jvm").name for one in (first, second, context(tmp_path))]
+    assert files == ["taskmanager-0-spark-jvm.log", "taskmanager-1-spark-jvm.log", "spark-jvm.log"]
+    directories = [_attempt_logs(one, _registration(one, "guard:1")).directory for one in (first, second)]
+    assert directories[0] != directories[1]
+    assert [one.parent for one in directories] == [tmp_path / "log/attempts"] * 2
