@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -112,9 +113,15 @@ class ScriptCluster:
         self.close()
 
     def close(self) -> None:
-        """Stop it and delete its directory."""
-        self.stop()
+        """Stop it and delete its directory. AssertionError when that fails or a process outlives it; none stays."""
+        done = self.stop()
+        left = self.processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.run, ignore_errors=True)
+        assert done.returncode == 0, f"stop-cluster.sh: {done.stdout}{done.stderr}"
+        assert not left, f"processes that stop-cluster.sh left behind: {left}"
 
     def logs(self, lines: int = 30) -> str:
         """The ends of all process logs."""
