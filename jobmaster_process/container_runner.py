@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -96,7 +97,10 @@ class StorageAnswers(Protocol):
 
 
 class JobMasterContainerRunner:
-    """Runs one container until it is cancelled, or refused by a leader."""
+    """Runs one container until it is cancelled, or refused by a leader.
+
+    `check_cluster` is asked whenever no leader takes the process: what it raises ends the container (R1).
+    """
 
     def __init__(
         self,
@@ -106,6 +110,7 @@ class JobMasterContainerRunner:
         heartbeats: HeartbeatService,
         leader: Watch[LeaderAddress | None],
         storage: StorageAnswers,
+        check_cluster: Callable[[], Awaitable[None]],
         make_dispatcher: Callable[[ServiceScope], JobMasterSecondaryDispatcher],
         clock: Clock,
         entropy: Entropy,
@@ -115,6 +120,7 @@ class JobMasterContainerRunner:
         self._heartbeats = heartbeats
         self._leader = leader
         self._storage = storage
+        self._check_cluster = check_cluster
         self._proven: FencingToken | None = None
         self._jobs = ServiceScope("job-masters")
         self._clock = clock
@@ -131,7 +137,7 @@ class JobMasterContainerRunner:
             self.state.set(state)
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises JobMasterRefusedError."""
+        """Serve until cancelled. Raises JobMasterRefusedError, and what `check_cluster` raises in an ExceptionGroup."""
         reason = "stopped"
         await self._jobs.open()
         self._rpc.server.add_gateway(DispatcherGateway, self.dispatcher, check=self.dispatcher.check)
@@ -163,6 +169,8 @@ class JobMasterContainerRunner:
                 return str(error)
             except (RetryableError, StaleTokenError, TimeoutError) as error:
                 logger.info("not registered with the JobManager at %s (any more): %s", leader.address, error)
+            with suppress(RetryableError):
+                await self._check_cluster()
             attempt = 0 if self._machine.state is ContainerState.READY else attempt + 1
             self._enter(ContainerState.CONNECTING, "the stream has ended")
             await asyncio.sleep(CONNECT_POLICY.delay(attempt, self._entropy))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from dataclasses import replace
 
 from jobmaster_process.blob_shared_client import SharedGraphs, make_blob_shared_client
 from jobmaster_process.container_runner import (
@@ -34,6 +35,7 @@ from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
+from runtime.highavailability.cluster import ClusterChangedError
 from runtime.highavailability.records import JobMasterRecord
 from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.highavailability.services import HighAvailabilityServices
@@ -53,6 +55,18 @@ class JobMasterEntryPoint:
         if not configuration.get(jm.SINGLE_JOBMASTER):
             message = f"a JobMaster process needs {jm.SINGLE_JOBMASTER.key}: true (jobs run inside the JobManager now)"
             raise InvalidInputError(message)
+        while True:
+            try:
+                await self._run_in_cluster(context)
+            except* ClusterChangedError:  # R1
+                logger.warning("the store belongs to another cluster than before: everything that runs here is ended")
+            # Registers afresh, as a process that the new cluster has never heard of.
+            context = replace(context)
+            logger.info("starting again as incarnation %s", context.incarnation)
+
+    async def _run_in_cluster(self, context: ProcessContext) -> None:
+        """Serve until cancelled. Raises ClusterChangedError in an ExceptionGroup."""
+        configuration = context.configuration
         rpc = context.make_rpc(
             options.rpc_settings(
                 configuration,
@@ -118,7 +132,7 @@ class JobMasterEntryPoint:
                 runners = job_manager_runner_factory(
                     ha, connections, SharedGraphs(blobs), context.clock, context.entropy
                 )
-                container = self._container(context, rpc, heartbeats, leader, runners, io)
+                container = self._container(context, rpc, ha, heartbeats, leader, runners, io)
                 scope.spawn_eternal("registration", registration.run())
                 _ = await registration.registered.wait_until(bool)
                 scope.spawn_eternal("retrieval", retrieval.run())
@@ -137,6 +151,7 @@ class JobMasterEntryPoint:
         self,
         context: ProcessContext,
         rpc: RpcService,
+        ha: HighAvailabilityServices,
         heartbeats: HeartbeatService,
         leader: Watch[LeaderAddress | None],
         runners: JobManagerRunnerFactory,
@@ -155,6 +170,7 @@ class JobMasterEntryPoint:
             heartbeats=heartbeats,
             leader=leader,
             storage=storage_probe(context.configuration, context.layout, io, context.entropy),
+            check_cluster=ha.check_cluster,
             make_dispatcher=make_dispatcher,
             clock=context.clock,
             entropy=context.entropy,

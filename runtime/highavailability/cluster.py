@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.entropy import Entropy
+from runtime.common.errors import PermanentError
 from runtime.common.ids import ClusterUuid
 from runtime.highavailability.guards import absent, found, gets, settle
 from runtime.highavailability.keys import Keys
@@ -17,6 +18,21 @@ class ClusterRecord:
     """`cluster`."""
 
     uuid: ClusterUuid
+
+
+class ClusterChangedError(PermanentError):
+    """The store belongs to another cluster than when this process connected to it (R1)."""
+
+
+async def check_cluster(kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, *, timeout: float) -> None:
+    """Raises ClusterChangedError when the uuid is another one. One that is missing says nothing yet."""
+    answer = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
+    if not answer.kvs:
+        return
+    found = decode_record(ClusterRecord, answer.kvs[0].value, key=keys.cluster).uuid
+    if found != cluster:
+        message = f"cluster {cluster} has become cluster {found}"
+        raise ClusterChangedError(message)
 
 
 async def cluster_uuid(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> ClusterUuid:

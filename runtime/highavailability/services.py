@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
-from runtime.highavailability.cluster import cluster_uuid
+from runtime.highavailability.cluster import check_cluster, cluster_uuid
 from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeaderElection
 from runtime.highavailability.etcd.settings import EtcdSettings
@@ -105,6 +105,10 @@ class HighAvailabilityServices:
         """The cluster's uuid (R1)."""
         assert self._cluster is not None, "high availability services are not started"
         return self._cluster
+
+    async def check_cluster(self) -> None:
+        """Raises ClusterChangedError when the store is another cluster's than at `start` (R1)."""
+        await check_cluster(self.kv, self.keys, self.cluster, timeout=self._settings.timeout)
 
     def leader_election(self, record: LeaderRecord) -> LeaderElection:
         """A candidacy for JobManager leadership."""

@@ -525,11 +525,15 @@ class ControlPlane:
             heartbeats=heartbeats,
             leader=self.leader_watch,
             storage=SharedStorage(self.storage_files, is_blind=is_blind),
+            check_cluster=self.check_cluster,
             make_dispatcher=make,
             clock=self.clock,
             entropy=self.entropy,
         )
         return Process(incarnation, rpc, container, self.spawn(container.run()))
+
+    async def check_cluster(self) -> None:
+        """R1: the store's word on whose it is; one cluster for ever."""
 
     def lose_process(self, incarnation: Incarnation) -> None:
         """The lease of a process ends."""

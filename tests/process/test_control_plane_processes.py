@@ -134,6 +134,25 @@ async def test_jobs_run_in_job_master_processes_and_survive_a_new_leader(cluster
 
 
 @pytest.mark.asyncio
+async def test_a_job_master_process_moves_to_another_cluster(cluster: OsCluster, etcd_of_test: EtcdProcess) -> None:
+    first = cluster.start(JOB_MANAGER)
+    master = cluster.start(JOB_MASTER)
+    async with cluster.client(first) as client:
+        await ready_job_masters(client, 1)
+        await submit(client)
+    first.kill()
+    etcd_of_test.ctl("del", "--prefix", "/flinklike/")
+    second = cluster.start(JOB_MANAGER)
+    async with cluster.client(second) as client:
+        await serving(client)
+        await ready_job_masters(client, 1)
+        async with task_manager(cluster, second):
+            assert await finished(client, await submit(client)) == "FINISHED"
+    assert "another cluster than before" in master.output()
+    assert master.terminate() == 128 + signal.SIGTERM
+
+
+@pytest.mark.asyncio
 async def test_a_standby_takes_over_when_the_leader_resigns(cluster: OsCluster) -> None:
     leader = cluster.start(JOB_MANAGER)
     standby = cluster.start(JOB_MANAGER)
