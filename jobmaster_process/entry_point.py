@@ -6,10 +6,10 @@ Order: transport, store, registration under this process's lease, then the leade
 from __future__ import annotations
 
 import logging
-import shutil
 from dataclasses import replace
 
 from jobmaster_process.blob_shared_client import SharedGraphs, make_blob_shared_client
+from jobmaster_process.cache_directory import CacheDirectory
 from jobmaster_process.container_runner import (
     ContainerSettings,
     ContainerState,
@@ -105,9 +105,10 @@ class JobMasterEntryPoint:
     ) -> None:
         configuration = context.configuration
         leader: Watch[LeaderAddress | None] = Watch(None)
-        cache_directory = context.layout.work / "jobmaster" / context.incarnation
+        cache = CacheDirectory(context.layout.work / "jobmaster", context.incarnation)
+        await io.run(cache.acquire)
         blobs = make_blob_shared_client(
-            cache_directory,
+            cache.path,
             cache_bytes_max=configuration.get(ha_options.BLOB_CACHE_SIZE),
             store=store,
             rpc=rpc,
@@ -145,7 +146,7 @@ class JobMasterEntryPoint:
                 context.ready({"address": rpc.server.address})
         finally:
             await blobs.stop()
-            await io.run(shutil.rmtree, cache_directory, ignore_errors=True)
+            await io.run(cache.remove)
 
     def _container(
         self,

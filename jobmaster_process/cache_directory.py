@@ -1,0 +1,42 @@
+"""The directory of this process's blob cache, and what dead JobMaster processes of this host have left beside it.
+
+Each process holds the lock in its own directory while it lives, so one whose lock is free is nobody's. Blocking.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+from runtime.common.ids import Incarnation
+from runtime.taskexecutor.directory_lock import hold, taken_over
+
+logger = logging.getLogger(__name__)
+
+
+class CacheDirectory:
+    """`<root>/<incarnation>`: made and held by `acquire`, deleted by `remove`."""
+
+    def __init__(self, root: Path, incarnation: Incarnation) -> None:
+        self._root = root
+        self.path = root / incarnation
+        self._lock = -1
+
+    def acquire(self) -> None:
+        """Make the directory, and delete those of the dead. Raises OSError."""
+        self._lock = hold(self.path)
+        for other in self._root.iterdir():
+            if other != self.path:
+                with taken_over(other) as is_ours:
+                    if is_ours:
+                        logger.info("deleting the blob cache that a dead JobMaster process has left in %s", other)
+                        shutil.rmtree(other, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Delete the directory and let go of it. Idempotent."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
