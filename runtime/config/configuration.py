@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -10,6 +9,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.masking import MASK, masked
 from runtime.config.catalog import SPARK_PREFIX, all_options
 from runtime.config.foreign import explain_unknown
 from runtime.config.option import ConfigOption, render
@@ -60,23 +60,8 @@ class Configuration:
 
     def shown(self) -> list[tuple[str, str]]:
         """What is set, for REST: secrets are masked."""
-        shown = {
-            key: "******" if all_options()[key].is_secret else render(value) for key, value in self._values.items()
-        }
-        return sorted({**shown, **{key: _masked(key, value) for key, value in self._spark_conf.items()}}.items())
-
-
-_SECRET = re.compile(
-    r"password|passphrase|secret|token|api-?key|service-key|account\.?key|access[.-]?key|private[.-]?key|auth-params"
-    r"|basic-auth|jaas\.config|http[.-]?headers",
-    re.IGNORECASE,
-)
-"""Flink's words (GlobalConfiguration) and Spark's (spark.redaction.regex), which looks at values as well: Java options
-carry passwords."""
-
-
-def _masked(key: str, value: str) -> str:
-    return "******" if _SECRET.search(key) or _SECRET.search(value) else value
+        shown = {key: MASK if all_options()[key].is_secret else render(value) for key, value in self._values.items()}
+        return sorted({**shown, **{key: masked(key, value) for key, value in self._spark_conf.items()}}.items())
 
 
 class _UniqueKeyLoader(yaml.BaseLoader):
@@ -199,7 +184,7 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
             try:
                 values[key] = option.parse(text)
             except ValueError as error:
-                shown = "******" if option.is_secret else repr(text[:80])
+                shown = MASK if option.is_secret else repr(text[:80])
                 problems.append(f"{key}: {shown} ({source}): {error}")
         elif key.startswith(SPARK_PREFIX):
             spark_conf[key] = text

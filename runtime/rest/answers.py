@@ -9,7 +9,10 @@ from starlette.responses import JSONResponse
 
 
 class JsonAnswer(JSONResponse):
-    """Flink's content type, and ASCII: texts of user code may hold half of a surrogate pair, which UTF-8 cannot."""
+    """Flink's content type, and ASCII: texts of user code may hold half of a surrogate pair, which UTF-8 cannot.
+
+    Without Flink's `access-control-allow-origin: *`: no page of another origin may read or submit jobs here.
+    """
 
     media_type = "application/json; charset=UTF-8"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
@@ -12,22 +12,25 @@ from starlette.types import ASGIApp
 from runtime.common.errors import FlinklikeError
 from runtime.common.version import VERSION
 from runtime.rest import errors
+from runtime.rest.answers import JsonAnswer
 from runtime.rest.blobs import blobs_router
 from runtime.rest.cluster import cluster_router
 from runtime.rest.context import RestContext
 from runtime.rest.guards import BearerGuard, BodyGuard, BodyRefusedError, TokenCheck
 from runtime.rest.jobs import jobs_router
+from runtime.rest.openapi import DescribedApp
 from runtime.rest.ui import ui_router
 from runtime.rest.vertices import vertices_router
 
 
 def create_app(context: RestContext, *, check_token: TokenCheck | None, content_length_max: int) -> ASGIApp:
     """The whole endpoint. `check_token` None: no authentication."""
-    app = FastAPI(title="flinklike", version=VERSION, docs_url=None, redoc_url=None)
+    app = DescribedApp(title="flinklike", version=VERSION, docs_url=None, redoc_url=None)
     for router in (jobs_router(context), vertices_router(context), cluster_router(context), blobs_router(context)):
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)
     app.include_router(ui_router(context), include_in_schema=False)
+    app.add_api_route("/v1/openapi.json", lambda: JsonAnswer(app.openapi()), include_in_schema=False)
     app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)
     app.add_exception_handler(RequestValidationError, errors.on_invalid_request)
     app.add_exception_handler(HTTPException, errors.on_http_error)

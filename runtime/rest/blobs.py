@@ -10,8 +10,10 @@ from fastapi.responses import Response, StreamingResponse
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.blob import BlobKey
+from runtime.rest import shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
+from runtime.rest.openapi import answers, takes
 from runtime.rest.request_bodies import MissingRequest, parse_body
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -22,7 +24,7 @@ def blobs_router(context: RestContext) -> APIRouter:
     """Uploads and downloads."""
     router = APIRouter(prefix="/blobs", tags=["blobs"])
 
-    @router.post("/missing")
+    @router.post("/missing", responses=answers(shapes.BLOBS_MISSING), openapi_extra=takes(MissingRequest))
     async def missing(request: Request) -> Response:
         """`{"digests": [{"sha256", "size_bytes"}]}` -> `{"missing": [sha256], "keys": {sha256: key}}` (R19)."""
         asked = parse_body(MissingRequest, await request.body())
@@ -30,7 +32,7 @@ def blobs_router(context: RestContext) -> APIRouter:
         keys, absent = await context.components.blobs.missing(digests)
         return JsonAnswer({"missing": list(absent), "keys": {sha: str(key) for sha, key in keys.items()}})
 
-    @router.put("/{sha256}")
+    @router.put("/{sha256}", status_code=201, responses=answers(shapes.BLOB_STORED, 201))
     async def upload(sha256: str, request: Request) -> Response:
         """Store the body under its digest; durable when answered."""
         if _SHA256.match(sha256) is None:

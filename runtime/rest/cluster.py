@@ -12,9 +12,11 @@ from runtime.common.errors import NotFoundError
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 from runtime.gateways.overview import JobMasterInfo
-from runtime.gateways.resource_manager import TaskManagerInfo
+from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, TaskManagerInfo
+from runtime.rest import shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
+from runtime.rest.openapi import answers
 
 _MIB = 1 << 20
 
@@ -23,12 +25,12 @@ def cluster_router(context: RestContext) -> APIRouter:
     """All routes that are about no job."""
     router = APIRouter(tags=["cluster"])
 
-    @router.get("/overview")
+    @router.get("/overview", responses=answers(shapes.CLUSTER_OVERVIEW))
     async def overview() -> Response:
         """The numbers of the cluster."""
         return JsonAnswer(_overview(context))
 
-    @router.get("/config")
+    @router.get("/config", responses=answers(shapes.DASHBOARD_CONFIG))
     async def config() -> Response:
         """What a dashboard needs to know."""
         return JsonAnswer(
@@ -43,27 +45,28 @@ def cluster_router(context: RestContext) -> APIRouter:
             }
         )
 
-    @router.get("/jobmanager/config")
+    @router.get("/jobmanager/config", responses=answers(shapes.CONFIGURATION))
     async def configuration() -> Response:
         """What is set, secrets masked."""
         return JsonAnswer([{"key": key, "value": value} for key, value in context.configuration])
 
-    @router.get("/taskmanagers")
+    @router.get("/taskmanagers", responses=answers(shapes.TASK_MANAGERS))
     async def task_managers() -> Response:
         """All registered TaskManagers."""
         managers = context.components.resource_manager.task_managers()
         return JsonAnswer({"taskmanagers": [_task_manager(one) for one in managers]})
 
-    @router.get("/taskmanagers/{task_manager_id}")
+    @router.get("/taskmanagers/{task_manager_id}", responses=answers(shapes.TASK_MANAGER))
     async def task_manager(task_manager_id: str) -> Response:
         """One TaskManager with its allocated slots."""
         for one in context.components.resource_manager.task_managers():
             if task_manager_id in {one.registration.task_manager_id, one.registration.incarnation}:
-                return JsonAnswer({**_task_manager(one), "metrics": {}, "allocatedSlots": _allocated(one)})
+                metrics = {**dict.fromkeys(shapes.METRIC_FIELDS, 0), "garbageCollectors": []}
+                return JsonAnswer({**_task_manager(one), "metrics": metrics, "allocatedSlots": _allocated(one)})
         message = f"TaskManager {task_manager_id[:120]} not found"
         raise NotFoundError(message)
 
-    @router.get("/jobmasters")
+    @router.get("/jobmasters", responses=answers(shapes.JOB_MASTERS))
     async def job_masters() -> Response:
         """All registered JobMaster processes."""
         return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
@@ -101,15 +104,15 @@ def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
         "slotsNumber": registration.slots,
         "freeSlots": info.free_slots,
         "assignedTasks": info.assigned_tasks,
-        "totalResource": _resource(registration.slots, registration.cpu_cores, registration.slot_profile.memory_bytes),
-        "freeResource": _resource(info.free_slots, registration.cpu_cores, registration.slot_profile.memory_bytes),
+        "totalResource": _resource(registration.slots, registration.slot_profile),
+        "freeResource": _resource(info.free_slots, registration.slot_profile),
         "hardware": {
             "cpuCores": registration.cpu_cores,
             "physicalMemory": registration.memory_bytes,
             "freeMemory": 0,
             "managedMemory": 0,
         },
-        "memoryConfiguration": {"taskHeap": registration.slots * registration.slot_profile.memory_bytes},
+        "memoryConfiguration": _memory(registration),
         "incarnation": registration.incarnation,
         "version": registration.version,
         "spark": registration.has_spark,
@@ -117,10 +120,17 @@ def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
     }
 
 
-def _resource(slots: int, cpu_cores: int, memory_bytes: int) -> dict[str, Any]:
+def _memory(registration: RegisterTaskManager) -> dict[str, Any]:
+    """Of Flink's memory model only what tasks have exists here; its clients want numbers for the rest."""
+    tasks = registration.slots * registration.slot_profile.memory_bytes
+    known = {"taskHeap": tasks, "totalFlinkMemory": tasks, "totalProcessMemory": registration.memory_bytes}
+    return {**dict.fromkeys(shapes.MEMORY_FIELDS, 0), **known}
+
+
+def _resource(slots: int, profile: ResourceProfile) -> dict[str, Any]:
     return {
-        "cpuCores": float(min(slots, cpu_cores)),
-        "taskHeapMemory": slots * memory_bytes // _MIB,
+        "cpuCores": slots * profile.cpu_cores,
+        "taskHeapMemory": slots * profile.memory_bytes // _MIB,
         "taskOffHeapMemory": 0,
         "managedMemory": 0,
         "networkMemory": 0,
@@ -129,8 +139,16 @@ def _resource(slots: int, cpu_cores: int, memory_bytes: int) -> dict[str, Any]:
 
 
 def _allocated(info: TaskManagerInfo) -> list[dict[str, Any]]:
+    """A slot runs one task at a time, and which of them do is the business of the jobs' owners."""
+    resource = _resource(1, info.registration.slot_profile)
     return [
-        {"index": slot.slot_index, "jobId": slot.job_id, "allocationId": slot.allocation_id, "resource": {}}
+        {
+            "index": slot.slot_index,
+            "jobId": slot.job_id,
+            "allocationId": slot.allocation_id,
+            "resource": resource,
+            "assignedTasks": 1,
+        }
         for slot in info.allocated
         if slot.allocation_id is not None
     ]

@@ -75,7 +75,9 @@ async def on_invalid_request(_: Request, error: Exception) -> Response:
 async def on_http_error(request: Request, error: Exception) -> Response:
     """Unknown paths and methods, as Flink words them (404 for both)."""
     assert isinstance(error, HTTPException)
-    if error.status_code in {404, 405}:
+    if error.status_code == 404:
+        return error_response(404, f"Unable to load requested file {request.url.path}.")
+    if error.status_code == 405:
         return error_response(404, f"Not found: {request.url.path}")
     return error_response(error.status_code, str(error.detail))
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
+from pydantic import JsonValue
+
+from runtime.common.masking import masked
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
@@ -83,7 +87,8 @@ def _vertex_overview(vertex: ArchivedVertex, now: int) -> Body:
     progress = [one.current.progress for one in vertex.subtasks if one.current.progress is not None]
     return {
         "id": vertex.id,
-        "slotSharingGroupId": vertex.slot_sharing_group,
+        "slotSharingGroupId": hashlib.sha256(vertex.slot_sharing_group.encode()).hexdigest()[:32],
+        "slot-sharing-group": vertex.slot_sharing_group,
         "name": vertex.name,
         "maxParallelism": vertex.max_parallelism,
         "parallelism": vertex.parallelism,
@@ -154,9 +159,13 @@ def job_config(graph: ArchivedExecutionGraph) -> Body:
             "restart-strategy": graph.config.restart_strategy,
             "job-parallelism": graph.config.parallelism,
             "object-reuse-mode": False,
-            "user-config": {key: str(value) for key, value in user_config.items()},
+            "user-config": {key: _setting(key, value) for key, value in user_config.items()},
         },
     }
+
+
+def _setting(key: str, value: JsonValue) -> str:
+    return masked(key, value if isinstance(value, str) else json.dumps(value))
 
 
 def exceptions(graph: ArchivedExecutionGraph, limit: int) -> Body:

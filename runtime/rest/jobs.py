@@ -11,11 +11,12 @@ from runtime.common.ids import JobId, parse_job_id
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
-from runtime.rest import job_bodies
+from runtime.rest import job_bodies, shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
+from runtime.rest.openapi import answers, takes
 from runtime.rest.request_bodies import WaitRequest, parse_body
-from runtime.rest.submission import read_submission
+from runtime.rest.submission import Submission, read_submission
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
 Since = Annotated[int, Query(ge=0, description="long poll: the last-modification already known")]
@@ -70,7 +71,7 @@ def jobs_router(context: RestContext) -> APIRouter:
 
 
 def _add_lists(router: APIRouter, context: RestContext) -> None:
-    @router.post("/jobs", status_code=202)
+    @router.post("/jobs", status_code=202, responses=answers(shapes.SUBMITTED, 202), openapi_extra=takes(Submission))
     async def submit(request: Request) -> Response:
         """Submit `{"job_id", "job_graph", "options"}`. Idempotent: the client chooses the id."""
         if request.headers.get("content-type", "").startswith("multipart/"):
@@ -86,20 +87,20 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
         answer = {"jobUrl": url, "status": response.status.value, "outcome": response.outcome.value}
         return JsonAnswer(answer, status_code=202)
 
-    @router.get("/jobs")
+    @router.get("/jobs", responses=answers(shapes.JOBS))
     async def list_jobs() -> Response:
         """Ids and states."""
         jobs = [{"id": one.job_id, "status": one.status.value} for one in context.dispatcher.job_summaries()]
         return JsonAnswer({"jobs": jobs})
 
-    @router.get("/jobs/overview")
+    @router.get("/jobs/overview", responses=answers(shapes.JOBS_OVERVIEW))
     async def overview() -> Response:
         """One line a job."""
         now = context.clock.epoch_millis()
         jobs = [job_bodies.job_overview(one, now) for one in context.dispatcher.job_summaries()]
         return JsonAnswer({"jobs": jobs})
 
-    @router.post("/jobs/wait")
+    @router.post("/jobs/wait", responses=answers(shapes.JOBS_CHANGED), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:
         """Long poll for many jobs: those that changed after `since`, and always those that have ended.
 
@@ -117,15 +118,17 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:
-    @router.get("/jobs/{job_id}")
+    @router.get("/jobs/{job_id}", responses=answers(shapes.JOB))
     async def details(job_id: str, wait: Wait = 0, since: Since = 0) -> Response:
         """Everything about a job; with `wait` and `since` a long poll."""
         job = parse_job_id(job_id)
         await wait_for_change(context, job, wait=wait, since=since)
         graph = await archived_graph(context, job)
-        return JsonAnswer(job_bodies.job_details(graph, context.clock.epoch_millis()))
+        owner = context.dispatcher.job_owner(job)
+        body = job_bodies.job_details(graph, context.clock.epoch_millis())
+        return JsonAnswer({**body, "jobmaster": "" if owner is None else owner.address})
 
-    @router.patch("/jobs/{job_id}", status_code=202)
+    @router.patch("/jobs/{job_id}", status_code=202, responses=answers(shapes.EMPTY, 202))
     async def cancel(job_id: str, mode: str = "cancel") -> Response:
         """Cancel; idempotent."""
         if mode != "cancel":
@@ -133,14 +136,14 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
             raise InvalidInputError(message)
         return await _cancel(context, parse_job_id(job_id))
 
-    @router.get("/jobs/{job_id}/yarn-cancel", status_code=202)
+    @router.get("/jobs/{job_id}/yarn-cancel", status_code=202, responses=answers(shapes.EMPTY, 202))
     async def cancel_by_get(job_id: str) -> Response:
         """The same for pages that can only GET."""
         return await _cancel(context, parse_job_id(job_id))
 
 
 def _add_parts(router: APIRouter, context: RestContext) -> None:
-    @router.get("/jobs/{job_id}/status")
+    @router.get("/jobs/{job_id}/status", responses=answers(shapes.JOB_STATUS))
     async def status(job_id: str, wait: Wait = 0, since: Since = 0) -> Response:
         """The state; with `wait` and `since` a long poll."""
         summary = await wait_for_change(context, parse_job_id(job_id), wait=wait, since=since)
@@ -152,7 +155,7 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
             }
         )
 
-    @router.get("/jobs/{job_id}/execution-result")
+    @router.get("/jobs/{job_id}/execution-result", responses=answers(shapes.RESULT))
     async def execution_result(job_id: str, wait: Wait = 0) -> Response:
         """The result once the job is terminal; `wait` waits for it."""
         summary = await wait_for_end(context, parse_job_id(job_id), wait=wait)
@@ -160,17 +163,17 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
             return JsonAnswer({"status": {"id": "IN_PROGRESS"}})
         return JsonAnswer(job_bodies.execution_result(await archived_graph(context, summary.job_id)))
 
-    @router.get("/jobs/{job_id}/plan")
+    @router.get("/jobs/{job_id}/plan", responses=answers(shapes.JOB_PLAN))
     async def plan(job_id: str) -> Response:
         """The plan of vertices and edges."""
         return JsonAnswer({"plan": job_bodies.plan(await archived_graph(context, parse_job_id(job_id)))})
 
-    @router.get("/jobs/{job_id}/config")
+    @router.get("/jobs/{job_id}/config", responses=answers(shapes.JOB_CONFIG))
     async def config(job_id: str) -> Response:
         """Parameters and Spark conf."""
         return JsonAnswer(job_bodies.job_config(await archived_graph(context, parse_job_id(job_id))))
 
-    @router.get("/jobs/{job_id}/exceptions")
+    @router.get("/jobs/{job_id}/exceptions", responses=answers(shapes.JOB_EXCEPTIONS))
     async def exceptions(
         job_id: str, max_exceptions: Annotated[int, Query(alias="maxExceptions", ge=1)] = 16
     ) -> Response:

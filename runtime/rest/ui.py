@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from runtime.common.errors import FlinklikeError
@@ -36,7 +36,7 @@ def ui_router(context: RestContext) -> APIRouter:
     router = APIRouter(prefix="/ui")
 
     @router.get("/jobs/{job_id}")
-    async def job_page(job_id: str, request: Request) -> HTMLResponse:
+    async def job_page(job_id: str) -> HTMLResponse:
         """One job."""
         graph = await archived_graph(context, parse_job_id(job_id))
         log = await _log_tail(context, graph)

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
 from runtime.rest.job_bodies import Body, duration, io_metrics
@@ -32,11 +33,15 @@ def vertex_details(vertex: ArchivedVertex, now: int) -> Body:
         "maxParallelism": vertex.max_parallelism,
         "now": now,
         "subtasks": subtasks,
-        "aggregated": {
-            "metrics": {name: _statistics([one["metrics"][name] for one in subtasks]) for name in _METRICS},
-            "status-duration": {
-                name: _statistics([one["status-duration"].get(name, 0) for one in subtasks]) for name in _LIVE_STATES
-            },
+        "aggregated": _aggregated(subtasks),
+    }
+
+
+def _aggregated(subtasks: Sequence[Body]) -> Body:
+    return {
+        "metrics": {name: _statistics([one["metrics"][name] for one in subtasks]) for name in _METRICS},
+        "status-duration": {
+            name: _statistics([one["status-duration"].get(name, 0) for one in subtasks]) for name in _LIVE_STATES
         },
     }
 
@@ -90,20 +95,19 @@ def vertex_task_managers(vertex: ArchivedVertex, now: int) -> Body:
 
 
 def _task_manager(endpoint: str, name: str, members: Sequence[ArchivedSubtask], now: int) -> Body:
-    counts = {state.value: 0 for state in ExecutionState}
-    for member in members:
-        counts[member.current.state.value] += 1
-    starts = [member.current.start_millis for member in members if member.current.start_millis >= 0]
-    ends = [member.current.end_millis for member in members]
-    start, end = min(starts, default=-1), (max(ends) if all(at >= 0 for at in ends) else -1)
+    group = ArchivedVertex(VertexId(""), name, (), len(members), 0, "", is_exclusive=False, subtasks=tuple(members))
+    counts = group.counts()
+    start, end = group.start_millis, group.end_millis
     return {
         "endpoint": endpoint,
         "taskmanager-id": name,
-        "status": "FINISHED" if end >= 0 else "RUNNING",
+        "status": group.state.value,
         "start-time": start,
         "end-time": end,
         "duration": duration(start, end, now),
-        "status-counts": counts,
+        "metrics": io_metrics(group.metrics(), is_complete=end >= 0),
+        "status-counts": {state.value: counts[state] for state in ExecutionState},
+        "aggregated": _aggregated([attempt_details(one.index, one.current, now) for one in members]),
     }
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from runtime.aio.clock import SystemClock
 from runtime.common.errors import ConflictError, NotFoundError
-from runtime.common.ids import Incarnation, JobId, VertexId
+from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
@@ -98,6 +101,7 @@ class FakeDispatcher:
         self.graphs: dict[JobId, ArchivedExecutionGraph] = {}
         self.submitted: list[SubmitJobRequest] = []
         self.cancelled: list[JobId] = []
+        self.refusal: Exception | None = None
         self.changed = asyncio.Event()
         self.polls = 0
 
@@ -107,8 +111,20 @@ class FakeDispatcher:
         self.graphs[job_id] = archived(job_id, status)
         self.changed.set()
 
+    def set_config(self, job_id: JobId, params: dict[str, Any], spark_conf: dict[str, str]) -> None:
+        """What the job was submitted with."""
+        config = replace(NO_CONFIG, params=json.dumps(params), spark_conf=spark_conf)
+        self.graphs[job_id] = replace(self.graphs[job_id], config=config)
+
+    def set_result(self, job_id: JobId, result: str) -> None:
+        """The job has finished with this JSON."""
+        self.put(job_id, JobStatus.FINISHED)
+        self.graphs[job_id] = replace(self.graphs[job_id], result=result)
+
     async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
         """Remember the submit; another digest under the same id is a conflict."""
+        if self.refusal is not None:
+            raise self.refusal
         known = [one for one in self.submitted if one.job_id == request.job_id]
         if known and known[0].digest != request.digest:
             raise ConflictError("job id is taken")
@@ -175,7 +191,8 @@ class FakeResourceManager:
             Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
             ResourceProfile(1.0, 1 << 30), True, b"{}", 2, 8 << 30,
         )  # fmt: skip
-        return [TaskManagerInfo(registration, 1, True, 1, 5, (SlotStatus(0, None, None),))]
+        slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
+        return [TaskManagerInfo(registration, 1, True, 1, 5, slots)]
 
     def slot_counts(self) -> tuple[int, int]:
         """Two, one free."""

@@ -1,0 +1,20 @@
+"""Which settings hold secrets, wherever they are shown."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "******"
+
+_SECRET = re.compile(
+    r"password|passphrase|secret|token|api-?key|service-key|account\.?key|access[.-]?key|private[.-]?key|auth-params"
+    r"|basic-auth|jaas\.config|http[.-]?headers",
+    re.IGNORECASE,
+)
+"""Flink's words (GlobalConfiguration) and Spark's (spark.redaction.regex), which looks at values as well: Java options
+carry passwords."""
+
+
+def masked(key: str, value: str) -> str:
+    """The value, unless it or its key looks like a secret."""
+    return MASK if _SECRET.search(key) or _SECRET.search(value) else value
