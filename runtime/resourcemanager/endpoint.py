@@ -243,6 +243,11 @@ class ResourceManager:
             logger.info("requirements of job %s at epoch %d ignored", requirements.job_id, requirements.epoch)
             return
         self._handle(ev.RequirementsDeclared(requirements, owner.incarnation, owner.address))
+        needs = self._slots.job(requirements.job_id)
+        if needs is not None:
+            # An owner that comes on a new stream, or to a new leader, may hold another reason than the present one.
+            self._reasons[requirements.job_id] = needs.reason
+            self._reasons_told.pop(requirements.job_id, None)
 
     def end_jobs(self, jobs: tuple[JobId, ...], /) -> None:
         """These jobs have a stored result (R16)."""
@@ -289,13 +294,9 @@ class ResourceManager:
         assert self._jobs is not None
         changed, self._reasons = self._reasons, {}
         for job_id, reason in changed.items():
-            if reason == self._reasons_told.get(job_id, ""):
-                continue
-            self._jobs.notify_resources(job_id, reason)
-            if reason:
+            if reason != self._reasons_told.get(job_id):
+                self._jobs.notify_resources(job_id, reason)
                 self._reasons_told[job_id] = reason
-            else:
-                del self._reasons_told[job_id]
 
     # --- ResourceManagerView ------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from runtime.dispatcher.core.jobs import JobRegistryLimits
 from runtime.dispatcher.core.retention import Retention
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
+from runtime.highavailability.kv import Put, Txn
 from tests.kit.control_plane import ControlPlane, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
@@ -185,6 +186,8 @@ async def test_a_job_that_refers_to_a_blob_that_is_too_old(plane: ControlPlane) 
 async def test_old_ids_are_forgotten(plane: ControlPlane) -> None:
     plane.remembered = Retention(2, 3_600_000)
 
+    unreadable = 0
+
     async def run_three(leader: Leader) -> None:
         for _ in range(3):
             job = plane.new_job()
@@ -194,12 +197,15 @@ async def test_old_ids_are_forgotten(plane: ControlPlane) -> None:
             await until(leader, job.job_id, JobStatus.FINISHED)
         await eventually(lambda: not leader.dispatcher._registry._jobs)
         async with asyncio.timeout(5):
-            while len((await plane.kv.range(plane.keys.all_done, is_prefix=True, timeout=1.0)).kvs) != 2:
+            while len((await plane.kv.range(plane.keys.all_done, is_prefix=True, timeout=1.0)).kvs) != 2 + unreadable:
                 await asyncio.sleep(0.01)
 
     first = await start(plane)
     await run_three(first)
     await plane.depose(first)
+    # Written by another version, or damaged: it stays, and the others go as ever.
+    await plane.kv.txn(Txn((), (Put(plane.keys.done(JobId("0" * 32)), b"unreadable"),)), timeout=1.0)
+    unreadable = 1
     second = await plane.lead()
     await run_three(second)
 
@@ -481,3 +487,19 @@ async def test_a_refused_submit_has_finished_jobs_cleaned_at_once() -> None:
     await eventually(lambda: not leader.dispatcher._registry._jobs)
     await leader.dispatcher.submit_job(plane.new_job())
     await plane.stop()
+
+
+async def test_the_reason_of_another_leader_is_replaced(split: ControlPlane) -> None:
+    first = await start(split)
+    job = split.new_job()
+    await first.dispatcher.submit_job(job)
+    await eventually(lambda: job.job_id in split.runners.by_job)
+    runner = split.runners.by_job[job.job_id]
+    await eventually(lambda: len(runner.reasons) == 1)
+    await split.depose(first)
+    told = len(runner.reasons)
+    second = await split.lead()
+    await split.start_task_manager(1)
+    await until(second, job.job_id, JobStatus.RUNNING)
+    await eventually(lambda: len(runner.reasons) > told)
+    assert runner.reasons[-1] == ""

@@ -144,7 +144,12 @@ class SlotManager:
             )
             peer.take(allocation)
             self._remember(allocation)
-        return self._serve(capacity_changed=peer.slots_total != before)
+        effects = self._serve(capacity_changed=peer.slots_total != before)
+        for job_id in dict.fromkeys(status.job_id for status in found):
+            job = self._jobs.get(job_id) if job_id is not None else None
+            if job is not None:
+                effects += self._explain(job)
+        return effects
 
     def _on_freed(self, event: ev.AllocationsFreed) -> Effects:
         peer = self._task_managers.get(event.incarnation)

@@ -362,3 +362,12 @@ def test_spark_that_is_away_is_waited_for() -> None:
     effects = cluster.declare(1, 1, needs_spark=True)
     assert requests(effects) == []
     assert reasons(effects)[job(1)] == "no TaskManager with Spark has such slots"
+
+
+def test_an_allocation_that_is_found_clears_the_reason() -> None:
+    cluster = Cluster()
+    assert reasons(cluster.declare(1, 1))[job(1)].startswith("no TaskManager")
+    held = (AllocationId("e" * 32), job(1))
+    registration = RegisterTaskManager(T1, "tm", "h:1", "h:2", "boot", "v", 1, 1, DEFAULT, False, b"{}", 2, 0)
+    cluster.handle(ev.TaskManagerRegistered(registration))
+    assert reasons(cluster.report(T1, [held])) == {job(1): ""}
