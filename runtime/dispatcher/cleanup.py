@@ -131,7 +131,7 @@ class JobCleaner:
     async def _load(self) -> None:
         """Once a term: when did each cleaned job end? Only ids and times are kept."""
         ended: dict[JobId, int] = {}
-        async for record in self._services.store.all_done():
+        async for record in self._services.store.all_done(skip_unreadable=True):
             summary = decode_summary(record.summary, NO_SOURCE, record.status)
             ended[summary.job_id] = summary.end_millis
         ended.pop(NO_SOURCE.job_id, None)

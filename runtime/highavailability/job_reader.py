@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
@@ -23,6 +24,8 @@ from runtime.highavailability.records import (
 )
 
 RecordT = TypeVar("RecordT")
+
+logger = logging.getLogger(__name__)
 
 PAGE_KEYS = 500
 
@@ -92,11 +95,18 @@ class JobReader:
             jobs.append((JobId(kv.key.removeprefix(self._keys.all_done)), record))
         return jobs
 
-    async def all_done(self) -> AsyncIterator[DoneRecord]:
-        """Every cleaned job, in pages at one revision. Raises UnreadableRecordError, CompactedError."""
+    async def all_done(self, *, skip_unreadable: bool) -> AsyncIterator[DoneRecord]:
+        """Every cleaned job, in pages at one revision. Raises UnreadableRecordError unless skipped, CompactedError."""
         async for page, _ in self._pages(self._keys.all_done):
             for kv in page:
-                yield decode_record(DoneRecord, kv.value, key=kv.key)
+                try:
+                    record = decode_record(DoneRecord, kv.value, key=kv.key)
+                except UnreadableRecordError as error:
+                    if not skip_unreadable:
+                        raise
+                    logger.warning("a cleaned job is left out: %s", error)
+                else:
+                    yield record
 
     async def event_payloads(self, job_id: JobId) -> Sequence[Payload]:
         """Where the event batches are, in order. Raises UnreadableRecordError."""

@@ -16,6 +16,7 @@ from runtime.highavailability.records import (
     DoneRecord,
     GraphRecord,
     OwnerRecord,
+    Payload,
     ResultRecord,
     StoredJob,
     WantedRecord,
@@ -78,7 +79,7 @@ class LeaderJobStore(Protocol):
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
         """Cleaned jobs, newest first."""
 
-    def all_done(self) -> AsyncIterator[DoneRecord]:
+    def all_done(self, *, skip_unreadable: bool) -> AsyncIterator[DoneRecord]:
         """Every cleaned job, oldest key first, in pages. CompactedError when that took too long: begin again."""
 
     async def forget_done(self, jobs: Sequence[JobId]) -> None:
@@ -88,7 +89,10 @@ class LeaderJobStore(Protocol):
 class OwnerJobStore(Protocol):
     """Transactions of a job's owner under epoch E. A higher epoch or a stored result = StaleTokenError."""
 
-    async def append_events(self, job_id: JobId, epoch: int, number: int, events: bytes) -> None:
+    async def spill(self, payload: Payload) -> Payload:
+        """The same payload, stored out of line if it is large: once, before a write that may be tried many times."""
+
+    async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
         """Write `events/<number>`. Durable when it returns; only then may anything act on them (R10)."""
 
     async def events(self, job_id: JobId) -> Sequence[bytes]:

@@ -37,6 +37,7 @@ from runtime.highavailability.records import (
     EventsRecord,
     GraphRecord,
     OwnerRecord,
+    Payload,
     ResultRecord,
     WantedRecord,
 )
@@ -238,9 +239,13 @@ class KvOwnerJobStore(JobReader):
         super().__init__(kv, keys, payloads, timeout=settings.timeout)
         self._entropy = entropy
 
-    async def append_events(self, job_id: JobId, epoch: int, number: int, events: bytes) -> None:
+    async def spill(self, payload: Payload) -> Payload:
+        """Out of line if it is large. Idempotent."""
+        return await self._payloads.spill(payload)
+
+    async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
         """One batch; a repeat writes the same bytes to the same key."""
-        record = encode_record(EventsRecord(await self._payloads.store(events)))
+        record = encode_record(EventsRecord(await self._payloads.spill(events)))
         settled = await self._write(job_id, epoch, Put(self._keys.event(job_id, number), record))
         if not settled.result.succeeded:
             owner, result, _ = settled.answers()

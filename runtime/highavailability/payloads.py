@@ -16,13 +16,18 @@ class PayloadCorruptError(PermanentError):
 
 
 class ObjectStore(Protocol):
-    """Immutable objects: `runtime.blob.store.BlobStore`, or the memory one below."""
+    """Immutable objects: `runtime.blob.store.BlobStore`."""
 
     async def write_object(self, data: bytes, /) -> str:
         """Store and sync; the new object's key, `<sha256>-<upload id>`."""
 
     async def read_object(self, key: str, /) -> bytes:
         """Raises NotFoundError when storage says that there is no such object."""
+
+
+def inline_payload(data: bytes) -> Payload:
+    """Data of any size, not stored yet."""
+    return Payload(hashlib.sha256(data).hexdigest(), data, "")
 
 
 class Payloads:
@@ -33,16 +38,13 @@ class Payloads:
 
     async def store(self, data: bytes) -> Payload:
         """A payload that may be written into a key now."""
-        digest = hashlib.sha256(data).hexdigest()
-        if len(data) <= INLINE_BYTES_MAX:
-            return Payload(digest, data, "")
-        return Payload(digest, b"", await self._objects.write_object(data))
+        return await self.spill(inline_payload(data))
 
     async def spill(self, payload: Payload) -> Payload:
-        """The same payload, moved out of line if it is too large."""
+        """The same payload, moved out of line if it is too large. Idempotent."""
         if payload.object_key or len(payload.inline) <= INLINE_BYTES_MAX:
             return payload
-        return await self.store(payload.inline)
+        return Payload(payload.sha256, b"", await self._objects.write_object(payload.inline))
 
     async def load(self, payload: Payload) -> bytes:
         """The bytes. Raises NotFoundError, PayloadCorruptError."""
@@ -54,7 +56,7 @@ class Payloads:
 
 
 class MemoryObjectStore:
-    """Objects in this process: for `high-availability.type: none` without a storage directory, and for tests."""
+    """Objects in this process, for tests: no contract suite needs a directory for them."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}

@@ -24,7 +24,8 @@ async def referenced_objects(reader: JobReader) -> frozenset[str]:
     jobs, _ = await reader.jobs()
     for job in jobs:
         references.update(await _of_job(reader, job))
-    async for done in reader.all_done():
+    # What refers to something and cannot be read stops the collection.
+    async for done in reader.all_done(skip_unreadable=False):
         references.add(done.archive_key)
     references.discard("")
     return frozenset(references)

@@ -7,10 +7,10 @@ until its outcome is known (R2); a refused write ends this JobMaster and nothing
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from runtime.aio.retry import RetryPolicy, retry
@@ -37,8 +37,9 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
 from runtime.highavailability.job_store import OwnerJobStore
+from runtime.highavailability.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
-from runtime.highavailability.records import Payload, ResultRecord
+from runtime.highavailability.records import ResultRecord
 from runtime.jobmaster.connections import JobMessage, TaskManagerConnections
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
@@ -301,17 +302,8 @@ class JobMaster:
             logger.warning("job %s: writing %s failed, next try in %.1f s: %s", self.job_id, what, delay, error)
             self.post(ev.WriteDelayed(f"the job store does not take {what}, it is tried again: {error}", self.moment()))
 
-        if isinstance(write, WriteEvents):
-            data, number = encode_events(write.events), write.number
-            done: ev.Event
-
-            async def attempt() -> None:
-                await self._store.append_events(self.job_id, self.epoch, number, data)
-        else:
-            record = result_record(write)
-
-            async def attempt() -> None:
-                await self._store.write_result(self.job_id, self.epoch, record)
+        attempt = self._append(write) if isinstance(write, WriteEvents) else self._store_result(write)
+        done: ev.Event
 
         try:
             await retry(
@@ -330,9 +322,29 @@ class JobMaster:
             done = ev.EventsWritten(write.number, at) if isinstance(write, WriteEvents) else ev.ResultWritten(at)
         self.post(done)
 
+    def _append(self, write: WriteEvents) -> Callable[[], Awaitable[None]]:
+        payload = inline_payload(encode_events(write.events))
+
+        async def attempt() -> None:
+            # An object that is stored stays stored: the next try writes its pointer only.
+            nonlocal payload
+            payload = await self._store.spill(payload)
+            await self._store.append_events(self.job_id, self.epoch, write.number, payload)
+
+        return attempt
+
+    def _store_result(self, write: WriteResult) -> Callable[[], Awaitable[None]]:
+        record = result_record(write)
+
+        async def attempt() -> None:
+            nonlocal record
+            record = replace(record, archive=await self._store.spill(record.archive))
+            await self._store.write_result(self.job_id, self.epoch, record)
+
+        return attempt
+
 
 def result_record(write: WriteResult) -> ResultRecord:
     """The durable form of a result; the store moves a large archive out of line."""
-    archive = write.archived.to_json()
-    payload = Payload(sha256=hashlib.sha256(archive).hexdigest(), inline=archive, object_key="")
-    return ResultRecord(status=write.status, summary=encode_record(write.summary), archive=payload)
+    archive = inline_payload(write.archived.to_json())
+    return ResultRecord(status=write.status, summary=encode_record(write.summary), archive=archive)

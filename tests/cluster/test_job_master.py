@@ -29,12 +29,13 @@ from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, Tas
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.payloads import Payloads
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads
 from runtime.highavailability.record_codec import decode_record, encode_record
 from runtime.highavailability.records import OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import OperatorKind
 from runtime.rpc.settings import RpcLimits
 from runtime.scheduler.core.job_events import decode_events
+from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
 from tests.kit.job_master_box import JobMasterBox, finishing, job_master_box, reports_of, sleeping
 from tests.kit.job_master_driver import user_failure
@@ -371,34 +372,24 @@ async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
         assert "rpc.max-message-size" in failure.message
 
 
-class _AwayStore(KvOwnerJobStore):
-    """A job store whose first writes do not get through."""
-
-    refusals = 3
-
-    async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
-        if self.refusals > 0:
-            self.refusals -= 1
-            message = "etcd is away"
-            raise UnavailableError(message)
-        await super().write_result(job_id, epoch, result)
-
-
 @pytest.mark.asyncio
 async def test_writes_are_repeated_until_they_get_through() -> None:  # R2
     async with job_master_box() as box:
         task_manager = await box.task_manager()
-        box.factory._store = _AwayStore(
-            box.kv, box.keys, Payloads(box.objects), JobStoreSettings(timeout=5.0), SeededEntropy(2)
+        away = FaultyKeyValueStore(box.kv)
+        away.faults.extend([Fault.REFUSED] * 3)
+        box.factory._store = KvOwnerJobStore(
+            away, box.keys, Payloads(box.objects), JobStoreSettings(timeout=5.0), SeededEntropy(2)
         )
-        assignment = await box.assign(JOB, lone())
+        assignment = await box.assign(JOB, lone(params={"text": "x" * INLINE_BYTES_MAX}))
         _, running = box.start(assignment)
         await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
         task_manager.offer(JOB, assignment.epoch)
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
-        assert "etcd is away" in box.listener.summaries[-2].pending_reason
+        assert "refused by the test" in box.listener.summaries[-2].pending_reason
+        assert len(box.objects.objects) == 1, "the large archive was stored once"
         assert (await stored_result(box)).status is JobStatus.FINISHED
 
 

@@ -18,7 +18,7 @@ from runtime.highavailability.job_store import AlreadyStored, Assigned, LeaderJo
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Op, Put, Txn
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads, inline_payload
 from runtime.highavailability.records import (
     DoneRecord,
     GraphRecord,
@@ -284,7 +284,7 @@ async def test_events_in_order(box: Box, faults: list[Fault]) -> None:
     large = bytes(INLINE_BYTES_MAX + 1)
     for number, events in enumerate([b"first", large, b"third"]):
         lose(box, faults)
-        await owner.append_events(JOB, epoch, number, events)
+        await owner.append_events(JOB, epoch, number, inline_payload(events))
         assert_repeated_identically(box)
     assert list(await owner.events(JOB)) == [b"first", large, b"third"]
     assert (await job_of(leader)).events == 3
@@ -305,7 +305,7 @@ async def test_result_once(box: Box, faults: list[Fault]) -> None:
 
 Write = Callable[[OwnerJobStore, int], Awaitable[None]]
 OWNER_WRITES = [
-    pytest.param(lambda owner, epoch: owner.append_events(JOB, epoch, 0, b"events"), id="events"),
+    pytest.param(lambda owner, epoch: owner.append_events(JOB, epoch, 0, inline_payload(b"events")), id="events"),
     pytest.param(lambda owner, epoch: owner.write_result(JOB, epoch, result_of(JobStatus.FAILED)), id="result"),
 ]
 
@@ -343,7 +343,7 @@ async def test_owner_needs_no_leader(box: Box) -> None:
     leader = await box.win()
     epoch = await box.submitted(leader)
     await box.lose_term()
-    await box.owner().append_events(JOB, epoch, 0, b"events")
+    await box.owner().append_events(JOB, epoch, 0, inline_payload(b"events"))
     await box.owner().write_result(JOB, epoch, result_of())
 
 

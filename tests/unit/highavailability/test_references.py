@@ -12,9 +12,9 @@ from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_store import Submitted
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads, inline_payload
 from runtime.highavailability.record_codec import UnreadableRecordError
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, ResultRecord
 from runtime.highavailability.references import referenced_objects
@@ -49,8 +49,8 @@ async def test_everything_that_is_referred_to_is_found() -> None:
 
     small = await submit(1, f'{{"key": "{key_of(1)}"}}')
     large = await submit(2, f'{{"key": "{key_of(2)}", "padding": "{PADDING}"}}')
-    await owner.append_events(job(1), small, 0, f'"{key_of(3)}"'.encode())
-    await owner.append_events(job(1), small, 1, PADDING.encode() + b"!")
+    await owner.append_events(job(1), small, 0, inline_payload(f'"{key_of(3)}"'.encode()))
+    await owner.append_events(job(1), small, 1, inline_payload(PADDING.encode() + b"!"))
     archive = await payloads.store(PADDING.encode() + b"archive")
     await owner.write_result(job(2), large, ResultRecord(JobStatus.FINISHED, b"", archive))
     third = await submit(3, "cleaned")
@@ -61,6 +61,9 @@ async def test_everything_that_is_referred_to_is_found() -> None:
     assert found == {key_of(1), key_of(2), key_of(3), key_of(4), *objects.objects}
     assert len(objects.objects) == 3
 
-    await kv.txn(Txn((), (Put(KEYS.graph(job(1)), b"unreadable"),)), timeout=1)
+    await kv.txn(Txn((), (Put(KEYS.done(job(9)), b"unreadable"),)), timeout=1)
+    with pytest.raises(UnreadableRecordError):
+        await referenced_objects(leader)
+    await kv.txn(Txn((), (Delete(KEYS.done(job(9))), Put(KEYS.graph(job(1)), b"unreadable"))), timeout=1)
     with pytest.raises(UnreadableRecordError):
         await referenced_objects(leader)
