@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from runtime.common.errors import FlinklikeError
+from runtime.common.errors import BackpressureError, FlinklikeError
 from runtime.common.ids import JobId
+
+WAITERS_MAX = 200_000
+RETRY_SECONDS = 5.0
 
 
 class JobWaiters:
-    """Futures by job. Waking costs nothing when nobody waits."""
+    """Futures by job, at most `count_max` pairs of them. Waking costs nothing when nobody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_max: int = WAITERS_MAX) -> None:
         self._waiting: dict[JobId, dict[asyncio.Future[None], None]] = {}
-
-    @property
-    def count(self) -> int:
-        """How many (job, waiter) pairs there are."""
-        return sum(len(waiters) for waiters in self._waiting.values())
+        self._count_max = count_max
+        self.count = 0
 
     def wake(self, job_id: JobId) -> None:
         """Something about the job changed."""
@@ -34,7 +34,11 @@ class JobWaiters:
                     future.set_exception(error)
 
     async def wait(self, jobs: Collection[JobId], timeout: float) -> None:
-        """Return at the next change of one of `jobs`, or after `timeout` seconds."""
+        """Return at the next change of one of `jobs`, or after `timeout` seconds. Raises BackpressureError."""
+        if self.count + len(jobs) > self._count_max:
+            message = f"a long poll for {len(jobs)} jobs is refused for now: {self.count} waits are open"
+            raise BackpressureError(message, retry_after=RETRY_SECONDS)
+        self.count += len(jobs)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for job_id in jobs:
             self._waiting.setdefault(job_id, {})[future] = None
@@ -44,6 +48,7 @@ class JobWaiters:
         except TimeoutError:
             return
         finally:
+            self.count -= len(jobs)
             for job_id in jobs:
                 waiters = self._waiting[job_id]
                 del waiters[future]

@@ -131,7 +131,7 @@ class ClusterEntrypoint:
                 "job-manager/blob-collection", collector.activate, period=COLLECTION_PERIOD, clock=context.clock
             )
             scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
-            scope.spawn("dispatcher-runner", runner.run())
+            scope.spawn_eternal("dispatcher-runner", runner.run())
             await self._wait_ready(runner, services)
             context.ready({"address": record.rest_address, "rpc": record.address})
             try:

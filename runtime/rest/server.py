@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _KEEP_ALIVE_SECONDS = 75
+_CONNECTIONS_MAX = 16_384
+"""Above it a connection is answered 503: each long poll of a client holds one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class RestServer:
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
+            limit_concurrency=_CONNECTIONS_MAX,
         )
         self._server = _Server(config)
         self._socket: socket.socket | None = None

@@ -383,7 +383,6 @@ class JobRegistry:
         process = self.processes.known(event.incarnation, event.address, event.capacity)
         process.version = event.version
         process.is_connected = True
-        process.has_reported = False
         process.sent.clear()
         self._drops.pop(event.incarnation, None)
         return self._assign_waiting()
@@ -413,7 +412,6 @@ class JobRegistry:
             return []
         process.cpu_fraction = event.cpu_fraction
         process.memory_bytes = event.memory_bytes
-        process.has_reported = True
         effects: Effects = []
         present = {(held.job_id, held.epoch) for held in event.inventory}
         for job_id in sorted(process.jobs):

@@ -23,7 +23,6 @@ class JobMasterProcess:
     capacity: int
     version: str = ""
     is_connected: bool = False
-    has_reported: bool = False
     jobs: set[JobId] = field(default_factory=set)
     sent: set[JobId] = field(default_factory=set)
     cpu_fraction: float = 0.0
