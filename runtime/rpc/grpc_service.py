@@ -115,6 +115,7 @@ class GrpcRpcService:
         metadata = call_metadata(self._settings, target, sender)
 
         async def invoke(method: GatewayMethod, request: bytes, /) -> bytes:
+            await self._channels.close_idle()
             with self._channels.use(address) as channel:
                 try:
                     answer: bytes = await channel.unary(method.path)(request, timeout=timeout, metadata=metadata)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.errors import (
+    InvalidInputError,
     OutcomeUnknownError,
     StorageExhaustedError,
     UnauthenticatedError,
@@ -339,8 +341,32 @@ async def test_mutual_tls(tmp_path: Path) -> None:
             with pytest.raises(UnavailableError):
                 async with opened(process.store(**refused)):
                     raise AssertionError(refused)
+        with pytest.raises(UnavailableError, match=r"CERTIFICATE_VERIFY_FAILED"):
+            async with opened(process.store(**{**ours, "tls_ca": str(stranger.cert)})):
+                raise AssertionError
     finally:
         process.stop()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"tls_ca": "missing"}, r"etcd\.tls\.ca: .*missing cannot be read \(No such file or directory\)"),
+        ({"tls_ca": "."}, r"etcd\.tls\.ca: .* cannot be read"),
+        ({"tls_ca": "text"}, r"etcd\.tls\.ca: .*text holds no certificate in PEM form"),
+        ({"tls_ca": "pem", "tls_cert": "pem", "tls_key": "pem"}, r"etcd\.tls\.key: .*pem holds no private key"),
+        ({"tls_ca": "pem", "tls_cert": "text", "tls_key": "key"}, r"etcd\.tls\.cert: .*text holds no certificate"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_files_that_are_no_certificates_are_named(tmp_path: Path, changes: dict[str, str], problem: str) -> None:
+    (tmp_path / "text").write_text("no certificate")
+    (tmp_path / "pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    (tmp_path / "key").write_text("-----BEGIN EC PRIVATE KEY-----\n")
+    files = {name: str(tmp_path / value) for name, value in changes.items()}
+    settings = replace(EtcdSettings(("127.0.0.1:1",)), **files)  # type: ignore[arg-type]  # fields that hold text
+    with pytest.raises(InvalidInputError, match=problem):
+        await EtcdKeyValueStore(settings, LoopClock(), SystemEntropy()).open(timeout=TIMEOUT)
 
 
 # --- versions and generated code ----------------------------------------------------------------------------

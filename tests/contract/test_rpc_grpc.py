@@ -36,6 +36,7 @@ from runtime.rpc.service import MessageStream
 from runtime.rpc.settings import RpcSettings
 from tests.kit.rpc_wire import DIALER, KIND, LIMITS, LISTENER, accept_all, drain, hello
 from tests.kit.tcp_proxy import TcpProxy
+from tests.kit.virtual_time import ManualClock
 
 JOB = JobId("a" * 32)
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -185,6 +186,23 @@ async def test_unused_channels_are_closed_once_there_are_many(monkeypatch: pytes
         await channels.close_idle()
         assert len(channels) == 1
     await channels.close()
+
+
+@pytest.mark.asyncio
+async def test_calls_close_the_channels_of_peers_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_channels, "IDLE_CHANNELS_MAX", 2)
+    clock = ManualClock()
+    service = GrpcRpcService(SETTINGS, clock)
+    await service.start()
+    for port in (1, 2, 3):
+        with pytest.raises(UnavailableError):
+            await gateway(service, f"127.0.0.1:{port}").cancel_job(JobRequest(JOB))
+    assert len(service._channels) == 3
+    clock.advance(100)
+    with pytest.raises(UnavailableError):
+        await gateway(service, "127.0.0.1:4").cancel_job(JobRequest(JOB))
+    assert len(service._channels) == 1
+    await service.stop(grace=0)
 
 
 CHILD = """

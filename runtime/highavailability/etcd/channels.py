@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Generic, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from runtime.common.errors import UnavailableError
+from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.settings import EtcdSettings
 
@@ -145,7 +146,21 @@ def _credentials(settings: EtcdSettings) -> grpc.ChannelCredentials | None:
     if not settings.tls_ca:
         return None
     return grpc.ssl_channel_credentials(
-        root_certificates=Path(settings.tls_ca).read_bytes(),
-        private_key=Path(settings.tls_key).read_bytes() if settings.tls_key else None,
-        certificate_chain=Path(settings.tls_cert).read_bytes() if settings.tls_cert else None,
+        root_certificates=_pem("tls.ca", settings.tls_ca, "CERTIFICATE"),
+        private_key=_pem("tls.key", settings.tls_key, "PRIVATE KEY") if settings.tls_key else None,
+        certificate_chain=_pem("tls.cert", settings.tls_cert, "CERTIFICATE") if settings.tls_cert else None,
     )
+
+
+def _pem(option: str, path: str, kind: str) -> bytes:
+    """A PEM file. gRPC takes anything for one, and then says no more than that nobody answers."""
+    what = f"high-availability.etcd.{option}: {path}"
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        message = f"{what} cannot be read ({error.strerror})"
+        raise InvalidInputError(message) from error
+    if not re.search(rb"-----BEGIN [A-Z ]*%b-----" % kind.encode(), data):
+        message = f"{what} holds no {kind.lower()} in PEM form"
+        raise InvalidInputError(message)
+    return data

@@ -35,6 +35,8 @@ _NOT_EXECUTED = (
     "Ssl handshake failed",
 )
 
+_DETAILS_MAX = 300
+
 _COMPACTED = re.compile(r"required revision has been compacted")
 
 
@@ -83,13 +85,17 @@ def translate(error: grpc.aio.AioRpcError, what: str, *, is_write: bool) -> Flin
         case Verdict.RELOGIN:
             return UnauthenticatedError(f"{what}: etcd refuses the login")
         case Verdict.NEXT_ENDPOINT:
-            return UnavailableError(f"{what}: no etcd endpoint is reachable")
+            return UnavailableError(f"{what}: no etcd endpoint is reachable{_said(details)}")
         case Verdict.UNKNOWN if is_write:
-            return OutcomeUnknownError(f"{what}: etcd's answer was lost")
+            return OutcomeUnknownError(f"{what}: etcd's answer was lost{_said(details)}")
         case Verdict.UNKNOWN:
-            return UnavailableError(f"{what}: etcd does not answer")
+            return UnavailableError(f"{what}: etcd does not answer{_said(details)}")
         case Verdict.FINAL:
             return _final(error.code(), details, what)
+
+
+def _said(details: str) -> str:
+    return f" ({details[:_DETAILS_MAX]})" if details else ""
 
 
 def _final(code: grpc.StatusCode, details: str, what: str) -> FlinklikeError:

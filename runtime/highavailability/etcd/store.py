@@ -77,7 +77,7 @@ class EtcdKeyValueStore:
                 status.version, endpoint=connection.endpoint, allow_unsafe=self._settings.allow_unsafe_version
             )
         if not reached:
-            message = f"none of the etcd endpoints {', '.join(self._settings.endpoints)} answers"
+            message = f"none of the etcd endpoints {', '.join(self._settings.endpoints)} answers: {failure}"
             raise UnavailableError(message) from failure
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
