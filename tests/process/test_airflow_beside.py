@@ -27,7 +27,7 @@ AIRFLOW = """#!/bin/sh
 exec {python} {program} "$@"
 """
 PROGRAM = """
-import json, os, subprocess, sys
+import json, os, shutil, subprocess, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 class Health(BaseHTTPRequestHandler):
@@ -37,6 +37,7 @@ class Health(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps({part: {"status": "healthy"} for part in parts}).encode())
 
+assert shutil.which("airflow"), "as which it starts its own parts"
 stubborn = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); signal.pause()"
 subprocess.Popen([sys.executable, "-c", stubborn], process_group=0)
 server = HTTPServer(("127.0.0.1", int(os.environ["AIRFLOW__API__PORT"])), Health)

@@ -106,8 +106,11 @@ def _pids(layout: Layout) -> PidFile:
 
 def _launch(home: Path, environment: Mapping[str, str], port: int, out: TextIO) -> subprocess.Popen[bytes]:
     base = f"http://127.0.0.1:{port}"
+    programs = Path(sys.executable).parent
     variables = {
         **environment,
+        # It starts its parts as `airflow ...`.
+        "PATH": os.pathsep.join((str(programs), environment.get("PATH", os.defpath))),
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": base,
@@ -119,7 +122,7 @@ def _launch(home: Path, environment: Mapping[str, str], port: int, out: TextIO) 
     }
     out.write(f"Starting airflow standalone (log: {home / _LOG}) ...\n")
     out.flush()
-    command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
+    command = [str(programs / "airflow"), "standalone"]
     with (home / _LOG).open("wb") as sink:
         return subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, env=variables, start_new_session=True)
 
