@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections import Counter
+from dataclasses import dataclass
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -21,13 +24,45 @@ from runtime.gateways.resource_manager import (
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
 
-PEERS = [Incarnation(f"{n:032x}") for n in range(3)]
 JOBS = [JobId(f"{n:032x}") for n in range(4)]
 SLOTS = 3
+SMALL, LARGE = ResourceProfile(), ResourceProfile(memory_bytes=1 << 30)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A TaskManager: what its slots hold, and the conf of its Spark (None: it has none)."""
+
+    profile: ResourceProfile
+    conf: dict[str, str] | None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a job asks of each slot."""
+
+    profile: ResourceProfile = SMALL
+    conf: tuple[tuple[str, str], ...] = ()
+    needs_spark: bool = False
+    unreachable: frozenset[Incarnation] = frozenset()
+
+
+KINDS = [Kind(SMALL, None), Kind(LARGE, {"spark.executor.memory": "1g"}), Kind(SMALL, {})]
+PEERS = {Incarnation(f"{n:032x}"): kind for n, kind in enumerate(KINDS)}
+IDS = list(PEERS)
+MEMORY = (("spark.executor.memory", "1024m"),)
+WISHES = [
+    Wish(),
+    Wish(),
+    Wish(LARGE),
+    Wish(needs_spark=True),
+    Wish(conf=MEMORY, needs_spark=True),
+    Wish(unreachable=frozenset(IDS[:1])),
+]
 
 
 class SlotManagerMachine(RuleBasedStateMachine):
-    """`real` is what the TaskManagers have, `inbox` what is on its way to them."""
+    """`real` is what the TaskManagers have, `inbox` what is on its way to them, `wanted` what jobs have declared."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,16 +70,44 @@ class SlotManagerMachine(RuleBasedStateMachine):
         self.manager = SlotManager(lambda: AllocationId(f"{next(ids):032x}"), request_timeout=10.0)
         self.at = 0.0
         self.real: dict[Incarnation, list[RequestSlot | None]] = {}
+        self.connected: set[Incarnation] = set()
         self.inbox: dict[Incarnation, list[RequestSlot]] = {}
-        self.wanted: dict[JobId, int] = {}
+        self.wanted: dict[JobId, tuple[Wish, int]] = {}
+        self.epochs: dict[JobId, int] = {}
         self.seen: set[AllocationId] = set()
 
     def handle(self, event: ev.SlotManagerEvent) -> None:
+        waiting = set(self.manager._rotation)
+        granted: Counter[JobId] = Counter()
         for effect in self.manager.handle(event, self.at):
             if isinstance(effect, ev.SendRequestSlot):
-                assert effect.message.allocation_id not in self.seen
-                self.seen.add(effect.message.allocation_id)
-                self.inbox[effect.incarnation].append(effect.message)
+                message = effect.message
+                assert message.allocation_id not in self.seen
+                assert message.epoch == self.epochs[message.job_id], "the owner's epoch (R7)"
+                assert self.serves(effect.incarnation, self.wanted[message.job_id][0])
+                self.seen.add(message.allocation_id)
+                self.inbox[effect.incarnation].append(message)
+                granted[message.job_id] += 1
+        self.check_fairness(waiting & set(self.manager._rotation), granted)
+
+    def check_fairness(self, waiting: set[JobId], granted: Counter[JobId]) -> None:
+        """Of jobs with the same wish that waited before and still wait, none got two slots more than another."""
+        groups: dict[Wish, list[int]] = {}
+        for job_id in waiting:
+            groups.setdefault(self.wanted[job_id][0], []).append(granted[job_id])
+        for counts in groups.values():
+            assert max(counts) - min(counts) <= 1, counts
+
+    def serves(self, peer: Incarnation, wish: Wish) -> bool:
+        kind = PEERS[peer]
+        if peer not in self.connected or peer in wish.unreachable:
+            return False
+        if kind.profile.memory_bytes < wish.profile.memory_bytes:
+            return False
+        if wish.conf:
+            return bool(kind.conf)
+        has_spark = any(PEERS[one].conf is not None for one in self.real)
+        return kind.conf is not None or not (wish.needs_spark and has_spark)
 
     def report(self, peer: Incarnation) -> None:
         statuses = tuple(
@@ -53,54 +116,75 @@ class SlotManagerMachine(RuleBasedStateMachine):
         )
         self.handle(ev.SlotsReported(peer, SlotReport(statuses, True, 0)))
 
-    @rule(peer=st.sampled_from(PEERS))
+    @rule(peer=st.sampled_from(IDS))
     def register(self, peer: Incarnation) -> None:
+        kind = PEERS[peer]
+        conf = json.dumps(kind.conf or {}).encode()
         registration = RegisterTaskManager(
-            peer, "tm", "h:1", "h:2", "boot", "v", 1, SLOTS, ResourceProfile(), False, b"{}", 2, 0
+            peer, "tm", "h:1", "h:2", "boot", "v", 1, SLOTS, kind.profile, kind.conf is not None, conf, 2, 0
         )
         self.inbox[peer] = []
         self.real.setdefault(peer, [None] * SLOTS)
+        self.connected.add(peer)
         self.handle(ev.TaskManagerRegistered(registration))
         self.report(peer)
 
-    @rule(peer=st.sampled_from(PEERS), is_willing=st.booleans())
-    def deliver(self, peer: Incarnation, is_willing: bool) -> None:
+    @rule(peer=st.sampled_from(IDS), answer=st.sampled_from(["yes", "no", "not for this job"]))
+    def deliver(self, peer: Incarnation, answer: str) -> None:
         if not self.inbox.get(peer):
             return
         request = self.inbox[peer].pop(0)
-        if is_willing and self.real[peer][request.slot_index] is None:
+        is_free = self.real[peer][request.slot_index] is None
+        if answer == "yes" and is_free:
             self.real[peer][request.slot_index] = request
-        else:
-            self.handle(ev.AllocationRefused(peer, request.allocation_id, request.slot_index))
+            return
+        is_slot_free = is_free and answer == "not for this job"
+        self.handle(ev.AllocationRefused(peer, request.allocation_id, request.slot_index, is_slot_free))
 
-    @rule(peer=st.sampled_from(PEERS), slot=st.integers(0, SLOTS - 1))
+    @rule(peer=st.sampled_from(IDS), slot=st.integers(0, SLOTS - 1))
     def free(self, peer: Incarnation, slot: int) -> None:
         held = self.real.get(peer, [None] * SLOTS)[slot]
-        if held is not None:
+        if held is not None and peer in self.connected:
             self.real[peer][slot] = None
             self.handle(ev.AllocationsFreed(peer, (held.allocation_id,)))
 
-    @rule(peer=st.sampled_from(PEERS))
+    @rule(peer=st.sampled_from(IDS))
     def report_again(self, peer: Incarnation) -> None:
-        if peer in self.real:
+        if peer in self.connected:
             self.report(peer)
 
-    @rule(peer=st.sampled_from(PEERS))
-    def lose(self, peer: Incarnation) -> None:
-        if self.real.pop(peer, None) is not None:
+    @rule(peer=st.sampled_from(IDS), is_lost=st.booleans())
+    def disconnect(self, peer: Incarnation, is_lost: bool) -> None:
+        if peer in self.real:
             self.inbox[peer] = []
+            self.connected.discard(peer)
             self.handle(ev.TaskManagerDisconnected(peer))
-            self.handle(ev.TaskManagerLost(peer))
+            if is_lost:
+                del self.real[peer]
+                self.handle(ev.TaskManagerLost(peer))
 
-    @rule(job_id=st.sampled_from(JOBS), count=st.integers(0, 5))
-    def declare(self, job_id: JobId, count: int) -> None:
-        self.wanted[job_id] = count
-        needs = (ResourceRequirement(ResourceProfile(), count),)
-        self.handle(ev.RequirementsDeclared(JobRequirements(job_id, 1, needs, ()), PEERS[0], "owner:1"))
+    @rule(job_id=st.sampled_from(JOBS), count=st.integers(0, 5), wish=st.sampled_from(WISHES), step=st.integers(0, 1))
+    def declare(self, job_id: JobId, count: int, wish: Wish, step: int) -> None:
+        """By the same owner, or by its successor."""
+        self.wanted[job_id] = (wish, count)
+        self.epochs[job_id] = self.epochs.get(job_id, 1) + step
+        self.send(job_id, self.epochs[job_id], wish, count)
+
+    @rule(job_id=st.sampled_from(JOBS), wish=st.sampled_from(WISHES))
+    def declare_late(self, job_id: JobId, wish: Wish) -> None:
+        """By an owner that has been replaced (R1)."""
+        if self.manager.job(job_id) is not None:
+            self.send(job_id, self.epochs[job_id] - 1, wish, 5)
+
+    def send(self, job_id: JobId, epoch: int, wish: Wish, count: int) -> None:
+        needs = (ResourceRequirement(wish.profile, count),)
+        conf = json.dumps(dict(wish.conf)).encode() if wish.conf else b""
+        declared = JobRequirements(job_id, epoch, needs, tuple(wish.unreachable), conf, wish.needs_spark)
+        self.handle(ev.RequirementsDeclared(declared, IDS[0], "owner:1"))
 
     @rule(job_id=st.sampled_from(JOBS))
     def finish(self, job_id: JobId) -> None:
-        self.wanted[job_id] = 0
+        self.wanted.pop(job_id, None)
         self.handle(ev.JobsFinished((job_id,)))
 
     @rule()
@@ -129,16 +213,23 @@ class SlotManagerMachine(RuleBasedStateMachine):
                 assert all(count >= 0 for count in needs.held.values())
 
     @invariant()
+    def a_job_waits_exactly_while_it_is_short(self) -> None:
+        for job_id, (wish, count) in self.wanted.items():
+            held = [a.profile for a in self.manager._allocations.values() if a.job_id == job_id]
+            is_short = count > held.count(wish.profile) + held.count(None)
+            if job_id in self.manager._paused:
+                assert job_id not in self.manager._rotation
+            else:
+                assert (job_id in self.manager._rotation) == is_short
+
+    @invariant()
     def nobody_waits_beside_a_free_slot(self) -> None:
-        free = any(peer.free for peer in self.manager.task_managers())
-        assert not (free and self.manager._rotation)
-        for job_id, count in self.wanted.items():
-            needs = self.manager.job(job_id)
-            held = sum(needs.held.values()) if needs is not None else 0
-            assert (job_id in self.manager._rotation) == (held < count)
+        for job_id in self.manager._rotation:
+            for peer in self.manager.task_managers():
+                assert not (peer.free and self.serves(peer.incarnation, self.wanted[job_id][0]))
 
 
 TestSlotManagerModel = SlotManagerMachine.TestCase
 TestSlotManagerModel.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
