@@ -12,7 +12,7 @@ from runtime.common.errors import ConflictError, PermanentError
 from runtime.common.ids import JobId
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
-from runtime.dispatcher.core.retention import RememberedIds
+from runtime.dispatcher.core.retention import RememberedIds, RememberedJob
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.stored_jobs import decode_summary, encode_summary
@@ -90,7 +90,8 @@ class JobCleaner:
         for job_id in jobs:
             entry = self._registry.entry(job_id)
             assert entry is not None, job_id
-            self._remembered.add(job_id, entry.summary.end_millis)
+            size = pointers.get(job_id, NO_ARCHIVE).size_bytes
+            self._remembered.add(job_id, RememberedJob(entry.summary.end_millis, size))
         self._post(ev.JobsCleaned(tuple(jobs)))
 
     async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes:
@@ -129,11 +130,11 @@ class JobCleaner:
         return forgotten
 
     async def _load(self) -> None:
-        """Once a term: when did each cleaned job end? Only ids and times are kept."""
-        ended: dict[JobId, int] = {}
+        """Once a term: when did each cleaned job end, and how large is what it left?"""
+        ended: dict[JobId, RememberedJob] = {}
         async for record in self._services.store.all_done(skip_unreadable=True):
             summary = decode_summary(record.summary, NO_SOURCE, record.status)
-            ended[summary.job_id] = summary.end_millis
+            ended[summary.job_id] = RememberedJob(summary.end_millis, record.archive_size_bytes)
         ended.pop(NO_SOURCE.job_id, None)
         self._remembered.load(ended)
         self._is_loaded = True

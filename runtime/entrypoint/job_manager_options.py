@@ -22,7 +22,11 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
     return DispatcherSettings(
         limits=JobRegistryLimits(configuration.get(jm.JOBS_MAX), configuration.get(jm.SUBMITS_MAX)),
         shown=Retention(configuration.get(jm.JOBSTORE_MAX), options.millis(configuration, jm.JOBSTORE_EXPIRATION)),
-        remembered=Retention(configuration.get(jm.JOB_ID_MAX), options.millis(configuration, jm.JOB_ID_RETENTION)),
+        remembered=Retention(
+            configuration.get(jm.JOB_ID_MAX),
+            options.millis(configuration, jm.JOB_ID_RETENTION),
+            configuration.get(jm.ARCHIVES_MAX),
+        ),
         heartbeat_interval=timing.interval,
         heartbeat_timeout=timing.timeout,
         rpc_timeout=options.seconds(configuration, c.RPC_TIMEOUT),

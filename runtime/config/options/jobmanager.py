@@ -52,6 +52,11 @@ JOB_ID_RETENTION = duration_option(
     low="0 ms",
 )
 JOB_ID_MAX = int_option("jobmanager.job-id.max-count", 200_000, "Ids of finished jobs that are remembered at most.")
+ARCHIVES_MAX = size_option(
+    "jobmanager.archives.max-size",
+    "20 gb",
+    "Total size of the archives of finished jobs; above it the oldest jobs are forgotten, ids included.",
+)
 JOBSTORE_MAX = int_option("jobstore.max-capacity", 10_000, "Finished jobs that REST lists at most.")
 JOBSTORE_EXPIRATION = duration_option(
     "jobstore.expiration-time", "1 d", "How long REST lists a finished job.", low="0 ms"
@@ -59,6 +64,10 @@ JOBSTORE_EXPIRATION = duration_option(
 REST_ADDRESS = host_option("rest.address", "127.0.0.1", "Host name or address under which clients reach REST.")
 REST_PORT = int_option("rest.port", 8081, "Port of REST; 0 picks a free one.", low=0, high=65535)
 REST_BIND_ADDRESS = host_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")
-REST_MAX_CONTENT = size_option("rest.server.max-content-length", "100 mb", "Largest request body, blobs excepted.")
+REST_MAX_CONTENT = size_option(
+    "rest.server.max-content-length",
+    "100 mb",
+    "Largest request body. A job is limited to 16 mb in any case, a blob by blob.max-size only.",
+)
 REST_LONG_POLL_MAX = duration_option("rest.long-poll.max-wait", "60 s", "Longest wait of one long poll.", low="0 ms")
 WEB_REFRESH_INTERVAL = duration_option("web.refresh-interval", "3 s", "How often pages refresh.")

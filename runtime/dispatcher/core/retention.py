@@ -1,7 +1,8 @@
-"""Finished jobs that are still shown, and ids that are still taken: both bounded by count and by age."""
+"""Finished jobs that are still shown, and ids that are still taken: bounded by count, age and size of archives."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -11,10 +12,11 @@ from runtime.gateways.dispatcher import JobSummary
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many finished jobs are kept, and for how long after their end."""
+    """How many finished jobs are kept, for how long after their end, and how large their archives may be together."""
 
     count_max: int
     age_millis_max: int
+    bytes_max: int = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +66,51 @@ class FinishedJobs:
         return tuple(expired)
 
 
+@dataclass(frozen=True, slots=True)
+class RememberedJob:
+    """What retention knows of a cleaned job."""
+
+    end_millis: int
+    archive_bytes: int
+
+
 class RememberedIds:
     """The ids of all cleaned jobs, in the order in which they ended."""
 
     def __init__(self, retention: Retention) -> None:
         self._retention = retention
-        self._ended: dict[JobId, int] = {}
+        self._jobs: dict[JobId, RememberedJob] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
-        return len(self._ended)
+        return len(self._jobs)
 
-    def load(self, ended: dict[JobId, int]) -> None:
-        """Take over what is stored: when each job ended, in any order. What was added meanwhile stays."""
-        everything = ended | self._ended
-        self._ended = dict(sorted(everything.items(), key=lambda item: item[1]))
+    def load(self, jobs: dict[JobId, RememberedJob]) -> None:
+        """Take over what is stored, in any order. What was added meanwhile stays."""
+        everything = jobs | self._jobs
+        self._jobs = dict(sorted(everything.items(), key=lambda item: item[1].end_millis))
+        self._bytes = sum(job.archive_bytes for job in self._jobs.values())
 
-    def add(self, job_id: JobId, end_millis: int) -> None:
+    def add(self, job_id: JobId, job: RememberedJob) -> None:
         """A job was cleaned."""
-        self._ended[job_id] = end_millis
+        self._jobs[job_id] = job
+        self._bytes += job.archive_bytes
 
     def due(self, now_millis: int, limit: int) -> list[JobId]:
         """Ids to forget now, oldest first, at most `limit`."""
         oldest = now_millis - self._retention.age_millis_max
-        excess = len(self._ended) - self._retention.count_max
+        excess = len(self._jobs) - self._retention.count_max
+        excess_bytes = self._bytes - self._retention.bytes_max
         due: list[JobId] = []
-        for job_id, end_millis in self._ended.items():
-            if len(due) == limit or (len(due) >= excess and end_millis >= oldest):
+        for job_id, job in self._jobs.items():
+            is_kept = len(due) >= excess and excess_bytes <= 0 and job.end_millis >= oldest
+            if len(due) == limit or is_kept:
                 break
             due.append(job_id)
+            excess_bytes -= job.archive_bytes
         return due
 
     def forget(self, jobs: Iterable[JobId]) -> None:
         """They are forgotten."""
         for job_id in jobs:
-            del self._ended[job_id]
+            self._bytes -= self._jobs.pop(job_id).archive_bytes

@@ -13,7 +13,7 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summary
 from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
-from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, Retention
+from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, RememberedJob, Retention
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
 
 EffectT = TypeVar("EffectT")
@@ -469,10 +469,10 @@ class TestFinishedJobs:
 class TestRememberedIds:
     """Ids are forgotten by age, and the oldest ones when there are too many."""
 
-    def ids(self, count_max: int = 10) -> RememberedIds:
-        made = RememberedIds(Retention(count_max, 1000))
-        made.add(job(9), 9000)
-        made.load({job(number): number * 1000 for number in (3, 1, 2)})
+    def ids(self, count_max: int = 10, bytes_max: int = 1000) -> RememberedIds:
+        made = RememberedIds(Retention(count_max, 1000, bytes_max))
+        made.add(job(9), RememberedJob(9000, 10))
+        made.load({job(number): RememberedJob(number * 1000, 10) for number in (3, 1, 2)})
         return made
 
     def test_age(self) -> None:
@@ -480,6 +480,14 @@ class TestRememberedIds:
 
     def test_count(self) -> None:
         assert self.ids(count_max=1).due(0, 10) == [job(1), job(2), job(3)]
+
+    def test_size_of_archives(self) -> None:
+        made = self.ids(bytes_max=25)
+        assert made.due(0, 10) == [job(1), job(2)]
+        made.forget([job(1), job(2)])
+        assert made.due(0, 10) == []
+        made.add(job(10), RememberedJob(9500, 10))
+        assert made.due(0, 10) == [job(3)]
 
     def test_in_batches(self) -> None:
         made = self.ids(count_max=0)
