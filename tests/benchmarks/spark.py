@@ -166,7 +166,8 @@ def _archives(directory: Path) -> list[Path]:
 
 
 START_OPTIONS = {"taskmanager.numberOfTaskSlots": "2", "taskmanager.spark.class-archive": "true"}
+SMALL_OPTIONS = {**START_OPTIONS, "taskmanager.spark.warm-up.count": "1"}
 BENCHMARKS = {
     "spark": ClusterBenchmark("Spark job", {}, {}, overhead),
-    "start": ClusterBenchmark("TaskManager start", START_OPTIONS, START_OPTIONS, start),
+    "start": ClusterBenchmark("TaskManager start", START_OPTIONS, SMALL_OPTIONS, start),
 }

@@ -13,10 +13,10 @@ from tests.benchmarks import __main__ as command
 from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster
 from tests.benchmarks.control_plane import WITHOUT_SPARK
 from tests.benchmarks.measure import Report, Target, percentile
-from tests.benchmarks.spark import START_OPTIONS
+from tests.benchmarks.spark import SMALL_OPTIONS
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(300)]
-SPARK = [*CLUSTER, pytest.mark.spark]
+SPARK = [*CLUSTER[:-1], pytest.mark.spark, pytest.mark.timeout(600)]
 SPARK_NAMES = ("slot-memory", "spark", "start")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {
@@ -55,7 +55,7 @@ def plain_cluster() -> Iterator[ScriptCluster]:
 
 @pytest.fixture(scope="module")
 def spark_cluster() -> Iterator[ScriptCluster]:
-    with ScriptCluster(START_OPTIONS) as cluster:
+    with ScriptCluster(SMALL_OPTIONS) as cluster:
         yield cluster
 
 
