@@ -31,6 +31,7 @@ from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.taskexecutor.attempt_logs import AttemptLogs
+from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.guard_main import boot_id
 from runtime.taskexecutor.partitions import ExchangeDirectory
@@ -123,6 +124,7 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
         spark_conf=json.dumps(offered, sort_keys=True).encode(),
         cpu_cores=_cores(),
         memory_bytes=memory_bytes,
+        exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
     )
 
 

@@ -15,7 +15,10 @@ from runtime.gateways.task import ResourceProfile as ResourceProfile  # noqa: PL
 
 @dataclass(frozen=True, slots=True)
 class RegisterTaskManager:
-    """A TaskManager introduces itself. `spark_conf` is the static Spark conf that it offers, as JSON."""
+    """A TaskManager introduces itself. `spark_conf` is the static Spark conf that it offers, as JSON.
+
+    `exchange_id` is equal for TaskManagers that see one exchange directory; "" where that cannot be told.
+    """
 
     incarnation: Incarnation
     task_manager_id: str
@@ -30,6 +33,7 @@ class RegisterTaskManager:
     spark_conf: bytes
     cpu_cores: int
     memory_bytes: int
+    exchange_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

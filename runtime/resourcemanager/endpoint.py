@@ -191,6 +191,20 @@ class ResourceManager:
             return f"incarnation {registration.incarnation} is registered from {known.registration.address} already"
         if known is None and len(self._streams) + len(self._silent_since) >= self._settings.task_managers_max:
             return f"{self._settings.task_managers_max} TaskManagers are registered already"
+        return self._exchange_problem(registration)
+
+    def _exchange_problem(self, registration: RegisterTaskManager) -> str:
+        """R20 for partitions: what one TaskManager writes must be there for all others."""
+        if not registration.exchange_id:
+            return ""
+        for peer in self._slots.task_managers():
+            other = peer.registration
+            is_shared = other.exchange_id in {"", registration.exchange_id}
+            if peer.is_connected and other.incarnation != registration.incarnation and not is_shared:
+                return (
+                    f"the exchange directory of TaskManager {registration.task_manager_id} is not that of"
+                    f" {other.task_manager_id}: exchange.dir must be shared by all hosts"
+                )
         return ""
 
     def _on_report(self, peer: Incarnation, report: SlotReport) -> None:

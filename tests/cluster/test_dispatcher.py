@@ -436,6 +436,16 @@ async def test_a_task_manager_of_another_version_is_refused(plane: ControlPlane)
     assert "protocol 99" in task_manager.refusal
 
 
+async def test_a_task_manager_with_another_exchange_directory_is_refused(plane: ControlPlane) -> None:  # R20
+    leader = await start(plane)
+    first, same, unknown, other = [
+        await plane.start_task_manager(1, exchange_id=exchange_id) for exchange_id in ("one", "one", "", "another")
+    ]
+    assert [first.refusal, same.refusal, unknown.refusal] == ["", "", ""]
+    assert "exchange.dir must be shared by all hosts" in other.refusal
+    assert len(leader.resource_manager.task_managers()) == 3
+
+
 async def test_a_silent_task_manager_is_lost(plane: ControlPlane) -> None:
     plane.heartbeat_timeout = 0.2
     leader = await start(plane)

@@ -281,9 +281,10 @@ class Process:
 class HollowTaskManager:
     """Slots without code: tells the runner of a requested slot, frees the slots of ended jobs."""
 
-    def __init__(self, plane: ControlPlane, slots: int, version: int = PROTOCOL_VERSION) -> None:
+    def __init__(self, plane: ControlPlane, slots: int, version: int = PROTOCOL_VERSION, exchange_id: str = "") -> None:
         self._plane = plane
         self._version = version
+        self._exchange_id = exchange_id
         self.incarnation = Incarnation(plane.entropy.hex_id())
         self.slots: list[RequestSlot | None] = [None] * slots
         self.requests: list[RequestSlot] = []
@@ -313,7 +314,7 @@ class HollowTaskManager:
         stream.send(
             RegisterTaskManager(
                 self.incarnation, "tm", rpc.server.address, "", "boot", VERSION, self._version, len(self.slots),
-                ResourceProfile(), False, b"{}", 2, 1 << 30,
+                ResourceProfile(), False, b"{}", 2, 1 << 30, self._exchange_id,
             )
         )  # fmt: skip
         try:
@@ -548,9 +549,11 @@ class ControlPlane:
         await self.end(process.task)
         self.lose_process(process.incarnation)
 
-    async def start_task_manager(self, slots: int, *, version: int = PROTOCOL_VERSION) -> HollowTaskManager:
+    async def start_task_manager(
+        self, slots: int, *, version: int = PROTOCOL_VERSION, exchange_id: str = ""
+    ) -> HollowTaskManager:
         """Start a TaskManager and wait until it is registered or refused."""
-        task_manager = HollowTaskManager(self, slots, version)
+        task_manager = HollowTaskManager(self, slots, version, exchange_id)
         _ = self.spawn(task_manager.run())
         await eventually(task_manager.registered.is_set)
         return task_manager
