@@ -88,7 +88,8 @@ class JobManagerRunnerRegistry:
             del self._begun[next(iter(self._begun))]
         runner = self._factory.create(assignment, self._listener)
         task = self._scope.start(f"job {assignment.job_id}", self._run(runner))
-        self._running[assignment.job_id] = _Running(runner, task)
+        running = self._running[assignment.job_id] = _Running(runner, task)
+        task.add_done_callback(lambda _: self._never_ran(running))
 
     def _succeed(self, running: _Running, assignment: AssignJob) -> None:
         waiting = running.runner.epoch if running.successor is None else running.successor.epoch
@@ -108,10 +109,18 @@ class JobManagerRunnerRegistry:
             # Cancelled by drop or by a successor, the task ends here without an outcome.
             if outcome is not None:
                 self._ended(outcome)
-            if running.successor is not None:
-                self._start_successor(running.successor)
+            self._start_successor(running.successor)
 
-    def _start_successor(self, assignment: AssignJob) -> None:
+    def _never_ran(self, running: _Running) -> None:
+        """A task that is cancelled before its first step never gets to its `finally`."""
+        job_id = running.runner.job_id
+        if self._running.get(job_id) is running:
+            del self._running[job_id]
+            self._start_successor(running.successor)
+
+    def _start_successor(self, assignment: AssignJob | None) -> None:
+        if assignment is None:
+            return
         try:
             self.start(assignment)
         except ScopeClosedError:

@@ -12,8 +12,9 @@ from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry
 from runtime.executiongraph.archived import ArchivedExecutionGraph
-from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
@@ -35,6 +36,7 @@ from runtime.highavailability.records import OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import OperatorKind
 from runtime.rpc.settings import RpcLimits
 from runtime.scheduler.core.job_events import decode_events
+from tests.kit.control_plane import eventually
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
 from tests.kit.job_master_box import JobMasterBox, finishing, job_master_box, reports_of, sleeping
@@ -338,6 +340,27 @@ async def test_cancelled_runner_leaves_durable_state_alone() -> None:
         assert running.cancelled()
         assert (await box.kv.range(box.keys.result(JOB), is_prefix=False, timeout=5)).count == 0
         assert runner.summary().status is JobStatus.CREATED
+
+
+@pytest.mark.asyncio
+async def test_a_job_that_is_dropped_in_the_turn_of_its_start_is_gone() -> None:
+    async with job_master_box() as box:
+        ended: list[object] = []
+        registry = JobManagerRunnerRegistry(box.scope, box.factory, box.listener, ended.append)
+        first = await box.assign(JOB, lone())
+        registry.start(first)
+        registry.drop(JobInventoryEntry(JOB, first.epoch, JobStatus.CREATED))
+        await eventually(lambda: not len(registry))
+        second = await box.assign(JOB, lone())
+        registry.start(second)
+        third = await box.assign(JOB, lone())
+        # Takes the place of one that has not made its first step.
+        registry.start(third)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        assert box.listener.requirements[-1].epoch == third.epoch
+        registry.drop(JobInventoryEntry(JOB, third.epoch, JobStatus.CREATED))
+        await eventually(lambda: not len(registry))
+        assert not ended
 
 
 @pytest.mark.asyncio
