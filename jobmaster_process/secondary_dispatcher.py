@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import BackpressureError, NotFoundError, PermanentError, StaleTokenError, UnavailableError
@@ -43,7 +43,10 @@ from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _CHUNK_BYTES = 512 * 1024
+_JOBS_PER_MESSAGE = 500
 
 PUSH_DELAY = 0.05
 """Seconds that the state of a job that has not ended may wait for company."""
@@ -231,10 +234,10 @@ class JobMasterSecondaryDispatcher:
             self._lazy_flush = None
         summaries, self._unsent_summaries = self._unsent_summaries, {}
         requirements, self._unsent_requirements = self._unsent_requirements, {}
-        if summaries:
-            self._send(JobSummaries(tuple(summaries.values())))
-        if requirements:
-            self._send(DeclareRequirements(tuple(requirements.values())))
+        for some in _batches(list(summaries.values())):
+            self._send(JobSummaries(some))
+        for needs in _batches(list(requirements.values())):
+            self._send(DeclareRequirements(needs))
 
     def _runner_ended(self, outcome: JobManagerRunnerResult | RunnerFailed) -> None:
         """Local clean-up of one job; what the leader has yet to hear stays."""
@@ -276,6 +279,12 @@ class JobMasterSecondaryDispatcher:
         if runner is None:
             raise _unknown(job_id)
         return runner.archived_graph()
+
+
+def _batches(items: list[T]) -> Iterator[tuple[T, ...]]:
+    """A new leader hears of all jobs at once, and a message is bounded."""
+    for start in range(0, len(items), _JOBS_PER_MESSAGE):
+        yield tuple(items[start : start + _JOBS_PER_MESSAGE])
 
 
 def _unknown(job_id: JobId) -> NotFoundError:

@@ -47,6 +47,7 @@ from runtime.gateways.resource_manager import RegistrationRefused
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamKind
+from runtime.rpc.stream import receive_introduction
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
 
     async def serve(self, stream: MessageStream) -> None:
         """One process's stream, from its registration to its end."""
-        messages = list(await stream.receive())
+        messages = await receive_introduction(stream, within=self._settings.heartbeat_timeout)
         registration = messages.pop(0)
         if not isinstance(registration, RegisterJobMaster):
             stream.abort("the first message was not RegisterJobMaster")

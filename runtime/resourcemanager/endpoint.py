@@ -38,6 +38,7 @@ from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.slots import TaskManagerSlots
 from runtime.rpc.service import MessageStream, RpcServer, StreamKind
+from runtime.rpc.stream import receive_introduction
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class ResourceManager:
 
     async def serve(self, stream: MessageStream) -> None:
         """One TaskManager's stream, from its registration to its end."""
-        messages = list(await stream.receive())
+        messages = await receive_introduction(stream, within=self._settings.heartbeat_timeout)
         registration = messages.pop(0)
         if not isinstance(registration, RegisterTaskManager):
             stream.abort("the first message was not RegisterTaskManager")

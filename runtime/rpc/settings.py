@@ -25,6 +25,7 @@ class RpcLimits:
     outbox_messages_max: int = 100_000
     outbox_size_max: int = 64 * MIB
     inbox_messages_max: int = 10_000
+    inbox_size_max: int = 64 * MIB
     close_timeout: float = 1.0
 
     @property

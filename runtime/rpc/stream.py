@@ -21,7 +21,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import BackpressureError, BugError, MessageTooLargeError, UnavailableError
 from runtime.rpc import codec
 from runtime.rpc.frames import decode_frame, encode_frame
-from runtime.rpc.service import StreamHello
+from runtime.rpc.service import MessageStream, StreamHello
 from runtime.rpc.settings import RpcLimits
 
 
@@ -36,6 +36,8 @@ class FrameStream:
         self._bodies: deque[bytes] = deque()
         self._outbox_size = 0
         self._inbox: list[Any] = []
+        self._inbox_size = 0
+        self._is_held_up = False
         self._writer: asyncio.Future[None] | None = None
         self._receiver: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
@@ -43,8 +45,8 @@ class FrameStream:
         self._end_reason = ""
         self._is_closing = False
         self._on_end: Callable[[], None] | None = None
-        self.last_heard = clock.monotonic()
-        self.last_sent = self.last_heard
+        self._heard_at = clock.monotonic()
+        self.last_sent = self._heard_at
         self.frames_sent = 0
         self.is_closed_cleanly = False
 
@@ -56,6 +58,11 @@ class FrameStream:
     def name(self) -> str:
         """What logs and errors call this stream."""
         return f"{self.hello.kind.name} #{self.hello.number} of {self.hello.dialer}"
+
+    @property
+    def last_heard(self) -> float:
+        """When anything last arrived. A peer that waits for our own receiver is not silent."""
+        return self._clock.monotonic() if self._is_held_up else self._heard_at
 
     # --- the component's side ---------------------------------------------------------------------------------
 
@@ -95,7 +102,7 @@ class FrameStream:
                 await self._receiver
             finally:
                 self._receiver = None
-        messages, self._inbox = self._inbox, []
+        messages, self._inbox, self._inbox_size = self._inbox, [], 0
         self._room.set()
         return messages
 
@@ -113,6 +120,7 @@ class FrameStream:
     def abort(self, reason: str) -> None:
         """End at once; see `MessageStream.abort`."""
         self._inbox.clear()
+        self._inbox_size = 0
         self.end(reason)
 
     # --- the transport's side -----------------------------------------------------------------------------------
@@ -164,16 +172,28 @@ class FrameStream:
 
     async def deliver(self, frame: bytes) -> None:
         """A frame has arrived. Waits while the receiver is far behind. Raises InvalidInputError for garbage."""
-        self.last_heard = self._clock.monotonic()
+        self._heard_at = self._clock.monotonic()
         messages = decode_frame(frame)
-        while len(self._inbox) >= self._limits.inbox_messages_max and not self._end_reason:
-            self._room.clear()
-            await self._room.wait()
+        await self._wait_for_room()
         # Our own end drops what comes later; after the peer's end nothing comes.
         if self._end_reason:
             return
         self._inbox.extend(messages)
+        self._inbox_size += len(frame)
         _wake(self._receiver)
+
+    async def _wait_for_room(self) -> None:
+        limits = self._limits
+        while not self._end_reason and (
+            len(self._inbox) >= limits.inbox_messages_max or self._inbox_size >= limits.inbox_size_max
+        ):
+            self._room.clear()
+            self._is_held_up = True
+            try:
+                await self._room.wait()
+            finally:
+                self._is_held_up = False
+                self._heard_at = self._clock.monotonic()
 
     def end(self, reason: str, *, is_clean: bool = False) -> None:
         """The stream is over. Idempotent: the first reason counts. `is_clean`: nothing was lost on the way."""
@@ -195,6 +215,17 @@ class FrameStream:
         """Why the stream has ended, as soon as it has."""
         await self._ended.wait()
         return self._end_reason
+
+
+async def receive_introduction(stream: MessageStream, *, within: float) -> list[Any]:
+    """What a dialer says first. Raises UnavailableError, the stream being aborted, when it says nothing."""
+    try:
+        async with asyncio.timeout(within):
+            return list(await stream.receive())
+    except TimeoutError as error:
+        text = f"the dialer has not introduced itself within {within:g} s"
+        stream.abort(text)
+        raise UnavailableError(text) from error
 
 
 def _wake(waiter: asyncio.Future[None] | None) -> None:

@@ -19,13 +19,14 @@ from runtime.common.errors import (
     StaleTokenError,
     UnavailableError,
 )
-from runtime.common.ids import JobId
+from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.jobs import JobRegistryLimits
 from runtime.dispatcher.core.retention import Retention
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
 from runtime.highavailability.kv import Put, Txn
+from runtime.rpc.service import StreamHello, StreamKind
 from tests.kit.control_plane import ControlPlane, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
@@ -444,6 +445,19 @@ async def test_a_task_manager_with_another_exchange_directory_is_refused(plane: 
     assert [first.refusal, same.refusal, unknown.refusal] == ["", "", ""]
     assert "exchange.dir must be shared by all hosts" in other.refusal
     assert len(leader.resource_manager.task_managers()) == 3
+
+
+@pytest.mark.parametrize("kind", [StreamKind.JOB_MASTER_TO_DISPATCHER, StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER])
+async def test_who_dials_and_says_nothing_is_cut_off(split: ControlPlane, kind: StreamKind) -> None:
+    split.heartbeat_timeout = 0.2
+    leader = await split.lead()
+    stranger = Incarnation(split.entropy.hex_id())
+    rpc = await split.new_rpc(stranger)
+    hello = StreamHello(kind, stranger, rpc.server.address, 1, None, "")
+    stream = await rpc.open_stream(leader.rpc.server.address, hello, timeout=5.0)
+    async with asyncio.timeout(5):
+        with pytest.raises(UnavailableError):
+            await stream.receive()
 
 
 async def test_a_silent_task_manager_is_lost(plane: ControlPlane) -> None:

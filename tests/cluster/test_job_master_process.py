@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,7 +15,7 @@ from jobmaster_process.registered_load import register_load
 from runtime.common.errors import NotFoundError, StaleTokenError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, JobId
-from runtime.gateways.dispatcher import DispatcherGateway, JobRequest
+from runtime.gateways.dispatcher import DispatcherGateway, JobRequest, JobSummaries
 from runtime.highavailability.records import JobMasterRecord
 from tests.kit.control_plane import ControlPlane, NoLoad, eventually
 
@@ -72,3 +75,20 @@ async def test_only_a_leader_is_answered(split: ControlPlane) -> None:  # R1
     for stale in (None, older, FencingToken(ClusterUuid("e" * 32), leader.token.revision)):
         with pytest.raises(StaleTokenError):
             await ask(stale)
+
+
+async def test_a_new_leader_hears_of_many_jobs_in_bounded_messages(split: ControlPlane) -> None:
+    leader = await split.lead()
+    process = await split.start_job_master(capacity=1000)
+    jobs = [split.new_job() for _ in range(600)]
+    async with asyncio.TaskGroup() as group:
+        for job in jobs:
+            _ = group.create_task(leader.dispatcher.submit_job(job))
+    await eventually(lambda: process.dispatcher.jobs_running == 600)
+    sent: list[Any] = []
+    stream: Any = SimpleNamespace(send=sent.append)
+    process.dispatcher.attach(stream, leader.token)
+    process.dispatcher.detach(stream)
+    told = [message for message in sent if isinstance(message, JobSummaries)]
+    assert len(told) > 1
+    assert {summary.job_id for message in told for summary in message.summaries} == {job.job_id for job in jobs}
