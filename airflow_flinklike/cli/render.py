@@ -122,9 +122,10 @@ def job_masters_table(processes: Sequence[Mapping[str, Any]]) -> Table:
             str(one["address"]),
             str(one["state"]),
             f"{one['jobs-running']}/{one['capacity']}",
+            str(one["jobs-assigned"]),
             f"{one['memory-bytes'] / (1 << 20):.0f} MB",
             time_text(one["last-heartbeat"]),
         )
         for one in processes
     ]
-    return table(("jobmaster", "address", "state", "jobs", "memory", "last heard"), rows)
+    return table(("jobmaster", "address", "state", "running", "jobs so far", "memory", "last heard"), rows)

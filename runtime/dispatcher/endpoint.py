@@ -338,6 +338,7 @@ class Dispatcher(ABC):
             version=process.version,
             capacity=process.capacity,
             jobs_running=len(process.jobs),
+            jobs_assigned=process.jobs_assigned,
             cpu_fraction=process.cpu_fraction,
             memory_bytes=process.memory_bytes,
             last_heard_millis=self._last_heard_millis(process.incarnation),

@@ -13,7 +13,7 @@ from runtime.gateways.resource_manager import TaskManagerInfo
 
 @dataclass(frozen=True, slots=True)
 class JobMasterInfo:
-    """One JobMaster process, as the leader sees it."""
+    """One JobMaster process, as the leader sees it. `jobs_assigned` counts what this leader gave it, ended ones too."""
 
     incarnation: Incarnation
     address: str
@@ -21,6 +21,7 @@ class JobMasterInfo:
     version: str
     capacity: int
     jobs_running: int
+    jobs_assigned: int
     cpu_fraction: float
     memory_bytes: int
     last_heard_millis: int

@@ -162,6 +162,7 @@ def _job_master(info: JobMasterInfo) -> dict[str, Any]:
         "version": info.version,
         "capacity": info.capacity,
         "jobs-running": info.jobs_running,
+        "jobs-assigned": info.jobs_assigned,
         "cpu-fraction": info.cpu_fraction,
         "memory-bytes": info.memory_bytes,
         "last-heartbeat": info.last_heard_millis,

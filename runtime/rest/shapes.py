@@ -139,6 +139,7 @@ JOB_MASTERS = {
             "version": str,
             "capacity": int,
             "jobs-running": int,
+            "jobs-assigned": int,
             "cpu-fraction": float,
             "memory-bytes": int,
             "last-heartbeat": int,

@@ -177,7 +177,7 @@ class FakeDispatcher:
 
     def job_masters(self) -> Sequence[JobMasterInfo]:
         """One process."""
-        return [JobMasterInfo(Incarnation("b" * 32), "127.0.0.1:2", "ready", "0.1.0", 1000, 3, 0.1, 1 << 20, 5)]
+        return [JobMasterInfo(Incarnation("b" * 32), "127.0.0.1:2", "ready", "0.1.0", 1000, 3, 7, 0.1, 1 << 20, 5)]
 
 
 class FakeResourceManager:

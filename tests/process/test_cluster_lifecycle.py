@@ -114,6 +114,9 @@ def test_new_jobs_land_on_a_new_job_master_process(
     assert cluster.cli("jobmasters").stdout.count(" ready ") == 3
     gate.touch()
     assert [job.result() for job in jobs] == ["released"] * 6
+    assigned = {one["id"]: one["jobs-assigned"] for one in ready_job_masters(client)}
+    assert all(assigned[name] >= count for name, count in before.items())
+    assert [count for name, count in assigned.items() if name not in before] == [2]
 
 
 def test_etcd_may_come_back_while_the_cluster_is_idle(

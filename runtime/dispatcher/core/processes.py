@@ -28,6 +28,7 @@ class JobMasterProcess:
     cpu_fraction: float = 0.0
     memory_bytes: int = 0
     last_assigned: int = 0
+    jobs_assigned: int = 0
 
     @property
     def state(self) -> str:
@@ -86,6 +87,7 @@ class ProcessTable:
         """Count a job at a process."""
         self._assignments += 1
         process.last_assigned = self._assignments
+        process.jobs_assigned += 1
         process.jobs.add(job_id)
 
     def release(self, incarnation: Incarnation, job_id: JobId) -> None:

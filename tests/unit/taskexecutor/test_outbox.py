@@ -21,16 +21,13 @@ def flush(outbox: Outbox) -> list[Any]:
 
 def test_running_waits_for_the_end_and_travels_with_it() -> None:
     outbox = Outbox()
-    assert outbox.is_empty
     running, finished = report(1, 0, ExecutionState.RUNNING), report(1, 0)
     outbox.add_report(SendReport(OWNER, 1, running))
-    assert not outbox.is_empty
-    assert not outbox.is_urgent
+    assert (outbox.is_empty, outbox.is_urgent) == (False, False)
     outbox.add_report(SendReport(OWNER, 1, finished))
-    assert outbox.is_urgent
+    assert (outbox.is_empty, outbox.is_urgent) == (False, True)
     assert flush(outbox) == [TaskReports(running.attempt_id.job_id, 1, (running, finished))]
-    assert outbox.is_empty
-    assert not outbox.is_urgent
+    assert (outbox.is_empty, outbox.is_urgent) == (True, False)
 
 
 def test_a_freed_slot_is_urgent() -> None:
