@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""The Dispatcher of a leadership term: jobs from submit to clean-up, in-process or in JobMaster processes."""

@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""The processes of a cluster: what each is built from, and how it starts and stops."""

@@ -27,19 +27,6 @@ class JobMasterInfo:
     last_heard_millis: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCounts:
-    """The numbers of /overview."""
-
-    task_managers: int
-    slots_total: int
-    slots_available: int
-    jobs_running: int
-    jobs_finished: int
-    jobs_cancelled: int
-    jobs_failed: int
-
-
 class DispatcherView(DispatcherGateway, Protocol):
     """A leading Dispatcher with what REST needs beyond the gateway. Raises UnavailableError when not leading."""
 

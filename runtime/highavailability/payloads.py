@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Protocol
 
-from runtime.common.errors import NotFoundError, PermanentError
+from runtime.common.errors import PermanentError
 from runtime.highavailability.records import Payload
 
 INLINE_BYTES_MAX = 32 * 1024
@@ -53,23 +53,3 @@ class Payloads:
             message = f"{payload.object_key or 'inline payload'} does not have the recorded digest {payload.sha256}"
             raise PayloadCorruptError(message)
         return data
-
-
-class MemoryObjectStore:
-    """Objects in this process, for tests: no contract suite needs a directory for them."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-
-    async def write_object(self, data: bytes, /) -> str:
-        """Keep the bytes; upload ids count up."""
-        key = f"{hashlib.sha256(data).hexdigest()}-{len(self.objects):032x}"
-        self.objects[key] = data
-        return key
-
-    async def read_object(self, key: str, /) -> bytes:
-        """The bytes."""
-        if key not in self.objects:
-            message = f"there is no object {key}"
-            raise NotFoundError(message)
-        return self.objects[key]

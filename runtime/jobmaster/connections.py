@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from runtime.common.errors import BackpressureError, UnavailableError
@@ -59,20 +60,18 @@ class ConnectedJob(Protocol):
 class _Connection:
     """The current stream to one TaskManager."""
 
-    __slots__ = ("jobs", "names", "stream")
+    __slots__ = ("_location", "jobs", "stream")
 
     def __init__(self, stream: MessageStream) -> None:
         self.stream = stream
         self.jobs: dict[JobId, None] = {}
-        self.names: dict[str, TaskManagerLocation] = {}
+        self._location = TaskManagerLocation(stream.hello.dialer, stream.hello.dialer, stream.hello.dialer_address)
 
     def location(self, task_manager_id: str) -> TaskManagerLocation:
-        """Who this is; one object for all slots and attempts of all jobs."""
-        hello = self.stream.hello
-        name = task_manager_id or hello.dialer
-        if name not in self.names:
-            self.names = {name: TaskManagerLocation(hello.dialer, name, hello.dialer_address)}
-        return self.names[name]
+        """Who this is; one object for all slots and attempts of all jobs. Only offers tell the name."""
+        if task_manager_id and task_manager_id != self._location.task_manager_id:
+            self._location = replace(self._location, task_manager_id=task_manager_id)
+        return self._location
 
 
 class TaskManagerConnections:

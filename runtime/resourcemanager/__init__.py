@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""The ResourceManager: which slots there are, who needs them, and which job gets which."""

@@ -141,12 +141,9 @@ class Channel:
 class Channels:
     """Channels by address. Unused ones are closed once there are many."""
 
-    def __init__(
-        self, options: Options, clock: Clock, credentials: grpc.ChannelCredentials | None, *, idle_timeout: float = 60.0
-    ) -> None:
+    def __init__(self, options: Options, clock: Clock, *, idle_timeout: float = 60.0) -> None:
         self._options = options
         self._clock = clock
-        self._credentials = credentials
         self._idle_timeout = idle_timeout
         self._channels: dict[str, Channel] = {}
 
@@ -158,7 +155,7 @@ class Channels:
         """The channel to `address`, not closed as long as somebody uses it."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = Channel(self._make(address))
+            channel = self._channels[address] = Channel(grpc.aio.insecure_channel(address, options=self._options))
         channel.users += 1
         channel.last_used = self._clock.monotonic()
         try:
@@ -166,11 +163,6 @@ class Channels:
         finally:
             channel.users -= 1
             channel.last_used = self._clock.monotonic()
-
-    def _make(self, address: str) -> Any:
-        if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=self._options)
-        return grpc.aio.secure_channel(address, self._credentials, options=self._options)
 
     async def close_idle(self) -> None:
         """Close what nobody has used for the idle timeout, if there are many."""

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -68,32 +67,22 @@ class CannotListenError(PermanentError):
     """The port is taken, or the address is not this host's. Ends a process at start with this sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransportCredentials:
-    """TLS of both halves; without it connections are plain."""
-
-    server: grpc.ServerCredentials
-    channel: grpc.ChannelCredentials
-
-
 class GrpcRpcService:
     """Implements `RpcService` over gRPC."""
 
-    def __init__(self, settings: RpcSettings, clock: Clock, *, credentials: TransportCredentials | None = None) -> None:
+    def __init__(self, settings: RpcSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._credentials = credentials
         self._switchboard = Switchboard(settings)
         self._scope = ServiceScope(f"rpc/{settings.incarnation}")
         self._dialed: set[FrameStream] = set()
         self._server: grpc.aio.Server | None = None
-        channel_credentials = None if credentials is None else credentials.channel
         options = channel_options(settings)
-        self._channels = Channels(options, clock, channel_credentials)
+        self._channels = Channels(options, clock)
         # A pool of its own keeps large objects off the connection of calls and streams: beside 64 MB messages small
         # calls were measured at a p99 of 500 ms.
         chunk_options = [*options, ("grpc.use_local_subchannel_pool", 1)]
-        self._chunk_channels = Channels(chunk_options, clock, channel_credentials)
+        self._chunk_channels = Channels(chunk_options, clock)
 
     @property
     def server(self) -> RpcServer:
@@ -206,10 +195,7 @@ class GrpcRpcService:
         server.add_generic_rpc_handlers((_Handlers(self._switchboard, self._scope, self._settings, self._clock),))
         wanted = f"{self._settings.bind_host}:{self._settings.port}"
         try:
-            if self._credentials is None:
-                port = server.add_insecure_port(wanted)
-            else:
-                port = server.add_secure_port(wanted, self._credentials.server)
+            port = server.add_insecure_port(wanted)
         except RuntimeError as error:
             message = f"cannot listen on {wanted}: the port is in use by another process, or the address is not local"
             raise CannotListenError(message) from error

@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""The cluster's token."""

@@ -18,7 +18,6 @@ from runtime.common.errors import InvalidInputError, UnauthenticatedError
 
 TOKEN_SIZE_MAX = 4096
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}\Z")
-_BEARER = "bearer "
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,15 +50,6 @@ class ClusterToken:
         if not self.matches(presented):
             message = "the cluster's token is missing" if presented is None else "that is not the cluster's token"
             raise UnauthenticatedError(message)
-
-    def require_bearer(self, authorization: str | None) -> None:
-        """The same for an HTTP Authorization header."""
-        is_bearer = authorization is not None and authorization[: len(_BEARER)].lower() == _BEARER
-        self.require(authorization[len(_BEARER) :].strip() if is_bearer and authorization is not None else None)
-
-    def bearer(self) -> str:
-        """The value of an HTTP Authorization header."""
-        return f"Bearer {self._value}"
 
 
 def new_cluster_token() -> ClusterToken:

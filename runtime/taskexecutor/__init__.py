@@ -1,1 +1,1 @@
-"""Placeholder: replaced by its owner."""
+"""The TaskManager: slots that run user code in processes of their own, their files, and one warm Spark."""

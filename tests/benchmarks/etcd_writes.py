@@ -19,11 +19,11 @@ from runtime.highavailability.guards import LeaderTerm, absent
 from runtime.highavailability.job_store import Submitted
 from runtime.highavailability.job_store_kv import CLEAN_JOBS_MAX
 from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.payloads import MemoryObjectStore
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, Payload, ResultRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
 from tests.benchmarks.measure import Report
 from tests.kit.etcd import EtcdProcess
+from tests.kit.memory_objects import MemoryObjectStore
 
 TIMEOUT = 30.0
 CALLERS = (1, 16, 128)

@@ -15,10 +15,10 @@ from runtime.highavailability.group_commit import GroupCommitStore
 from runtime.highavailability.guards import absent
 from runtime.highavailability.kv import Get, KeyValueStore, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import MemoryObjectStore
 from runtime.highavailability.records import JobMasterRecord, LeaderRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
 from tests.kit.etcd import EtcdProcess, StoreUnderTest
+from tests.kit.memory_objects import MemoryObjectStore
 
 pytestmark = pytest.mark.asyncio
 

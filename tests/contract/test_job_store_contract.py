@@ -18,7 +18,7 @@ from runtime.highavailability.job_store import AlreadyStored, Assigned, LeaderJo
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Op, Put, Txn
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads, inline_payload
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
 from runtime.highavailability.records import (
     DoneRecord,
     GraphRecord,
@@ -30,6 +30,7 @@ from runtime.highavailability.records import (
 )
 from tests.kit.etcd import StoreUnderTest
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.memory_objects import MemoryObjectStore
 
 TIMEOUT = 5.0
 JOB = JobId("a" * 32)

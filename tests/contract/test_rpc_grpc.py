@@ -177,7 +177,7 @@ async def outcome(dispatcher: DispatcherGateway, request: JobRequest) -> Excepti
 @pytest.mark.asyncio
 async def test_unused_channels_are_closed_once_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_channels, "IDLE_CHANNELS_MAX", 2)
-    channels = Channels([], LoopClock(), None, idle_timeout=0)
+    channels = Channels([], LoopClock(), idle_timeout=0)
     with channels.use("127.0.0.1:1"):
         for port in (2, 3, 4):
             with channels.use(f"127.0.0.1:{port}"):

@@ -56,7 +56,7 @@ from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobS
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import MemoryObjectStore, Payloads
+from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.records import Payload, ResultRecord
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
@@ -65,6 +65,7 @@ from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSet
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
+from tests.kit.memory_objects import MemoryObjectStore
 
 GRAPH = b'{"name":"job"}'
 

@@ -43,7 +43,7 @@ from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobSt
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import MemoryObjectStore, Payloads
+from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import OwnerRecord
 from runtime.jobgraph.graph import JobGraph
@@ -54,6 +54,7 @@ from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcLimits, RpcSettings
 from tests.kit.job_master_driver import parquet
+from tests.kit.memory_objects import MemoryObjectStore
 
 JOB_MASTER = Incarnation("b" * 32)
 

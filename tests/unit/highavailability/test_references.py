@@ -14,10 +14,11 @@ from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobS
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, MemoryObjectStore, Payloads, inline_payload
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
 from runtime.highavailability.record_codec import UnreadableRecordError
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, ResultRecord
 from runtime.highavailability.references import referenced_objects
+from tests.kit.memory_objects import MemoryObjectStore
 
 pytestmark = pytest.mark.asyncio
 
