@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import lzma
 import shutil
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -16,6 +19,10 @@ _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 _ZIP_SUFFIXES = (".zip", ".jar", ".whl", ".egg")
 _PERMISSIONS = 0o777
 _OWNER_BITS = 0o600
+# RuntimeError: encrypted, or packed in a way that zipfile does not know.
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+# One member in the place of another, or a name that cannot be; None: what decompressors raise. Others are the host's.
+_ERRORS_OF_THE_ARCHIVE = frozenset({None, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,12 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits) -> None
         else:
             message = f"{name} is no archive: expected one of {', '.join(_ZIP_SUFFIXES + _TAR_SUFFIXES)}"
             raise InvalidInputError(message)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+    except OSError as error:
+        if error.errno not in _ERRORS_OF_THE_ARCHIVE:
+            raise
+        message = f"archive {name} cannot be unpacked: {error}"
+        raise InvalidInputError(message) from error
+    except _DAMAGED as error:
         message = f"archive {name} cannot be unpacked: {error}"
         raise InvalidInputError(message) from error
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
+import os
+import resource
+import signal
 import stat
 import tarfile
+import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,6 +108,64 @@ def test_a_damaged_archive_is_refused_by_name(tmp_path: Path, name: str) -> None
     (tmp_path / "x").write_bytes(b"no archive")
     with pytest.raises(InvalidInputError, match=f"archive {name}"):
         unpack(tmp_path / "x", name, tmp_path / "out", LIMITS)
+
+
+def damaged(path: Path, kind: str) -> Path:
+    """A zip that opens and cannot be read to its end."""
+    if kind == "twice":
+        with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a", "1")
+            archive.writestr("a", "2")
+        return path
+    if kind == "file and directory":
+        return zip_of(path, **{"a": "1", "a/b": "2"})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", "x" * 1000)
+    data = bytearray(path.read_bytes())
+    directory = data.index(b"PK\x01\x02")
+    if kind == "encrypted":
+        data[6] |= 1
+        data[directory + 8] |= 1
+    elif kind == "unknown method":
+        data[8] = data[directory + 10] = 97
+    else:
+        data[31:36] = b"\xff" * 5
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["twice", "file and directory", "encrypted", "unknown method", "deflated badly"])
+def test_a_zip_that_cannot_be_unpacked_is_the_users_failure(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"archive x\.zip cannot be unpacked"):
+        unpack(damaged(tmp_path / "x", kind), "x.zip", tmp_path / "out", LIMITS)
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz"])
+def test_a_tar_whose_data_is_damaged_is_refused(tmp_path: Path, suffix: str) -> None:
+    compressors: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    data = bytearray(
+        compressors[suffix](tar_of(tmp_path / "t.tar", (tarfile.TarInfo("a"), os.urandom(50_000))).read_bytes())
+    )
+    if suffix == "gz":
+        del data[20_000:]  # what is changed inside is found at the end only, which nobody reads
+    else:
+        data[20_000:20_100] = bytes(100)
+    (tmp_path / "x").write_bytes(data)
+    with pytest.raises(InvalidInputError, match="cannot be unpacked"):
+        unpack(tmp_path / "x", f"x.tar.{suffix}", tmp_path / "out", LIMITS)
+
+
+def test_a_full_disk_is_not_the_archives_fault(tmp_path: Path) -> None:
+    archive = zip_of(tmp_path / "x", a="x" * 10_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            unpack(archive, "x.zip", tmp_path / "out", LIMITS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
