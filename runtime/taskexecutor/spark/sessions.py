@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 CANCEL_INTERVAL = 0.05
 CANCEL_DURATION = 0.6
 """A job that was being planned when its process died starts later: 0 of 40 survived this, 9 of 40 a single cancel."""
+INTERRUPTED_DURATION = 2.0
+"""How long quiet has to last after a call was interrupted: a broadcast that it began was seen to start 1 s later."""
 
 _CLOSED = "its slot was closed"
 _IDLE_WAIT = 0.05
@@ -41,7 +43,6 @@ class _OpenSession:
     slot_session: SlotSession
     server: Any
     java_session: Any
-    job_id: str = ""
 
 
 class Sessions:
@@ -139,34 +140,30 @@ class Sessions:
         """Cancel until nothing of the session runs, and nothing can start any more (pitfall 3, R15).
 
         Calls that were in flight when the process died go on in the JVM, and a job that they plan starts later. Such
-        a call is interrupted after CANCEL_DURATION, and counts as active until its thread has ended.
+        a call is interrupted after CANCEL_DURATION, and counts as active until its thread has ended. Even then threads
+        of Spark's own may go on with what it has begun (a broadcast), so the quiet has to last.
         """
-        until = Deadline.after(self._clock, CANCEL_DURATION)
+        patience = until = Deadline.after(self._clock, CANCEL_DURATION)
         is_interrupted = False
         while True:
-            self._driver.cancel_tag(tag, _CLOSED)
+            cancelled = self._driver.cancel_tag(tag, _CLOSED)
             in_flight = [thread for thread in threads if thread.isAlive()]
-            if until.has_passed(self._clock):
-                if not in_flight and not self._driver.has_active_tasks(tag):
-                    return True
-                if deadline.has_passed(self._clock):
-                    return False
-                if not is_interrupted:
-                    is_interrupted = True
-                    for thread in in_flight:
-                        thread.interrupt()
+            if cancelled or in_flight:
+                until = Deadline.after(self._clock, INTERRUPTED_DURATION if is_interrupted else CANCEL_DURATION)
+            is_active = bool(in_flight) or self._driver.has_active_tasks(tag)
+            if deadline.has_passed(self._clock):
+                return not is_active
+            if until.has_passed(self._clock) and not is_active:
+                return True
+            if in_flight and patience.has_passed(self._clock) and not is_interrupted:
+                is_interrupted = True
+                for thread in in_flight:
+                    thread.interrupt()
             self._wait(CANCEL_INTERVAL)
 
     def cancel_jobs(self, session_id: str) -> int:
         """The soft step: cancel what is active now."""
         return self._driver.cancel_tag(session_id, "its task was canceled")
-
-    def describe(self, session_id: str, job_id: str) -> None:
-        """Remember whose work a session does."""
-        with self._lock:
-            session = self._sessions.get(session_id)
-            if session is not None:
-                session.job_id = job_id
 
     def sweep(self, age_min: float) -> int:
         """Remove what processes left that died while attaching: old `pyspark-<uuid>` directories (pitfall 13)."""
