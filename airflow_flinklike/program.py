@@ -27,6 +27,7 @@ from airflow_flinklike.artifacts import (
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.explain import Explanation, explain_graph
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_conf import conf_text
 from runtime.common.version import VERSION
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, validation_problems
 from runtime.jobgraph.validate import json_problems
@@ -170,11 +171,6 @@ def plain_json(label: str, value: Any) -> Any:
     if problems := tuple(json_problems(label, value)):
         raise PipelineError("; ".join(problems), problems)
     return json.loads(json.dumps(value, default=dict))
-
-
-def conf_text(value: Any) -> str:
-    """A Spark conf value as Spark writes it: booleans in lower case."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _check(graph: JobGraph) -> None:

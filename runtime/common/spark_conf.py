@@ -78,6 +78,11 @@ OWNED: Mapping[str, str] = {
 _SIZE = re.compile(r"(\d+)([kmgtp])b?\Z")
 
 
+def conf_text(value: object) -> str:
+    """A Spark conf value as Spark writes it: booleans in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def is_ignored(key: str) -> bool:
     """True for keys that a job may set without any effect."""
     return key in _IGNORED or key.startswith(_IGNORED_PREFIXES)

@@ -40,8 +40,8 @@ from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettin
 from runtime.taskexecutor.slots.logs import LogRetention
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import SlotSettings
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
-from runtime.taskexecutor.spark_supervision import TaskManagerSpark
 from runtime.taskexecutor.working_directory import WorkingDirectory
 
 SPARK_MASTER = "spark.master"
@@ -134,7 +134,7 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
     logs = _attempt_logs(context, registration)
     spark = None
     if registration.has_spark:
-        spark = TaskManagerSpark(_spark_settings(context, directory.spark))
+        spark = ProcessSparkEnvironment(_spark_settings(context, directory.spark))
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     rpc = context.make_rpc(
         rpc_settings(

@@ -34,7 +34,8 @@ from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool
-from runtime.taskexecutor.spark_supervision import TaskManagerSpark, supervise_spark
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark_supervision import supervise_spark
 from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDirectory
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class TaskManagerRunner:
         leader_address: str,
         services: HighAvailabilityServices | None,
         pool: StartableSlotPool,
-        spark: TaskManagerSpark | None,
+        spark: ProcessSparkEnvironment | None,
         make_blobs: Callable[[Callable[[], str | None]], BlobSharedClient],
         exchange: ExchangeDirectory,
         directory: WorkingDirectory,

@@ -1,4 +1,4 @@
-"""Spark of a TaskManager over its whole life: started, replaced when it is lost, told when a job leaves.
+"""Spark of a TaskManager over its whole life: started, and replaced when it is lost.
 
 The slots see the loss by themselves and fail the tasks that used it; here the JVM comes back, and with it the slots.
 """
@@ -7,40 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from typing import Protocol
 
 from runtime.aio.retry import RetryPolicy
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError
-from runtime.taskexecutor.spark.environment import SlotSession
-from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
-
-JOBS_REMEMBERED_MAX = 10_000
-
-
-class TaskManagerSpark(ProcessSparkEnvironment):
-    """Knows which jobs have used it, so that the end of any other job costs no call."""
-
-    def __init__(self, settings: SparkSettings) -> None:
-        super().__init__(settings)
-        self._used_by: OrderedDict[str, None] = OrderedDict()
-
-    async def describe_job(self, session: SlotSession, job_id: str, description: str) -> None:
-        """Remember the job, then tell Spark."""
-        self._used_by[job_id] = None
-        if len(self._used_by) > JOBS_REMEMBERED_MAX:
-            self._used_by.popitem(last=False)
-        await super().describe_job(session, job_id, description)
-
-    async def end_job(self, job_id: str) -> None:
-        """Drop what a job has in Spark, if it has used it at all."""
-        if job_id in self._used_by:
-            del self._used_by[job_id]
-            await super().end_job(job_id)
 
 
 class RestartableSpark(Protocol):

@@ -39,7 +39,7 @@ class SlotBox:
         self.pool = SlotProcessPool(SlotSettings(**options), box.environment, LoopClock(), SystemEntropy())
         self.bench = SlotBench(self.pool, directory)
         self.do(self.pool.start())
-        self.do(self.pool.wait_ready())
+        self.do(self.pool.readiness.wait_until(bool))
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the box's loop."""

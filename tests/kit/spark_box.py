@@ -157,6 +157,11 @@ class SparkBox:
         """End it."""
         self.run(self.environment.close_session(session))
 
+    def end_job(self, job_id: str) -> None:
+        """The job leaves."""
+        self.environment.note_use(job_id)
+        self.run(self.environment.end_job(job_id))
+
     def slot(self, code: str, *, slot_index: int = 0, directory: Path | None = None, **binding: Any) -> SlotProcess:
         """Run `code` in a fresh slot process: it has `spark`, `attached`, `emit(value)` and `ask()`."""
         session = self.open(slot_index)

@@ -394,7 +394,7 @@ async def test_the_template_is_replaced_when_it_dies(tmp_path: Path) -> None:
         assert listener.terminal.state is FAILED
         assert listener.terminal.failure is not None
         assert "template process" in listener.terminal.failure.message
-        await fresh.pool.wait_ready()
+        await fresh.pool.readiness.wait_until(bool)
         assert await fresh.value(lambda ctx: 1) == 1
 
 

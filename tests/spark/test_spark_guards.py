@@ -142,7 +142,7 @@ emit([spark.table("t").count(), spark.table("stored").count()])
         slot.tell()
         assert slot.next() == [n, n]
         box.end(slot)
-        box.run(box.environment.end_job(f"{n}" * 32))
+        box.end_job(f"{n}" * 32)
     names = box.evaluate("emit([d.name for d in spark.catalog.listDatabases()])")
     assert not {f"job_{n * 32}" for n in "12"} & set(names)
 
@@ -163,7 +163,7 @@ emit([open(SparkFiles.get("data.txt")).read(), sc.parallelize([1], 1).map(read).
 """
     job = tmp_path / "job"
     assert box.evaluate(code, directory=job, job_id="7" * 32) == ["hello", ["hello", "hello", str(job)]]
-    box.run(box.environment.end_job("7" * 32))
+    box.end_job("7" * 32)
 
 
 def test_user_code_in_python_workers_and_callbacks(box: SparkBox, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from runtime.taskexecutor.spark.python_workers import daemons_of
 from tests.kit.spark_box import SparkBox, wait_until
 
@@ -47,7 +49,7 @@ def test_pitfall_1_files_of_one_name_stay_with_their_job(box: SparkBox, tmp_path
     assert slots[1].next() == ["two", ["two"], "two"]
     assert box.evaluate(PLAIN) == [10, 6]
     for index in range(2):
-        box.run(box.environment.end_job(f"{index}" * 32))
+        box.end_job(f"{index}" * 32)
 
 
 def test_pitfall_2_own_python_workers_end_with_their_job(box: SparkBox, tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_pitfall_2_own_python_workers_end_with_their_job(box: SparkBox, tmp_path
     directory = tmp_path / "job"
     assert box.evaluate(code, directory=directory, job_id=job_id, own_workers=True) == str(directory)
     assert len(daemons_of(jvm, job_id)) == 1
-    box.run(box.environment.end_job(job_id))
+    box.end_job(job_id)
     wait_until(lambda: not daemons_of(jvm, job_id))
     assert box.evaluate(PLAIN) == [10, 6]
 
@@ -103,23 +105,26 @@ REAPED = "no live slot has started it"
 
 
 def test_pitfall_3_a_job_that_starts_after_its_slot_died_is_cancelled(box: SparkBox, tmp_path: Path) -> None:
-    planning = StagedPlanning(tmp_path)
-    slot = box.slot(planning.code)
-    wait_until(planning.is_planning, 60)
-    slot.kill()
-    log = box.settings.log_directory / "spark-host.log"
+    log, jvm_log = (box.settings.log_file(what) for what in ("host", "jvm"))
     reaped_before = log.read_text().count(REAPED)
-    # The first cancels find nothing: the job is still being planned.
-    release = threading.Timer(0.2, planning.release)
-    release.start()
-    box.close(slot.session)
-    release.join()
-    assert box.environment.is_ready
-    jvm_log = (box.settings.log_directory / "spark-jvm.log").read_text()
-    assert "its slot was closed" in jvm_log, "no job started late: the stage was not set"
-    time.sleep(3 * box.settings.poll_interval)
-    assert active_tags(box) == set()
-    assert log.read_text().count(REAPED) == reaped_before, "closing has left it to the reaper"
+    for stage in range(5):
+        planning = StagedPlanning(tmp_path / str(stage))
+        slot = box.slot(planning.code)
+        wait_until(planning.is_planning, 60)
+        slot.kill()
+        # The first cancels find nothing: the job is still being planned.
+        release = threading.Timer(0.1, planning.release)
+        release.start()
+        box.close(slot.session)
+        release.join()
+        assert box.environment.is_ready
+        time.sleep(3 * box.settings.poll_interval)
+        assert active_tags(box) == set()
+        assert log.read_text().count(REAPED) == reaped_before, "closing has left it to the reaper"
+        if "its slot was closed" in jvm_log.read_text():
+            break  # on a busy machine the planning may be interrupted before there is a job
+    else:
+        pytest.fail("no job started late: the stage was not set")
 
 
 def test_pitfall_3_the_reaper_cancels_jobs_without_a_live_slot(box: SparkBox) -> None:

@@ -48,7 +48,3 @@ class GuardChannel:
         if word != LISTENING:
             raise OSError(rest or "the guard has ended")
         return int(rest)
-
-    def close(self) -> None:
-        """Nothing more to ask. The guard goes on."""
-        self._control.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.jobgraph.graph import (
+    PYTHON_VERSION,
     BlobCode,
     FunctionReference,
     Operator,
@@ -19,7 +20,6 @@ from runtime.jobgraph.graph import (
 from runtime.taskexecutor.slots.failures import UnusableCodeError, import_hint
 
 UserFunction = Callable[..., Any]
-_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class CodeLoader:
@@ -51,8 +51,8 @@ class CodeLoader:
             raise UnusableCodeError(message) from error
 
     def _unpickle(self, operator: str, python: str, sha256: str, payload: Callable[[], bytes]) -> UserFunction:
-        if python != _PYTHON:
-            message = f"the code of {operator!r} was pickled by Python {python}, this TaskManager runs {_PYTHON}"
+        if python != PYTHON_VERSION:
+            message = f"the code of {operator!r} was pickled by Python {python}, this TaskManager runs {PYTHON_VERSION}"
             raise UnusableCodeError(message)
         if (known := self._loaded.get(sha256)) is not None:
             return known

@@ -73,7 +73,7 @@ class SlotProcessPool:
         self._monitor = AttemptMonitor(settings, spark, clock, self._running_attempts)
         self._is_stopping = False
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
-        """True while slots can take tasks, as `is_ready` says; to wait on."""
+        """True while slots can take tasks."""
 
     def _template_config(self) -> TemplateConfig:
         settings = self._settings
@@ -118,14 +118,6 @@ class SlotProcessPool:
             attempt.kill(attempt.system_failure("the TaskManager stops"))
         await self._template.stop(timeout=_STOP_TIMEOUT)
         await self._scope.close()
-
-    def is_ready(self, slot_index: int) -> bool:
-        """True if the slot can take a task (or runs one)."""
-        return 0 <= slot_index < len(self._slots) and self.readiness.value
-
-    async def wait_ready(self) -> None:
-        """Returns once the slots can take tasks."""
-        await self.readiness.wait_until(bool)
 
     @property
     def template_pid(self) -> int:
@@ -304,8 +296,8 @@ class SlotProcessPool:
 
     def spark_used(self, process: SlotProcess) -> None:
         """From now on the attempt fails with the Spark environment."""
-        if (found := self._attempt_of(process)) is not None:
-            self._sessions.describe(found[1], process)
+        if self._spark is not None and (found := self._attempt_of(process)) is not None:
+            self._spark.note_use(found[1].attempt_id.job_id)
 
     def progress_reported(self, process: SlotProcess, fraction: float, text: str) -> None:
         """User code has called report_progress()."""

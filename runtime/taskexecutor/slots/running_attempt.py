@@ -152,7 +152,6 @@ def work_order(work: SlotWork) -> WorkOrder:
         vertex_name=task.task.vertex_name,
         operators=task.task.operators,
         parallelism=task.task.parallelism,
-        max_parallelism=task.task.max_parallelism,
         splits=task.splits or b"[]",
         params=job.params or b"{}",
         spark_conf=job.spark_conf or b"{}",

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from runtime.aio.scope import ScopeClosedError, ServiceScope
+from runtime.aio.scope import ServiceScope
 from runtime.common.errors import FlinklikeError, UnavailableError
-from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment import SlotSession, SparkEnvironment
@@ -70,19 +69,6 @@ class SlotSessions:
         except FlinklikeError as error:
             logger.info("soft cancel of session %s is left to the kill: %s", process.session.session_id, error)
 
-    def describe(self, attempt: RunningAttempt, process: SlotProcess) -> None:
-        """Tell Spark whose work the session does."""
-        if self._spark is not None and process.session is not None:
-            self._spawn("describe session", self._describe(self._spark, attempt, process.session))
-
-    async def _describe(self, spark: SparkEnvironment, attempt: RunningAttempt, session: SlotSession) -> None:
-        job, task = attempt.work.job, attempt.work.task
-        description = f"{job.job_name}: {task.task.vertex_name} ({task.attempt_id.subtask_index})"
-        try:
-            await spark.describe_job(session, job.job_id, description)
-        except FlinklikeError as error:
-            logger.info("session %s stays without description: %s", session.session_id, error)
-
     async def end(self, process: SlotProcess) -> None:
         """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15)."""
         session, process.session = process.session, None
@@ -101,9 +87,3 @@ class SlotSessions:
     def forget(self, process: SlotProcess) -> None:
         """The JVM is lost, and the session with it."""
         process.session = None
-
-    def _spawn(self, what: str, coroutine: object) -> None:
-        try:
-            self._scope.spawn(what, coroutine)  # type: ignore[arg-type]  # a coroutine object
-        except ScopeClosedError:
-            return

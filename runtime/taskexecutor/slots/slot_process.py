@@ -105,7 +105,6 @@ class SlotProcess(asyncio.Protocol):
         self.session: SlotSession | None = None
         self.has_used_session = False
         self.uses_spark = False
-        self.tasks_run = 0
         self.reuse_key: ReuseKey | None = None
 
     @classmethod
@@ -146,7 +145,6 @@ class SlotProcess(asyncio.Protocol):
         self._machine.to(SlotProcessState.RUNNING)
         self.reuse_key = reuse_key
         self.uses_spark = False
-        self.tasks_run += 1
         self._ending = asyncio.get_running_loop().create_future()
         self._write(Frame(FrameKind.RUN, order))
         return self._ending

@@ -48,7 +48,6 @@ class TemplateConfig:
     address_space: int
     inline_bytes_max: int
     is_static_conf_fatal: bool
-    spark_settings: str = ""
 
     def to_json(self) -> str:
         """For the command line."""

@@ -108,7 +108,6 @@ class WorkOrder:
     vertex_name: str
     operators: bytes
     parallelism: int
-    max_parallelism: int
     splits: bytes
     params: bytes
     spark_conf: bytes

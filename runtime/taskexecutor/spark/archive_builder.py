@@ -15,11 +15,12 @@ from typing import Any
 
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
+from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.driver import prepare_directories, start_driver
 from runtime.taskexecutor.spark.java import find_java
-from runtime.taskexecutor.spark.launch import class_path, die_with_parent, spark_home
+from runtime.taskexecutor.spark.launch import class_path, spark_home
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ def _queries(spark: Any, directory: Path) -> None:
 
 def main(argv: list[str]) -> int:
     """`archive_builder SETTINGS_FILE`: exit code 0 when an archive exists afterwards or is being built."""
-    die_with_parent()
+    die_with_parent(os.getppid())
     os.nice(_LOWEST_PRIORITY)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = SparkSettings.parse(Path(argv[1]).read_text())

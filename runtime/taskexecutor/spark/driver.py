@@ -20,14 +20,19 @@ from runtime.common.clock import Clock, Deadline
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.gateway import connect
 from runtime.taskexecutor.spark.java import JavaRuntime
-from runtime.taskexecutor.spark.launch import JvmProcess, JvmStartError, command_line, jvm_environment, properties_text
+from runtime.taskexecutor.spark.launch import (
+    JvmProcess,
+    JvmStartError,
+    command_line,
+    jvm_environment,
+    properties_text,
+    rotate_log,
+)
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 
 HOST_TAG = "flinklike-host"
-
-_LOG_SIZE_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +124,6 @@ def prepare_directories(settings: SparkSettings) -> None:
     settings.log_directory.mkdir(parents=True, exist_ok=True)
     settings.cds_directory.mkdir(parents=True, exist_ok=True)
     spark_settings.allocation_file(settings).write_text(spark_settings.allocations(settings.slots))
-
-
-def rotate_log(path: Path) -> None:
-    """Keep one old log, once it is large."""
-    if path.exists() and path.stat().st_size > _LOG_SIZE_MAX:
-        path.replace(path.with_suffix(".log.1"))
 
 
 def start_driver(

@@ -70,7 +70,7 @@ class SparkEnvironment(Protocol):
     async def close_session(self, session: SlotSession) -> None:
         """End everything of a session; call it after the slot process is reaped. Idempotent.
 
-        Streams stopped, gateway shut, tag cancelled every 50 ms for 0.6 s, temporary files removed. Returns when
+        Streams stopped, gateway shut, tag cancelled every 50 ms until quiet lasts, files removed. Returns when
         Spark shows no active task of the tag; when that takes longer than 5 s the JVM is killed (R15), and the
         session is gone with it.
         """
@@ -78,11 +78,14 @@ class SparkEnvironment(Protocol):
     async def cancel_session_jobs(self, session: SlotSession) -> None:
         """The soft step of a cancel: the session's active Spark jobs fail in the slot process."""
 
-    async def describe_job(self, session: SlotSession, job_id: str, description: str) -> None:
-        """Tell whose work the session does, for logs, and for what `end_job` removes."""
+    def note_use(self, job_id: str) -> None:
+        """A task of the job has touched Spark."""
 
     async def end_job(self, job_id: str) -> None:
-        """The job left this TaskManager: end its own Python workers and drop its default database. Idempotent."""
+        """The job left this TaskManager: end its own Python workers and drop its default database. Idempotent.
+
+        Does nothing for a job that has not touched Spark.
+        """
 
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress of all sessions with active Spark jobs, by session id; one call for all slots."""

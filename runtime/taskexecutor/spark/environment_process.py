@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,14 @@ from runtime.aio.scope import ServiceScope
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.launch import rotate_log
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 
 _IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
 
-_LOG_SIZE_MAX = 16 * 1024 * 1024
+_JOBS_REMEMBERED_MAX = 10_000
 _STOP_TIMEOUT = 15.0
 # Beyond the host's own close timeout: its answer must have time to travel.
 _CLOSE_MARGIN = 3.0
@@ -47,6 +49,7 @@ class ProcessSparkEnvironment:
             raise InvalidInputError(message, problems)
         self._settings = settings
         self._host: _HostProcess | None = None
+        self._used_by: OrderedDict[str, None] = OrderedDict()
 
     @property
     def is_ready(self) -> bool:
@@ -101,15 +104,18 @@ class ProcessSparkEnvironment:
         """Cancel what the session runs now."""
         await self._call("cancel_session_jobs", {"session_id": session.session_id})
 
-    async def describe_job(self, session: SlotSession, job_id: str, description: str) -> None:
-        """Tell whose work the session does."""
-        arguments = {"session_id": session.session_id, "job_id": job_id, "description": description}
-        await self._call("describe_job", arguments)
+    def note_use(self, job_id: str) -> None:
+        """Remember it, for its end."""
+        self._used_by[job_id] = None
+        if len(self._used_by) > _JOBS_REMEMBERED_MAX:
+            self._used_by.popitem(last=False)
 
     async def end_job(self, job_id: str) -> None:
-        """Drop what the job has outside of its sessions."""
-        if self.is_ready:
-            await self._call("end_job", {"job_id": job_id})
+        """Drop what the job has outside of its sessions. The end of a job without Spark costs no call."""
+        if job_id in self._used_by:
+            del self._used_by[job_id]
+            if self.is_ready:
+                await self._call("end_job", {"job_id": job_id})
 
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress by session id, as old as the host's poll interval at most."""
@@ -208,7 +214,7 @@ class _HostProcess:
 
     async def _launch(self, theirs: socket.socket) -> asyncio.subprocess.Process:
         log_file = self._settings.log_file("host")
-        _rotate(log_file)
+        rotate_log(log_file)
         path = os.pathsep.join(part for part in (_IMPORT_ROOT, os.environ.get("PYTHONPATH", "")) if part)
         with log_file.open("ab") as log:
             # In a session of its own: Ctrl-C in the TaskManager's terminal must reach neither host nor JVM.
@@ -359,9 +365,3 @@ def _open_process(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-
-
-def _rotate(path: Path) -> None:
-    """Keep one old log, once it is large."""
-    if path.exists() and path.stat().st_size > _LOG_SIZE_MAX:
-        path.replace(path.with_suffix(".log.1"))

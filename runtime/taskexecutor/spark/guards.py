@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime.common.errors import PermanentError
 from runtime.taskexecutor.spark.attach import AttachedSpark, copy_into
 
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ logger = logging.getLogger(__name__)
 _PACKAGE_SUFFIXES = frozenset({".zip", ".egg", ".jar"})
 
 
-class SparkNotAvailableError(PermanentError):
-    """User code asks for Spark where there is none."""
-
-
 def install(attached: AttachedSpark) -> None:
     """Change pyspark's classes in this process, for this session."""
     _guard_context(attached)
@@ -37,17 +32,6 @@ def install(attached: AttachedSpark) -> None:
     _guard_files(attached)
     _guard_construction(attached)
     _guard_builder(attached)
-
-
-def refuse_spark(reason: str) -> None:
-    """Make every way to a Spark of one's own fail with `reason`: for TaskManagers without Spark."""
-    import pyspark.core.context
-
-    def refused(*_: Any, **__: Any) -> Any:
-        raise SparkNotAvailableError(reason)
-
-    # By name: the module imports the function for itself and does not export it.
-    vars(pyspark.core.context)["launch_gateway"] = refused
 
 
 def _replace(owner: type, name: str, function: Any) -> None:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
@@ -68,7 +68,6 @@ class SparkHost:
             "open_session": self._open_session,
             "close_session": self._close_session,
             "cancel_session_jobs": lambda arguments: self._sessions.cancel_jobs(arguments["session_id"]),
-            "describe_job": lambda arguments: self._sessions.describe(arguments["session_id"], arguments["job_id"]),
             "end_job": self._end_job,
             "progress": lambda _: self._progress,
         }
@@ -125,10 +124,11 @@ class SparkHost:
 
     def _end_job(self, arguments: dict[str, Any]) -> int:
         job_id = arguments["job_id"]
+        killed = kill_daemons(self._driver.process.pid, job_id)
         catalog = self._driver.java_session.sessionState().catalog()
         if catalog.databaseExists(job_database(job_id)):
             catalog.dropDatabase(job_database(job_id), True, True)  # noqa: FBT003 - ignoreIfNotExists, cascade
-        return kill_daemons(self._driver.process.pid, job_id)
+        return killed
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._send_lock:
@@ -149,10 +149,12 @@ class SparkHost:
             rounds += 1
             try:
                 self._look(rounds)
-            except (Py4JError, OSError) as error:
-                if not self._stopping.is_set():
+            except Exception as error:
+                # The boundary of one look: what Java throws in it costs the progress of a second, not all slots.
+                if not says_that_the_jvm_is_gone(error):
+                    logger.exception("looking at the JVM failed")
+                elif not self._stopping.is_set():
                     self._end(f"the JVM does not answer: {error}", is_orderly=False)
-                return
 
     def _look(self, rounds: int) -> None:
         if self._driver.is_stopped:
@@ -161,10 +163,9 @@ class SparkHost:
         tags = self._sessions.live_tags()
         stages = self._driver.active_stages() if jobs else []
         self._progress = {tag: asdict(found) for tag, found in progress_by_tag(jobs, stages, tags).items()}
-        if self._settings.reap_foreign_jobs:
-            for job_id in unwanted_jobs(jobs, tags):
-                logger.warning("cancelling Spark job %d: no live slot has started it", job_id)
-                self._driver.cancel_job(job_id, "no live slot has started it")
+        for job_id in unwanted_jobs(jobs, tags):
+            logger.warning("cancelling Spark job %d: no live slot has started it", job_id)
+            self._driver.cancel_job(job_id, "no live slot has started it")
         if rounds % 60 == 0:
             self._sessions.sweep(_SWEEP_AGE_MIN)
         # Started here because the parent-death signal follows the thread that forks, and this one lives on.
@@ -222,6 +223,11 @@ class SparkHost:
         stopping.join(_STOP_TIMEOUT)
         self._driver.process.close_stdin()
         self._driver.process.wait(_EXIT_TIMEOUT)
+
+
+def says_that_the_jvm_is_gone(error: Exception) -> bool:
+    """False for an exception that Java has thrown, which is an answer. py4j has several errors for "no answer"."""
+    return isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
 
 
 def _planted(gateway: Any, name: str) -> Any:

@@ -11,12 +11,13 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.driver import Driver, prepare_directories, start_driver
 from runtime.taskexecutor.spark.java import JavaRuntime, find_java
-from runtime.taskexecutor.spark.launch import JvmStartError, class_path, die_with_parent, spark_home
+from runtime.taskexecutor.spark.launch import JvmStartError, class_path, spark_home
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -39,9 +40,7 @@ def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clo
 
 def main(argv: list[str]) -> int:
     """Serve until the TaskManager or the JVM is gone."""
-    die_with_parent()
-    if os.getppid() != int(argv[2]):
-        return 1
+    die_with_parent(int(argv[2]))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # py4j logs each failed call of user code as an error of ours.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

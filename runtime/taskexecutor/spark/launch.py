@@ -6,20 +6,20 @@ second JVM). The JVM dies with the process that starts it: by its stdin's end an
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import os
 import shlex
-import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark.java import JavaRuntime
 
 # What Spark's launcher passes, without --add-modules=jdk.incubator.vector (an optional MLlib speed-up).
@@ -53,7 +53,7 @@ MODULE_OPTIONS: tuple[str, ...] = (
     "-Dderby.connection.requireAuthentication=false",
 )
 
-_PR_SET_PDEATHSIG = 1
+_LOG_SIZE_MAX = 16 * 1024 * 1024
 _POLL_INTERVAL = 0.02
 
 
@@ -161,9 +161,10 @@ _UNWANTED = frozenset(
 )
 
 
-def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the thread that started this process ends."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def rotate_log(path: Path) -> None:
+    """Keep one old log, once it is large."""
+    if path.exists() and path.stat().st_size > _LOG_SIZE_MAX:
+        path.replace(path.with_suffix(".log.1"))
 
 
 class JvmProcess:
@@ -179,18 +180,14 @@ class JvmProcess:
                 stderr=log,
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - started while this process is single-threaded
+                preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - started while this process is single-threaded
             )
         self._log_file = log_file
 
     @property
     def pid(self) -> int:
-        """The process id; valid until `wait` or `poll` has seen the end."""
+        """The process id; valid until `wait` has seen the end."""
         return self._process.pid
-
-    def poll(self) -> int | None:
-        """The exit code, or None while it runs."""
-        return self._process.poll()
 
     def wait_gateway(self, connection_file: Path, clock: Clock, deadline: Deadline) -> GatewayAddress:
         """Wait for the gateway. Raises JvmStartError with the log's end when the JVM dies or the time is over."""

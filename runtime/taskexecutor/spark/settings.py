@@ -49,7 +49,6 @@ class SparkSettings:
     call_timeout: float = 60.0
     close_timeout: float = 5.0
     poll_interval: float = 1.0
-    reap_foreign_jobs: bool = True
 
     @property
     def is_local(self) -> bool:

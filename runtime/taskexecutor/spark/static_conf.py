@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_conf import is_ignored, is_same, is_static
+from runtime.common.spark_conf import conf_text, is_ignored, is_same, is_static
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class ConfJudge:
         taken: dict[str, str] = {}
         refused: list[str] = []
         for key, raw in conf.items():
-            value = _text(raw)
+            value = conf_text(raw)
             if is_ignored(key):
                 logger.debug("%s is ignored: the session runs already", key)
             elif is_static(key):
@@ -72,7 +72,3 @@ class ConfJudge:
                 StaticConfWarning,
                 stacklevel=4,
             )
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -168,8 +168,10 @@ except Exception as error:
 @pytest.mark.parametrize("call", ["SparkSession.builder.getOrCreate()", "SparkContext.getOrCreate()"])
 def test_without_spark_every_way_to_one_is_refused(call: str) -> None:
     program = f"""
-from runtime.taskexecutor.spark.guards import refuse_spark
-refuse_spark("this TaskManager has no Spark")
+import socket
+from runtime.taskexecutor.slots.channel import Channel
+from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
+SparkAttachment(Channel(socket.socketpair()[0]), has_spark=False, is_static_conf_fatal=False)
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 try:
@@ -177,4 +179,4 @@ try:
 except Exception as error:
     print(error)
 """
-    assert run_python(program) == "this TaskManager has no Spark"
+    assert run_python(program) == "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"

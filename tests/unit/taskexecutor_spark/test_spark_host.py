@@ -1,0 +1,77 @@
+"""What the Spark host decides by itself: when the JVM is gone, and what goes first at the end of a job."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SeededEntropy
+from runtime.taskexecutor.spark.host import SparkHost, says_that_the_jvm_is_gone
+from runtime.taskexecutor.spark.worker_daemon import JOB_ID_VARIABLE
+from tests.kit.spark_box import spark_settings
+
+THROWN = Py4JJavaError("An error occurred while calling o1.f", SimpleNamespace(_target_id="o2"))
+
+
+@pytest.mark.parametrize(
+    ("error", "is_gone"),
+    [
+        (Py4JNetworkError("Answer from Java side is empty"), True),
+        (Py4JError("An error occurred while calling o1.f"), True),
+        (ConnectionRefusedError(), True),
+        (THROWN, False),
+        (KeyError("jobTags"), False),
+    ],
+)
+def test_an_exception_of_java_is_an_answer(error: Exception, is_gone: bool) -> None:
+    assert says_that_the_jvm_is_gone(error) is is_gone
+
+
+class _Catalog:
+    def databaseExists(self, _name: str) -> bool:  # noqa: N802 - Spark's name
+        raise THROWN
+
+
+class _Driver:
+    """A driver whose catalog throws; this process stands for its JVM."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings = spark_settings(directory)
+        self.process = SimpleNamespace(pid=os.getpid())
+        self.java_session = SimpleNamespace(sessionState=lambda: SimpleNamespace(catalog=_Catalog))
+
+
+@pytest.fixture
+def daemon() -> Iterator[subprocess.Popen[bytes]]:
+    program = "import sys; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, JOB_ID_VARIABLE: "j" * 32},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def test_workers_of_a_job_end_even_when_its_database_stays(tmp_path: Path, daemon: subprocess.Popen[bytes]) -> None:
+    driver: Any = _Driver(tmp_path)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        host = SparkHost(driver, SimpleNamespace(), ours, SystemClock(), SeededEntropy(1))  # type: ignore[arg-type]  # no archive
+        with pytest.raises(Py4JJavaError):
+            host._end_job({"job_id": "j" * 32})
+    assert daemon.wait(10) == -9
