@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,14 @@ async def test_secrets_reach_the_function_and_the_script_and_nothing_else(bench:
     report = await bench.run(bench.work(script(text), secrets={"KEY": "hush"}))
     assert bench.log(report) == "4 TaskSecrets(KEY)\n"
     assert await bench.value(lambda ctx: len(ctx.secrets)) == 0
+
+
+async def test_logs_that_cannot_be_opened_are_no_failure_of_the_user(bench: SlotBench, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    failure = await failure_of(bench, replace(bench.work(lambda ctx: 1), log_directory=tmp_path / "file"))
+    assert failure.message.startswith("the logs of the attempt cannot be opened: [Errno 20] Not a directory")
+    assert (failure.kind, failure.is_recoverable) == ("SYSTEM", True)
+    assert await bench.value(lambda ctx: 2) == 2
 
 
 class _NoSessions:

@@ -38,14 +38,14 @@ def attempt_directory(root: Path, attempt_id: ExecutionAttemptId) -> Path:
 
 
 def bound_logs(directory: Path, *, bytes_max: int) -> int:
-    """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut."""
+    """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut. Raises OSError."""
     return sum(_bound(directory / stream, bytes_max) for stream in STREAMS)
 
 
 def _bound(path: Path, bytes_max: int) -> bool:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     if status.st_size <= bytes_max or status.st_blocks * 512 <= bytes_max:
         return False

@@ -83,7 +83,11 @@ class AttemptMonitor:
         if sample.is_exact and sample.bytes_used > limit:
             self._kill_for_memory(attempt, sample)
         directory = attempt_directory(attempt.work.log_directory, attempt.attempt_id)
-        bound_logs(directory, bytes_max=self._settings.log_bytes_max)
+        try:
+            bound_logs(directory, bytes_max=self._settings.log_bytes_max)
+        except OSError as error:
+            # Five times a second: the disk's trouble shows elsewhere, and the other attempts are looked at.
+            logger.debug("logs of attempt %s cannot be bounded: %s", attempt.attempt_id, error)
 
     def _kill_for_memory(self, attempt: RunningAttempt, sample: MemorySample) -> None:
         failure = failures.of_memory_limit(

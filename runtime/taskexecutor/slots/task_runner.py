@@ -57,8 +57,14 @@ class TaskRunner:
         threads = set(threading.enumerate())
         result = _Result()
         state: AttemptState | None = None
-        os.makedirs(order.log_directory, exist_ok=True)  # noqa: PTH103 - three times as fast, in every hand-over
-        self._streams.to_files(order.log_directory)
+        try:
+            os.makedirs(order.log_directory, exist_ok=True)  # noqa: PTH103 - three times as fast, in every hand-over
+            self._streams.to_files(order.log_directory)
+        except OSError as error:
+            self._streams.back()
+            message = f"the logs of the attempt cannot be opened: {error}"
+            result.failure = failures.of_system(message, timestamp_millis=time.time_ns() // 1_000_000)
+            return self._outcome(order, None, result, usage, is_clean=True)
         try:
             with AttemptLogging(order.log_directory):
                 try:
