@@ -16,6 +16,7 @@ from airflow_flinklike.handle import JobHandle
 from runtime.common.states import JobStatus
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.slowdown import slowdown
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -162,13 +163,13 @@ def test_the_cause_is_in_rest_too(
 def test_an_endless_job_is_canceled_within_two_seconds(
     job: str, spark_cluster: ScriptCluster, spark_client: FlinklikeClient, jobs: Path, other_job: JobHandle
 ) -> None:
-    spent = float("inf")
-    for _ in range(3):  # a busy machine may need another try, a slow cancel does not get better
-        if spent >= 2.0:
-            done = spark_cluster.cli("run", "-d", "--json", f"bad_jobs:job_{job}", cwd=jobs)
-            assert done.returncode == 0, done.stderr
-            spent = seconds_to_cancel(JobHandle(spark_client, json.loads(done.stdout)["job_id"]), job)
-    assert spent < 2.0
+    """On a machine that has time for it; a busy one may take as much longer as it is slower."""
+    done = spark_cluster.cli("run", "-d", "--json", f"bad_jobs:job_{job}", cwd=jobs)
+    assert done.returncode == 0, done.stderr
+    with slowdown() as machine:
+        spent = seconds_to_cancel(JobHandle(spark_client, json.loads(done.stdout)["job_id"]), job)
+    print(f"{job}: canceled after {spent:.2f} s, on a machine that is {machine.factor:.1f} times as slow as idle")
+    assert spent < 2.0 * machine.factor
     is_well(other_job)
 
 
@@ -179,9 +180,7 @@ def seconds_to_cancel(handle: JobHandle, job: str) -> float:
     begin = time.monotonic()
     handle.cancel()
     assert handle.wait().status is JobStatus.CANCELED
-    spent = time.monotonic() - begin
-    print(f"{job}: canceled after {spent:.2f} s")
-    return spent
+    return time.monotonic() - begin
 
 
 def vertex(handle: JobHandle) -> Any:

@@ -183,6 +183,23 @@ assert frame.a.sum() == 6
     assert report.state is ExecutionState.FINISHED, report.failure
 
 
+def test_machine_learning_runs_in_a_script(slots: SlotBox) -> None:
+    text = """
+from pyspark.ml import Pipeline
+from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.regression import LinearRegression
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+points = spark.createDataFrame([(float(n), 2.0 * n + 1) for n in range(20)], "x double, label double")
+pipeline = Pipeline(stages=[VectorAssembler(inputCols=["x"], outputCol="features"), LinearRegression()])
+line = pipeline.fit(points).stages[-1]
+print(round(line.coefficients[0], 3), round(line.intercept, 3))
+"""
+    report = slots.report(slots.work(script(text), job_id=new_job()))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert slots.bench.log(report) == "2.0 1.0\n"
+
+
 def test_static_conf_of_a_script_warns(slots: SlotBox) -> None:
     text = "from pyspark.sql import SparkSession as S\nS.builder.config('spark.executor.memory', '9g').getOrCreate()\n"
     report = slots.report(slots.work(script(text), job_id=new_job()))
@@ -261,6 +278,23 @@ def test_a_spark_task_is_canceled_soon(slots: SlotBox, is_stubborn: bool, tmp_pa
     # 0.5 s and 1.6 s on an idle machine; the bounds leave room for a busy one.
     assert time.monotonic() - start < (4 if is_stubborn else 3)
     assert session.session_id not in slots.do(slots.box.environment.progress())
+
+
+def test_pitfall_12_a_failed_query_writes_to_its_own_attempt(slots: SlotBox, capfd: pytest.CaptureFixture[str]) -> None:
+    def fails(ctx: Any) -> Any:
+        from pyspark.errors import AnalysisException
+
+        try:
+            ctx.spark.sql("select no_such_column_of_mine").collect()
+        except AnalysisException as error:
+            return error.getCondition()
+
+    report = slots.report(slots.work(fails, job_id=new_job()))
+    assert report.value.startswith(b'"UNRESOLVED_COLUMN')
+    assert "no_such_column_of_mine" in slots.bench.log(report, "stderr")
+    for log in slots.box.settings.log_directory.iterdir():
+        assert "no_such_column_of_mine" not in log.read_text(), log
+    assert "no_such_column_of_mine" not in "".join(capfd.readouterr())
 
 
 def test_progress_of_spark_is_told(slots: SlotBox, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.taskexecutor.slots.linux import children_of
 from runtime.taskexecutor.spark.archive_builder import archive_for
-from runtime.taskexecutor.spark.environment import SparkLostError
+from runtime.taskexecutor.spark.environment import SparkLostError, SparkProgress
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
 from tests.kit.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
 
@@ -84,25 +85,55 @@ def test_stop_leaves_no_process_and_is_idempotent(own_box: SparkBox) -> None:
     assert not [pid for pid in processes if is_alive(pid)]
 
 
+UNINTERRUPTIBLE = """
+sums = "aggregate(sequence(0, 30000), id, (a, x) -> aggregate(sequence(0, 30000), a, (b, y) -> b + y % 7))"
+emit("running")
+spark.range(1).selectExpr(sums).collect()
+"""
+
+
+def test_a_task_that_nothing_ends_ends_with_the_jvm(own_box: SparkBox) -> None:
+    """R15: closing a session takes 5 s at most, and then nothing runs for it."""
+    slot = own_box.slot(UNINTERRUPTIBLE)
+    session = slot.session.session_id
+    assert slot.next() == "running"
+    wait_until(lambda: own_box.run(own_box.environment.progress()).get(session, SparkProgress()).tasks_active, 60)
+    jvm = own_box.environment.process_ids[1]
+    slot.kill()
+    own_box.close(slot.session)
+    assert not is_alive(jvm)
+    assert f"tasks of {session} stayed active" in own_box.run(own_box.environment.wait_lost(), 30)
+
+
 TASK_MANAGER = """
 import asyncio, json, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 with open({imports!r}, "a") as file:  # no __main__ guard: whoever imports this module again is counted
     file.write("imported\\n")
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.taskexecutor.slots.pool import SlotProcessPool
+from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from tests.kit.spark_box import spark_settings
 
 async def main():
     environment = ProcessSparkEnvironment(spark_settings(Path({directory!r})))
+    pool = SlotProcessPool(SlotSettings(slots=2, task_manager_id="tm"), environment, LoopClock(), SystemEntropy())
+    await pool.start()
     await environment.start()
-    session = await environment.open_session(0)
-    slot = await asyncio.create_subprocess_exec("sleep", "600")  # an idle slot process that outlives us
-    print(json.dumps([*environment.process_ids, slot.pid]), flush=True)
+    await pool.readiness.wait_until(bool)
+    print(json.dumps([*environment.process_ids, pool.template_pid]), flush=True)
     await environment.wait_lost()
 
 asyncio.run(main())
 """
+
+
+def holders(pipe: str, pids: list[int]) -> list[int]:
+    """Which of the processes have that pipe open."""
+    return [pid for pid in pids if pipe in {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}]
 
 
 def test_pitfalls_7_and_8_the_jvm_dies_with_its_task_manager_which_is_imported_once(tmp_path: Path) -> None:
@@ -110,11 +141,17 @@ def test_pitfalls_7_and_8_the_jvm_dies_with_its_task_manager_which_is_imported_o
     program.write_text(TASK_MANAGER.format(root=str(ROOT), imports=str(imports), directory=str(tmp_path)))
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as task_manager:
         assert task_manager.stdout is not None
-        host, jvm, slot = map(int, task_manager.stdout.readline().strip("[]\n").split(","))
+        host, jvm, template = map(int, task_manager.stdout.readline().strip("[]\n").split(","))
+        first, second = children_of(template)
+        os.kill(first, signal.SIGKILL)  # its successor is forked while the JVM runs
+        wait_until(lambda: len(children_of(template)) == 2 and first not in children_of(template))
+        slots = children_of(template)
+        assert second in slots
+        stdin = str(Path(f"/proc/{jvm}/fd/0").readlink())
+        assert stdin.startswith("pipe:")
+        assert holders(stdin, [task_manager.pid, host, jvm, template, *slots]) == [host, jvm]
         task_manager.kill()
-    wait_until(lambda: not is_alive(host) and not is_alive(jvm), 10)
-    assert is_alive(slot)
-    os.kill(slot, signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, (host, jvm, template, *slots))), 10)
     assert imports.read_text() == "imported\n"
 
 

@@ -184,21 +184,6 @@ emit([cls.getDefaultSession().get().equals(own), seen, again._jsparkSession.equa
     assert box.evaluate(code) == [False, [True], True, True]
 
 
-def test_pitfall_12_a_failed_query_writes_to_its_own_slot(box: SparkBox) -> None:
-    code = """
-from pyspark.errors import AnalysisException
-try:
-    spark.sql("select no_such_column_of_mine").collect()
-except AnalysisException as error:
-    emit(error.getCondition())
-"""
-    slot = box.slot(code)
-    assert slot.next().startswith("UNRESOLVED_COLUMN")
-    assert slot.finish() == 0
-    for log in box.settings.log_directory.iterdir():
-        assert "no_such_column_of_mine" not in log.read_text(), log
-
-
 def test_pitfall_13_temporary_directories_go_with_the_session(box: SparkBox) -> None:
     code = "emit([spark.sparkContext._temp_dir, spark.sparkContext.broadcast(list(range(10))).value[3]])"
     spark_local = box.settings.work_directory / "spark-local"
