@@ -260,7 +260,8 @@ class SlotManager:
             return
         job.hold(allocation.profile, -1)
         if job.missing() is not None:
-            self._rotation.setdefault(job.job_id)
+            if job.job_id not in self._paused:
+                self._rotation.setdefault(job.job_id)
         elif job.is_idle:
             del self._jobs[job.job_id]
 
