@@ -7,23 +7,24 @@ never outlives who started it.
 
 from __future__ import annotations
 
-import os
 import sys
+from typing import TYPE_CHECKING
 
-from runtime.taskexecutor.guard.channel import GuardChannel
+from runtime.entrypoint.guarded import run_guarded
+
+if TYPE_CHECKING:
+    from runtime.entrypoint.local_cluster_process import LocalCluster
+
+
+def _load() -> type[LocalCluster]:
+    from runtime.entrypoint.local_cluster_process import LocalCluster  # noqa: PLC0415 - never loaded by the guard
+
+    return LocalCluster
 
 
 def main() -> int:
     """Become the guard, or, below one, the cluster; the exit code."""
-    channel = GuardChannel.from_environment(os.environ)
-    if channel is None:
-        from runtime.taskexecutor.guard.guard_main import run_guard  # noqa: PLC0415 - only the guard needs it
-
-        run_guard([sys.executable, *sys.orig_argv[1:]], os.environ)
-    from runtime.entrypoint.local_cluster_process import LocalCluster  # noqa: PLC0415 - never loaded by the guard
-    from runtime.entrypoint.process import run_process  # noqa: PLC0415
-
-    return run_process("local cluster", lambda: LocalCluster(channel), sys.argv[1:])
+    return run_guarded("local cluster", _load)
 
 
 if __name__ == "__main__":

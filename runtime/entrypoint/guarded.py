@@ -1,0 +1,30 @@
+"""Processes that have slots run below a guard, which is the same command (R13).
+
+Standard library only at this level: the guard loads this module and nothing of the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runtime.entrypoint.process import ClusterProcess
+    from runtime.taskexecutor.guard.channel import GuardChannel
+
+
+def run_guarded(name: str, load: Callable[[], Callable[[GuardChannel], ClusterProcess]]) -> int:
+    """Become the guard, or, below one, the process; the exit code. `load` imports the process, below a guard only."""
+    from runtime.taskexecutor.guard.channel import GuardChannel  # noqa: PLC0415 - standard library only
+
+    channel = GuardChannel.from_environment(os.environ)
+    if channel is None:
+        from runtime.taskexecutor.guard.guard_main import run_guard  # noqa: PLC0415 - only the guard needs it
+
+        run_guard([sys.executable, *sys.orig_argv[1:]], os.environ)
+    from runtime.entrypoint.process import run_process  # noqa: PLC0415 - only the main process may load the rest
+
+    make = load()
+    return run_process(name, lambda: make(channel), sys.argv[1:])
