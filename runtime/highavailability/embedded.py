@@ -17,6 +17,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -228,9 +229,7 @@ def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_end:
 def _is_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings) -> bool:
     host, _, port = etcd.endpoint.rpartition(":")
     if settings.scheme != "http":
-        with suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
-            return True
-        return False
+        return _shakes_hands(host, int(port))
     connection = http.client.HTTPConnection(host, int(port), timeout=1.0)
     try:
         connection.request("GET", "/health")
@@ -240,6 +239,22 @@ def _is_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _shakes_hands(host: str, port: int) -> bool:
+    """Whether it serves TLS: /health may want a certificate that is not ours. etcd listens long before it serves."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=1.0) as plain, context.wrap_socket(plain):
+            return True
+    except (ssl.SSLEOFError, TimeoutError):
+        return False
+    except ssl.SSLError:
+        return True  # it read our hello, and misses a certificate
+    except OSError:
+        return False
 
 
 def _wait_gone(process: psutil.Process, timeout: float) -> bool:

@@ -20,14 +20,15 @@ from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.settings import EtcdSettings
 
 # Without ping_timeout_ms grpcio 1.85 needs over a minute to notice a frozen peer; etcd refuses pings more often than
-# every 5 s. Without the backoff limit an outage of a minute costs ten more seconds.
+# every 5 s. Without the backoff limit an outage of a minute costs ten more seconds. min_reconnect_backoff_ms is how
+# long one connect may take, with its TLS handshake.
 _OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 3_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
