@@ -24,10 +24,10 @@ DEFAULT_PROFILE = ResourceProfile()
 
 
 class PartitionKind(Enum):
-    """What a result partition holds: parquet files, or one JSON value that travels inline."""
+    """What a result partition holds: parquet files, or one JSON value."""
 
     PARQUET = "PARQUET"
-    INLINE = "INLINE"
+    JSON = "JSON"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class PartitionDescriptor:
     """What a finished attempt produced for one out-edge; exists once its event is committed (R10).
 
     `schema` is Spark's schema as JSON: Spark reads neither an empty output nor a missing directory, so the
-    schema travels and an empty partition becomes an empty DataFrame. `inline` is the JSON value of INLINE.
+    schema travels and an empty partition becomes an empty DataFrame. A JSON value is in `inline`, or,
+    when it is large, in the one file; then there is a `directory`.
     """
 
     partition_id: PartitionId
@@ -58,12 +59,16 @@ class PartitionDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class ResultPartitionSpec:
-    """One out-edge to write: `output` numbers it among the vertex's out-edges."""
+    """One out-edge to write: `output` numbers it among the vertex's out-edges.
+
+    A JSON value of more than `inline_size_max` bytes goes into a file.
+    """
 
     output: int
     mode: ExchangeMode
     key_columns: tuple[str, ...]
     consumer_parallelism: int
+    inline_size_max: int
 
 
 @dataclass(frozen=True, slots=True)

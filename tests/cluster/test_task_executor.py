@@ -381,7 +381,7 @@ async def test_partitions_are_deleted_when_released_and_when_the_job_ends(tmp_pa
     async with task_executor_cluster(tmp_path) as cluster:
         await cluster.activate()
         message = deploy(1, 0, operators=AT_ONCE)
-        spec = ResultPartitionSpec(0, ExchangeMode.HASH, ("k",), 2)
+        spec = ResultPartitionSpec(0, ExchangeMode.HASH, ("k",), 2, inline_size_max=0)
         cluster.job_master.send(replace(message, tasks=(replace(message.tasks[0], outputs=(spec,)),)))
         await cluster.job_master.wait_reports(2)
         root = Path(cluster.pool.work[attempt_id(1, 0)].exchange_directory) / job_id(1)

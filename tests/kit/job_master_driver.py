@@ -80,7 +80,7 @@ def parquet(
 
 def inline(attempt_id: ExecutionAttemptId, output: int, value: bytes) -> PartitionDescriptor:
     """A JSON value for one out-edge."""
-    return PartitionDescriptor(PartitionId(attempt_id, output), PartitionKind.INLINE, "", "", (), value)
+    return PartitionDescriptor(PartitionId(attempt_id, output), PartitionKind.JSON, "", "", (), value)
 
 
 class JobMasterDriver:

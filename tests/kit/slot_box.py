@@ -12,6 +12,7 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.graph import INLINE_SIZE_MAX
 from runtime.gateways.task import (
     FailureInfo,
     InputGate,
@@ -96,7 +97,7 @@ class SlotBox:
 
 def out(mode: ExchangeMode, consumers: int, *keys: str, output: int = 0) -> ResultPartitionSpec:
     """An out-edge."""
-    return ResultPartitionSpec(output, mode, keys, consumers)
+    return ResultPartitionSpec(output, mode, keys, consumers, inline_size_max=INLINE_SIZE_MAX)
 
 
 def gate(

@@ -38,7 +38,7 @@ def leave(ctx: Any, *inputs: Any) -> None:
 
 
 async def test_sys_exit_zero_is_a_none_which_a_consumer_cannot_use(bench: SlotBench) -> None:
-    edge = ResultPartitionSpec(0, ExchangeMode.GATHER, (), 1)
+    edge = ResultPartitionSpec(0, ExchangeMode.GATHER, (), 1, inline_size_max=0)
     failure = await failure_of(bench, bench.work(operator(leave, "read"), outputs=(edge,)))
     assert failure.message.startswith("'read' returned None, but it has a consumer")
     chain = bench.work(operator(leave, "read"), operator(lambda ctx, rows: "not reached", "write"))

@@ -135,7 +135,7 @@ def test_an_empty_partition_is_an_empty_frame(slots: SlotBox) -> None:
 
 def test_values_reach_every_consumer_in_subtask_order(slots: SlotBox) -> None:
     produced = slots.produce(lambda ctx: {"n": ctx.subtask_index}, out(HASH, 2, "n"), parallelism=3)
-    assert {partition.kind for (partition,) in produced} == {PartitionKind.INLINE}
+    assert {partition.kind for (partition,) in produced} == {PartitionKind.JSON}
     for i in range(2):
         work = slots.work(lambda ctx, values: values, subtask=i, inputs=(gate(HASH, produced, "n"),))
         assert slots.value(work) == [{"n": 0}, {"n": 1}, {"n": 2}]

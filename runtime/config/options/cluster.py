@@ -18,8 +18,9 @@ RPC_TIMEOUT = duration_option("rpc.timeout", "10 s", "Deadline of one call betwe
 RPC_MAX_MESSAGE_SIZE = size_option(
     "rpc.max-message-size",
     "4 mb",
-    "Largest single message between processes; larger content goes through blobs.",
-    low="64 kb",
+    "Largest single message between processes; larger content goes through files. Messages are cut for the default, so "
+    "there is no smaller one.",
+    low="4 mb",
 )
 RPC_OUTBOX_MAX = int_option(
     "rpc.stream.max-queued-messages", 100_000, "Messages that may wait on one stream before its sender is refused."

@@ -34,19 +34,28 @@ class ExecutionEdge:
         "_shared_gate",
         "consumer_parallelism",
         "edge",
+        "inline_size_max",
         "mode",
         "output",
         "source_name",
     )
 
     def __init__(
-        self, edge: JobEdge, *, output: int, source_name: str, parallelism: int, consumer_parallelism: int
+        self,
+        edge: JobEdge,
+        *,
+        output: int,
+        source_name: str,
+        parallelism: int,
+        consumer_parallelism: int,
+        inline_size_max: int,
     ) -> None:
         self.edge = edge
         self.mode = edge.mode
         self.output = output
         self.source_name = source_name
         self.consumer_parallelism = consumer_parallelism
+        self.inline_size_max = inline_size_max
         self._partitions: list[PartitionDescriptor | None] = [None] * parallelism
         self._accepted = 0
         self._finished_consumers = 0
@@ -75,6 +84,7 @@ class ExecutionEdge:
             mode=self.mode,
             key_columns=self.edge.key_columns,
             consumer_parallelism=self.consumer_parallelism,
+            inline_size_max=self.inline_size_max,
         )
 
     def accept(self, producer: int, partition: PartitionDescriptor) -> None:
@@ -163,5 +173,5 @@ def _with_files(partition: PartitionDescriptor, files: tuple[PartitionFile, ...]
 
 def _without_empty(partitions: list[PartitionDescriptor]) -> list[PartitionDescriptor]:
     """Parquet partitions without files are left out, but for one that carries the schema when there are no rows."""
-    filled = [one for one in partitions if one.files or one.kind is PartitionKind.INLINE]
+    filled = [one for one in partitions if one.files or one.kind is PartitionKind.JSON]
     return filled or partitions[:1]

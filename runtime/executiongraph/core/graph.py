@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runtime.common.exchange import ExchangeMode
 from runtime.common.fsm import StateMachine
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.common.states import JOB_TRANSITIONS, ExecutionState, JobStatus
@@ -19,6 +20,10 @@ from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import topological_order
 
 FIRST_COUNTER = 0
+
+INLINE_SIZE_MAX = 64 * 1024
+"""So many bytes of JSON values travel in one deployment, and in one report: for 8 waiting attempts in each of 100 slots
+of a TaskManager they still fit into a stream's outbox of 64 MiB."""
 
 
 class ExecutionJobVertex:
@@ -116,7 +121,9 @@ class ExecutionGraph:
 
     def _connect(self, job_graph: JobGraph) -> None:
         edges = {}
+        read_by = {vertex_id: self._producers_of(job_graph, vertex_id) for vertex_id in self.vertices}
         for vertex in self.vertices.values():
+            out_edges = job_graph.out_edges(vertex.id)
             vertex.outputs = tuple(
                 ExecutionEdge(
                     edge,
@@ -124,12 +131,20 @@ class ExecutionGraph:
                     source_name=vertex.vertex.name,
                     parallelism=vertex.parallelism,
                     consumer_parallelism=self.vertices[edge.target].parallelism,
+                    inline_size_max=INLINE_SIZE_MAX // max(len(out_edges), read_by[edge.target]),
                 )
-                for output, edge in enumerate(job_graph.out_edges(vertex.id))
+                for output, edge in enumerate(out_edges)
             )
             edges.update({(edge.target, edge.edge.input_index): edge for edge in vertex.outputs})
         for vertex in self.vertices.values():
             vertex.inputs = tuple(edges[vertex.id, edge.input_index] for edge in job_graph.in_edges(vertex.id))
+
+    def _producers_of(self, job_graph: JobGraph, vertex_id: VertexId) -> int:
+        """How many partitions one subtask of the vertex reads."""
+        return sum(
+            1 if edge.mode is ExchangeMode.FORWARD else self.vertices[edge.source].parallelism
+            for edge in job_graph.in_edges(vertex_id)
+        )
 
     def execution(self, attempt_id: ExecutionAttemptId) -> Execution | None:
         """The current attempt of that name, None when it is no current attempt of this job."""

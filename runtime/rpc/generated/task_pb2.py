@@ -25,43 +25,43 @@ _sym_db = _symbol_database.Default()
 from runtime.rpc.generated import common_pb2 as runtime_dot_rpc_dot_generated_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n runtime/rpc/generated/task.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\"Q\n\x0fResourceProfile\x12\x11\n\tcpu_cores\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\x15\n\rspark_profile\x18\x03 \x01(\t\"Q\n\rPartitionFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0c\n\x04rows\x18\x03 \x01(\x03\x12\x10\n\x08\x63onsumer\x18\x04 \x01(\x03\"\xc7\x01\n\x13PartitionDescriptor\x12,\n\x0cpartition_id\x18\x01 \x01(\x0b\x32\x16.flinklike.PartitionId\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.flinklike.PartitionKind\x12\x11\n\tdirectory\x18\x03 \x01(\t\x12\x0e\n\x06schema\x18\x04 \x01(\t\x12\'\n\x05\x66iles\x18\x05 \x03(\x0b\x32\x18.flinklike.PartitionFile\x12\x0e\n\x06inline\x18\x06 \x01(\x0c\"\x7f\n\x13ResultPartitionSpec\x12\x0e\n\x06output\x18\x01 \x01(\x03\x12%\n\x04mode\x18\x02 \x01(\x0e\x32\x17.flinklike.ExchangeMode\x12\x13\n\x0bkey_columns\x18\x03 \x03(\t\x12\x1c\n\x14\x63onsumer_parallelism\x18\x04 \x01(\x03\"\x90\x01\n\tInputGate\x12\x13\n\x0bsource_name\x18\x01 \x01(\t\x12%\n\x04mode\x18\x02 \x01(\x0e\x32\x17.flinklike.ExchangeMode\x12\x13\n\x0bkey_columns\x18\x03 \x03(\t\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.flinklike.PartitionDescriptor\"^\n\rBlobReference\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0e\n\x06inline\x18\x05 \x01(\x0c\"\xc9\x02\n\x0eJobInformation\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06params\x18\x04 \x01(\x0c\x12\x12\n\nspark_conf\x18\x05 \x01(\x0c\x12\x13\n\x0b\x65nvironment\x18\x06 \x01(\x0c\x12*\n\x08py_files\x18\x07 \x03(\x0b\x32\x18.flinklike.BlobReference\x12\'\n\x05\x66iles\x18\x08 \x03(\x0b\x32\x18.flinklike.BlobReference\x12*\n\x08\x61rchives\x18\t \x03(\x0b\x32\x18.flinklike.BlobReference\x12(\n\x06wheels\x18\n \x03(\x0b\x32\x18.flinklike.BlobReference\x12\x11\n\treuse_key\x18\x0b \x01(\t\x12\x0f\n\x07secrets\x18\x0c \x03(\t\"\xbe\x01\n\x0fTaskInformation\x12\x11\n\tvertex_id\x18\x01 \x01(\t\x12\x13\n\x0bvertex_name\x18\x02 \x01(\t\x12\x11\n\toperators\x18\x03 \x01(\x0c\x12,\n\ncode_blobs\x18\x04 \x03(\x0b\x32\x18.flinklike.BlobReference\x12\x13\n\x0bparallelism\x18\x05 \x01(\x03\x12\x17\n\x0fmax_parallelism\x18\x06 \x01(\x03\x12\x14\n\x0cis_exclusive\x18\x07 \x01(\x08\"\x86\x02\n\x18TaskDeploymentDescriptor\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x15\n\rallocation_id\x18\x02 \x01(\t\x12\x0f\n\x07ordinal\x18\x03 \x01(\x03\x12(\n\x04task\x18\x04 \x01(\x0b\x32\x1a.flinklike.TaskInformation\x12\x0e\n\x06splits\x18\x05 \x01(\x0c\x12$\n\x06inputs\x18\x06 \x03(\x0b\x32\x14.flinklike.InputGate\x12/\n\x07outputs\x18\x07 \x03(\x0b\x32\x1e.flinklike.ResultPartitionSpec\"\x87\x01\n\x0b\x46\x61ilureInfo\x12\x12\n\nclass_name\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x13\n\x0bstack_trace\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x16\n\x0eis_recoverable\x18\x05 \x01(\x08\x12\x18\n\x10timestamp_millis\x18\x06 \x01(\x03\"\x92\x01\n\x0bTaskMetrics\x12\x12\n\nread_bytes\x18\x01 \x01(\x03\x12\x13\n\x0bwrite_bytes\x18\x02 \x01(\x03\x12\x14\n\x0cread_records\x18\x03 \x01(\x03\x12\x15\n\rwrite_records\x18\x04 \x01(\x03\x12\x12\n\ncpu_millis\x18\x05 \x01(\x03\x12\x19\n\x11memory_bytes_peak\x18\x06 \x01(\x03\"2\n\x0fOutputDirectory\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\"\xdf\x02\n\x13TaskExecutionReport\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.flinklike.ExecutionState\x12\x18\n\x10timestamp_millis\x18\x03 \x01(\x03\x12,\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x16.flinklike.FailureInfoH\x00\x88\x01\x01\x12\r\n\x05value\x18\x05 \x01(\x0c\x12\x32\n\npartitions\x18\x06 \x03(\x0b\x32\x1e.flinklike.PartitionDescriptor\x12+\n\x07outputs\x18\x07 \x03(\x0b\x32\x1a.flinklike.OutputDirectory\x12\'\n\x07metrics\x18\x08 \x01(\x0b\x32\x16.flinklike.TaskMetricsB\n\n\x08_failure\"\xd3\x01\n\x0cTaskProgress\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x19\n\x11spark_jobs_active\x18\x04 \x01(\x03\x12\x1b\n\x13spark_stages_active\x18\x05 \x01(\x03\x12\x1d\n\x15spark_tasks_completed\x18\x06 \x01(\x03\x12\x19\n\x11spark_tasks_total\x18\x07 \x01(\x03*\xb4\x01\n\x0c\x45xchangeMode\x12\x1d\n\x19\x45XCHANGE_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45XCHANGE_MODE_FORWARD\x10\x01\x12\x16\n\x12\x45XCHANGE_MODE_HASH\x10\x02\x12\x1b\n\x17\x45XCHANGE_MODE_REBALANCE\x10\x03\x12\x1b\n\x17\x45XCHANGE_MODE_BROADCAST\x10\x04\x12\x18\n\x14\x45XCHANGE_MODE_GATHER\x10\x05*f\n\rPartitionKind\x12\x1e\n\x1aPARTITION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16PARTITION_KIND_PARQUET\x10\x01\x12\x19\n\x15PARTITION_KIND_INLINE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n runtime/rpc/generated/task.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\"Q\n\x0fResourceProfile\x12\x11\n\tcpu_cores\x18\x01 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\x15\n\rspark_profile\x18\x03 \x01(\t\"Q\n\rPartitionFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0c\n\x04rows\x18\x03 \x01(\x03\x12\x10\n\x08\x63onsumer\x18\x04 \x01(\x03\"\xc7\x01\n\x13PartitionDescriptor\x12,\n\x0cpartition_id\x18\x01 \x01(\x0b\x32\x16.flinklike.PartitionId\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.flinklike.PartitionKind\x12\x11\n\tdirectory\x18\x03 \x01(\t\x12\x0e\n\x06schema\x18\x04 \x01(\t\x12\'\n\x05\x66iles\x18\x05 \x03(\x0b\x32\x18.flinklike.PartitionFile\x12\x0e\n\x06inline\x18\x06 \x01(\x0c\"\x98\x01\n\x13ResultPartitionSpec\x12\x0e\n\x06output\x18\x01 \x01(\x03\x12%\n\x04mode\x18\x02 \x01(\x0e\x32\x17.flinklike.ExchangeMode\x12\x13\n\x0bkey_columns\x18\x03 \x03(\t\x12\x1c\n\x14\x63onsumer_parallelism\x18\x04 \x01(\x03\x12\x17\n\x0finline_size_max\x18\x05 \x01(\x03\"\x90\x01\n\tInputGate\x12\x13\n\x0bsource_name\x18\x01 \x01(\t\x12%\n\x04mode\x18\x02 \x01(\x0e\x32\x17.flinklike.ExchangeMode\x12\x13\n\x0bkey_columns\x18\x03 \x03(\t\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.flinklike.PartitionDescriptor\"^\n\rBlobReference\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0e\n\x06inline\x18\x05 \x01(\x0c\"\xc9\x02\n\x0eJobInformation\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x10\n\x08job_name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06params\x18\x04 \x01(\x0c\x12\x12\n\nspark_conf\x18\x05 \x01(\x0c\x12\x13\n\x0b\x65nvironment\x18\x06 \x01(\x0c\x12*\n\x08py_files\x18\x07 \x03(\x0b\x32\x18.flinklike.BlobReference\x12\'\n\x05\x66iles\x18\x08 \x03(\x0b\x32\x18.flinklike.BlobReference\x12*\n\x08\x61rchives\x18\t \x03(\x0b\x32\x18.flinklike.BlobReference\x12(\n\x06wheels\x18\n \x03(\x0b\x32\x18.flinklike.BlobReference\x12\x11\n\treuse_key\x18\x0b \x01(\t\x12\x0f\n\x07secrets\x18\x0c \x03(\t\"\xbe\x01\n\x0fTaskInformation\x12\x11\n\tvertex_id\x18\x01 \x01(\t\x12\x13\n\x0bvertex_name\x18\x02 \x01(\t\x12\x11\n\toperators\x18\x03 \x01(\x0c\x12,\n\ncode_blobs\x18\x04 \x03(\x0b\x32\x18.flinklike.BlobReference\x12\x13\n\x0bparallelism\x18\x05 \x01(\x03\x12\x17\n\x0fmax_parallelism\x18\x06 \x01(\x03\x12\x14\n\x0cis_exclusive\x18\x07 \x01(\x08\"\x86\x02\n\x18TaskDeploymentDescriptor\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x15\n\rallocation_id\x18\x02 \x01(\t\x12\x0f\n\x07ordinal\x18\x03 \x01(\x03\x12(\n\x04task\x18\x04 \x01(\x0b\x32\x1a.flinklike.TaskInformation\x12\x0e\n\x06splits\x18\x05 \x01(\x0c\x12$\n\x06inputs\x18\x06 \x03(\x0b\x32\x14.flinklike.InputGate\x12/\n\x07outputs\x18\x07 \x03(\x0b\x32\x1e.flinklike.ResultPartitionSpec\"\x87\x01\n\x0b\x46\x61ilureInfo\x12\x12\n\nclass_name\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x13\n\x0bstack_trace\x18\x03 \x01(\t\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12\x16\n\x0eis_recoverable\x18\x05 \x01(\x08\x12\x18\n\x10timestamp_millis\x18\x06 \x01(\x03\"\x92\x01\n\x0bTaskMetrics\x12\x12\n\nread_bytes\x18\x01 \x01(\x03\x12\x13\n\x0bwrite_bytes\x18\x02 \x01(\x03\x12\x14\n\x0cread_records\x18\x03 \x01(\x03\x12\x15\n\rwrite_records\x18\x04 \x01(\x03\x12\x12\n\ncpu_millis\x18\x05 \x01(\x03\x12\x19\n\x11memory_bytes_peak\x18\x06 \x01(\x03\"2\n\x0fOutputDirectory\x12\x0c\n\x04\x62\x61se\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\"\xdf\x02\n\x13TaskExecutionReport\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.flinklike.ExecutionState\x12\x18\n\x10timestamp_millis\x18\x03 \x01(\x03\x12,\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x16.flinklike.FailureInfoH\x00\x88\x01\x01\x12\r\n\x05value\x18\x05 \x01(\x0c\x12\x32\n\npartitions\x18\x06 \x03(\x0b\x32\x1e.flinklike.PartitionDescriptor\x12+\n\x07outputs\x18\x07 \x03(\x0b\x32\x1a.flinklike.OutputDirectory\x12\'\n\x07metrics\x18\x08 \x01(\x0b\x32\x16.flinklike.TaskMetricsB\n\n\x08_failure\"\xd3\x01\n\x0cTaskProgress\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x10\n\x08\x66raction\x18\x02 \x01(\x01\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x19\n\x11spark_jobs_active\x18\x04 \x01(\x03\x12\x1b\n\x13spark_stages_active\x18\x05 \x01(\x03\x12\x1d\n\x15spark_tasks_completed\x18\x06 \x01(\x03\x12\x19\n\x11spark_tasks_total\x18\x07 \x01(\x03*\xb4\x01\n\x0c\x45xchangeMode\x12\x1d\n\x19\x45XCHANGE_MODE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45XCHANGE_MODE_FORWARD\x10\x01\x12\x16\n\x12\x45XCHANGE_MODE_HASH\x10\x02\x12\x1b\n\x17\x45XCHANGE_MODE_REBALANCE\x10\x03\x12\x1b\n\x17\x45XCHANGE_MODE_BROADCAST\x10\x04\x12\x18\n\x14\x45XCHANGE_MODE_GATHER\x10\x05*d\n\rPartitionKind\x12\x1e\n\x1aPARTITION_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16PARTITION_KIND_PARQUET\x10\x01\x12\x17\n\x13PARTITION_KIND_JSON\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'runtime.rpc.generated.task_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_EXCHANGEMODE']._serialized_start=2521
-  _globals['_EXCHANGEMODE']._serialized_end=2701
-  _globals['_PARTITIONKIND']._serialized_start=2703
-  _globals['_PARTITIONKIND']._serialized_end=2805
+  _globals['_EXCHANGEMODE']._serialized_start=2547
+  _globals['_EXCHANGEMODE']._serialized_end=2727
+  _globals['_PARTITIONKIND']._serialized_start=2729
+  _globals['_PARTITIONKIND']._serialized_end=2829
   _globals['_RESOURCEPROFILE']._serialized_start=83
   _globals['_RESOURCEPROFILE']._serialized_end=164
   _globals['_PARTITIONFILE']._serialized_start=166
   _globals['_PARTITIONFILE']._serialized_end=247
   _globals['_PARTITIONDESCRIPTOR']._serialized_start=250
   _globals['_PARTITIONDESCRIPTOR']._serialized_end=449
-  _globals['_RESULTPARTITIONSPEC']._serialized_start=451
-  _globals['_RESULTPARTITIONSPEC']._serialized_end=578
-  _globals['_INPUTGATE']._serialized_start=581
-  _globals['_INPUTGATE']._serialized_end=725
-  _globals['_BLOBREFERENCE']._serialized_start=727
-  _globals['_BLOBREFERENCE']._serialized_end=821
-  _globals['_JOBINFORMATION']._serialized_start=824
-  _globals['_JOBINFORMATION']._serialized_end=1153
-  _globals['_TASKINFORMATION']._serialized_start=1156
-  _globals['_TASKINFORMATION']._serialized_end=1346
-  _globals['_TASKDEPLOYMENTDESCRIPTOR']._serialized_start=1349
-  _globals['_TASKDEPLOYMENTDESCRIPTOR']._serialized_end=1611
-  _globals['_FAILUREINFO']._serialized_start=1614
-  _globals['_FAILUREINFO']._serialized_end=1749
-  _globals['_TASKMETRICS']._serialized_start=1752
-  _globals['_TASKMETRICS']._serialized_end=1898
-  _globals['_OUTPUTDIRECTORY']._serialized_start=1900
-  _globals['_OUTPUTDIRECTORY']._serialized_end=1950
-  _globals['_TASKEXECUTIONREPORT']._serialized_start=1953
-  _globals['_TASKEXECUTIONREPORT']._serialized_end=2304
-  _globals['_TASKPROGRESS']._serialized_start=2307
-  _globals['_TASKPROGRESS']._serialized_end=2518
+  _globals['_RESULTPARTITIONSPEC']._serialized_start=452
+  _globals['_RESULTPARTITIONSPEC']._serialized_end=604
+  _globals['_INPUTGATE']._serialized_start=607
+  _globals['_INPUTGATE']._serialized_end=751
+  _globals['_BLOBREFERENCE']._serialized_start=753
+  _globals['_BLOBREFERENCE']._serialized_end=847
+  _globals['_JOBINFORMATION']._serialized_start=850
+  _globals['_JOBINFORMATION']._serialized_end=1179
+  _globals['_TASKINFORMATION']._serialized_start=1182
+  _globals['_TASKINFORMATION']._serialized_end=1372
+  _globals['_TASKDEPLOYMENTDESCRIPTOR']._serialized_start=1375
+  _globals['_TASKDEPLOYMENTDESCRIPTOR']._serialized_end=1637
+  _globals['_FAILUREINFO']._serialized_start=1640
+  _globals['_FAILUREINFO']._serialized_end=1775
+  _globals['_TASKMETRICS']._serialized_start=1778
+  _globals['_TASKMETRICS']._serialized_end=1924
+  _globals['_OUTPUTDIRECTORY']._serialized_start=1926
+  _globals['_OUTPUTDIRECTORY']._serialized_end=1976
+  _globals['_TASKEXECUTIONREPORT']._serialized_start=1979
+  _globals['_TASKEXECUTIONREPORT']._serialized_end=2330
+  _globals['_TASKPROGRESS']._serialized_start=2333
+  _globals['_TASKPROGRESS']._serialized_end=2544
 # @@protoc_insertion_point(module_scope)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from runtime.common.ids import PartitionId
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.task import PartitionDescriptor, PartitionKind
+from runtime.gateways.task import PartitionDescriptor
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, PartitionsReleased
 
 RIDERS_MAX = 64
@@ -103,13 +103,13 @@ class Acceptance:
         return batch
 
     def _release(self, executions: list[Execution]) -> list[PartitionDescriptor]:
-        """The partitions that nobody needs once these attempts are accepted. Inline ones have no files."""
+        """The partitions that nobody needs once these attempts are accepted. Inline ones have no directory."""
         released: list[PartitionDescriptor] = []
         for execution in executions:
             for edge in self._graph.vertex_of(execution).inputs:
                 for producer in edge.consumer_finished(execution.attempt_id.subtask_index):
                     partition = edge.release(producer)
-                    if partition is not None and partition.kind is PartitionKind.PARQUET:
+                    if partition is not None and partition.directory:
                         released.append(partition)
         return released
 

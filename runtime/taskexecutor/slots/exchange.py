@@ -1,7 +1,8 @@
 """Exchanges between vertices, on the slot's side: reads input gates, writes result partitions.
 
 A DataFrame travels as parquet, written once by Spark into a directory of the attempt, routed so that each consumer
-reads its own files only. A JSON value travels inline. Never through pandas.
+reads its own files only. A JSON value travels inline, or as a file when many of its size would not fit one message.
+Never through pandas.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Exchange:
         arguments: list[Any] = []
         for gate in self._order.inputs:
             partitions = self._partitions_of(gate)
-            if _kind_of(gate, partitions) is PartitionKind.INLINE:
-                arguments.append([json.loads(partition.inline) for partition in partitions])
+            if _kind_of(gate, partitions) is PartitionKind.JSON:
+                arguments.append([json.loads(_value_of(partition)) for partition in partitions])
                 continue
             schema = routing.common_schema(gate.source_name, [partition.schema for partition in partitions])
             schemas.append((gate, schema))
@@ -93,17 +94,18 @@ class Exchange:
         if is_data_frame(value):
             return self._write_frames(name, value)
         data = encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {name!r}")
-        return tuple(self._inline(spec, data) for spec in self._order.outputs)
+        return tuple(self._write_value(spec, data) for spec in self._order.outputs)
 
-    def _inline(self, spec: ResultPartitionSpec, data: bytes) -> PartitionDescriptor:
-        return PartitionDescriptor(
-            partition_id=PartitionId(self._order.attempt_id, spec.output),
-            kind=PartitionKind.INLINE,
-            directory="",
-            schema="",
-            files=(),
-            inline=data,
-        )
+    def _write_value(self, spec: ResultPartitionSpec, data: bytes) -> PartitionDescriptor:
+        partition_id = PartitionId(self._order.attempt_id, spec.output)
+        if len(data) <= spec.inline_size_max:
+            return PartitionDescriptor(partition_id, PartitionKind.JSON, directory="", schema="", files=(), inline=data)
+        directory = self._directory_of(partition_id)
+        file = PartitionFile(partition_files.write_value(directory, data), len(data), rows=0, consumer=ALL_CONSUMERS)
+        return PartitionDescriptor(partition_id, PartitionKind.JSON, directory, schema="", files=(file,), inline=b"")
+
+    def _directory_of(self, partition_id: PartitionId) -> str:
+        return f"{self._order.partition_directory}/{partition_id}"
 
     def _write_frames(self, name: str, frame: DataFrame) -> tuple[PartitionDescriptor, ...]:
         written: list[PartitionDescriptor] = []
@@ -118,7 +120,7 @@ class Exchange:
 
     def _write_frame(self, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
-        directory = f"{self._order.partition_directory}/{partition_id}"
+        directory = self._directory_of(partition_id)
         routed, is_routed = routing.route(frame, spec)
         writer = routed.write.mode("error")
         # Published by the JobMaster's acceptance, never by the committer: no second round of renames, no marker.
@@ -150,6 +152,10 @@ class Exchange:
                 return 0
             case _:
                 return ALL_CONSUMERS
+
+
+def _value_of(partition: PartitionDescriptor) -> bytes:
+    return partition_files.read_value(partition.files[0].path) if partition.files else partition.inline
 
 
 def _kind_of(gate: InputGate, partitions: Sequence[PartitionDescriptor]) -> PartitionKind:

@@ -1,4 +1,4 @@
-"""The files that Spark has written for a result partition: which consumer's, how large, how many rows."""
+"""The files of result partitions: what Spark has written (whose, how large, how many rows), and JSON values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlparse
 
 import fsspec
 
+_VALUE = "value.json"
 _PART = re.compile(r"part-(\d+)-.*\.parquet\Z")
 
 
@@ -55,3 +56,18 @@ def _remote_files(directory: str) -> Iterator[WrittenFile]:
             with files.open(entry["name"]) as file:
                 rows = parquet.read_metadata(file).num_rows
             yield WrittenFile(f"{directory}/{name}", int(match[1]), int(entry["size"]), rows)
+
+
+def write_value(directory: str, data: bytes) -> str:
+    """Write a JSON value as the only file of a partition. Returns its path."""
+    files, root = fsspec.core.url_to_fs(directory)
+    files.makedirs(root, exist_ok=True)
+    files.pipe_file(f"{root}/{_VALUE}", data)
+    return f"{directory}/{_VALUE}"
+
+
+def read_value(path: str) -> bytes:
+    """The content of a file of `write_value`."""
+    files, stripped = fsspec.core.url_to_fs(path)
+    data: bytes = files.cat_file(stripped)
+    return data

@@ -122,7 +122,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
         ("rpc.timeout: 0 s", "expected at least 1 ms"),
         ("blob.max-size: 0", "expected at least 1 kb"),
         ("rest.server.max-content-length: 0", "expected at least 1 kb"),
-        ("rpc.max-message-size: 1", "expected at least 64 kb"),
+        ("rpc.max-message-size: 1", "expected at least 4 mb"),
         ("taskmanager.memory.task.size: 0", "expected at least 64 mb"),
         ("taskmanager.memory.spark.size: 0", "expected at least 512 mb"),
         ("env.log.max: 1", "expected a whole number from 2 to 1000"),

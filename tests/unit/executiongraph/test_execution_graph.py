@@ -13,10 +13,10 @@ from runtime.common.states import EXECUTION_TRANSITIONS, JOB_TRANSITIONS, Execut
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
-from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.task import PartitionDescriptor, PartitionFile, PartitionKind
+from runtime.executiongraph.core.graph import INLINE_SIZE_MAX, ExecutionGraph
+from runtime.gateways.task import PartitionDescriptor, PartitionFile, PartitionKind, ResultPartitionSpec
 from runtime.jobgraph.graph import vertex_id_of
-from tests.kit.job_graphs import diamond, edge
+from tests.kit.job_graphs import diamond, edge, graph, source, vertex
 from tests.kit.job_master_driver import allocation, location
 
 JOB = JobId("1" * 32)
@@ -154,7 +154,14 @@ def test_an_attempt_has_one_place() -> None:
 
 def new_edge(mode: ExchangeMode, producers: int = 2, consumers: int = 3) -> ExecutionEdge:
     job_edge = edge("read", "use", mode)
-    return ExecutionEdge(job_edge, output=0, source_name="read", parallelism=producers, consumer_parallelism=consumers)
+    return ExecutionEdge(
+        job_edge,
+        output=0,
+        source_name="read",
+        parallelism=producers,
+        consumer_parallelism=consumers,
+        inline_size_max=100,
+    )
 
 
 def partition(
@@ -209,10 +216,41 @@ def test_forward_reads_the_partition_of_the_same_number() -> None:
 
 
 def test_inline_values_are_all_there_in_subtask_order() -> None:
-    values = [partition(number, kind=PartitionKind.INLINE, inline=b"%d" % number) for number in range(3)]
+    values = [partition(number, kind=PartitionKind.JSON, inline=b"%d" % number) for number in range(3)]
     result = filled(ExchangeMode.GATHER, *values, consumers=1)
     assert [one.inline for one in result.gate(0).partitions] == [b"0", b"1", b"2"]
     assert result.mixed_kinds() == ""
+
+
+def test_what_a_subtask_reads_and_what_an_attempt_reports_has_room_for_every_value() -> None:
+    many = [f"s{number}" for number in range(100)]
+    job_graph = graph(
+        source("read", parallelism=32, max_parallelism=32),
+        vertex("same", parallelism=32, max_parallelism=32),
+        vertex("all", parallelism=2),
+        source("one"),
+        *(vertex(name) for name in many),
+        edges=(
+            edge("read", "same", ExchangeMode.FORWARD),
+            edge("read", "all", ExchangeMode.BROADCAST),
+            edge("same", "all", ExchangeMode.BROADCAST, input_index=1),
+            *(edge("one", name, ExchangeMode.GATHER) for name in many),
+        ),
+    )
+    made = ExecutionGraph(JOB, 7, submit_millis=10)
+    made.attach(job_graph, 11)
+    limits = {
+        (one.edge.source, one.edge.target): one.spec().inline_size_max
+        for vertices in made.vertices.values()
+        for one in vertices.outputs
+    }
+
+    def limit(producer: str, consumer: str) -> int:
+        return limits[vertex_id_of(producer), vertex_id_of(consumer)]
+
+    assert limit("read", "same") == INLINE_SIZE_MAX // 2
+    assert limit("read", "all") == limit("same", "all") == INLINE_SIZE_MAX // 64
+    assert limit("one", many[0]) == INLINE_SIZE_MAX // 100
 
 
 def test_all_partitions_go_with_the_last_consumer() -> None:
@@ -237,5 +275,5 @@ def test_gate_before_the_last_producer_is_a_bug() -> None:
 
 def test_spec_says_what_to_write() -> None:
     spec = new_edge(ExchangeMode.HASH).spec()
-    assert (spec.output, spec.mode, spec.key_columns, spec.consumer_parallelism) == (0, ExchangeMode.HASH, ("k",), 3)
+    assert spec == ResultPartitionSpec(0, ExchangeMode.HASH, ("k",), 3, inline_size_max=100)
     assert new_edge(ExchangeMode.HASH).target == VertexId(vertex_id_of("use"))
