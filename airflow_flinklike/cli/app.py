@@ -88,6 +88,9 @@ def run(
     archives: Annotated[str, typer.Option(help="comma-separated archives, x.zip#alias")] = "",
     conf: Annotated[list[str] | None, typer.Option(help="Spark conf key=value")] = None,
     name: Annotated[str, typer.Option(help="name of the job")] = "",
+    secret: Annotated[
+        list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")
+    ] = None,
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -96,7 +99,7 @@ def run(
 
     Options stand before a script, as with spark-submit: what follows the script are its arguments.
     """
-    options = ScriptOptions(args or (), py_files, files, archives, conf or (), name)
+    options = ScriptOptions(args or (), py_files, files, archives, conf or (), name, secret or ())
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:

@@ -30,6 +30,7 @@ class ScriptOptions:
     archives: str = ""
     conf: Sequence[str] = ()
     name: str = ""
+    secrets: Sequence[str] = ()
 
     def given(self) -> list[str]:
         """The options that were used, as they are written."""
@@ -40,6 +41,7 @@ class ScriptOptions:
             "--archives": self.archives,
             "--conf": self.conf,
             "--name": self.name,
+            "--secret": self.secrets,
         }
         return [option for option, value in options.items() if value]
 
@@ -97,6 +99,7 @@ def _script(target: str, options: ScriptOptions, params: Mapping[str, Any]) -> J
         files=options.files,
         archives=options.archives,
         params=params,
+        secrets=options.secrets,
     )
     return job.build()
 

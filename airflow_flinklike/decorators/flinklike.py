@@ -33,6 +33,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     :param conf: Spark SQL configuration of the session
     :param py_files: Python files that the function imports; files and archives likewise
     :param job_timeout: seconds after which the cluster ends the job by itself
+    :param secrets: names of the TaskManagers' secrets that the function finds in `ctx.secrets`
     """
 
     custom_operator_name = "@task.flinklike"
@@ -60,6 +61,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         archives: str | Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
         job_timeout: float | timedelta | None = None,
+        secrets: str | Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -69,6 +71,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         self.archives = archives
         self.environment = environment
         self.job_timeout = job_timeout
+        self.secrets = secrets
 
     def build_program(self, context: Context) -> JobProgram:
         """The function with its rendered arguments. Raises PipelineError."""
@@ -86,6 +89,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
             environment=self.environment,
             params=dict(context.get("params") or {}),
             execution_timeout=self.job_timeout,
+            secrets=self.secrets or (),
         ).build()
 
 

@@ -17,7 +17,17 @@ from airflow_flinklike.script import script_job
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-_SCRIPT_ONLY = ("application_args", "conf", "py_files", "files", "archives", "name", "environment", "job_timeout")
+_SCRIPT_ONLY = (
+    "application_args",
+    "conf",
+    "py_files",
+    "files",
+    "archives",
+    "name",
+    "environment",
+    "job_timeout",
+    "secrets",
+)
 
 
 class FlinklikeSubmitOperator(FlinklikeJobOperator):
@@ -36,6 +46,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     :param name: name of the job
     :param environment: environment variables of the application
     :param job_timeout: seconds after which the cluster ends the application by itself
+    :param secrets: names of the TaskManagers' secrets that it gets; their values never pass through Airflow
     """
 
     template_fields: Collection[str] = (
@@ -70,6 +81,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         name: str | None = None,
         environment: Mapping[str, str] | None = None,
         job_timeout: float | timedelta | None = None,
+        secrets: str | Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -84,6 +96,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self.name = name
         self.environment = environment
         self.job_timeout = job_timeout
+        self.secrets = secrets
 
     def build_program(self, context: Context) -> JobProgram:
         """The job from the rendered fields. Raises PipelineError."""
@@ -104,6 +117,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             environment=self.environment,
             params=params,
             execution_timeout=self.job_timeout,
+            secrets=self.secrets or (),
         ).build()
 
     def _pipeline_program(self, params: Mapping[str, Any]) -> JobProgram:

@@ -74,7 +74,9 @@ def _secret_problems(secrets: tuple[str, ...]) -> Iterator[str]:
     if len(secrets) > limits.SECRETS_MAX:
         yield f"the job asks for {len(secrets)} secrets, the limit is {limits.SECRETS_MAX}"
     for name in secrets:
-        if not _SECRET_NAME.match(name):
+        if "=" in name:
+            yield f"secrets: {name.partition('=')[0][:80]!r} has a value here: values are files of the TaskManagers"
+        elif not _SECRET_NAME.match(name):
             yield f"secrets: {name[:80]!r} is not a secret's name: letters, digits, '_', '.' and '-', a letter first"
     for name in _duplicates(secrets):
         yield f"secret {name[:80]!r} is asked for more than once"

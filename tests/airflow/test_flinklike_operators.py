@@ -179,6 +179,7 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
         name="etl {{ ds }}",
         environment={"A": "b"},
         job_timeout=timedelta(minutes=1),
+        secrets=["DB_PASSWORD"],
     )
     operator.render_template_fields(context())
     graph = graph_of(operator)
@@ -188,6 +189,7 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
     assert graph.spark_conf == {"spark.sql.shuffle.partitions": "2"}
     assert [f.name for f in graph.py_files + graph.files] == ["lib.zip", "a.csv"]
     assert (graph.environment, graph.execution_timeout_seconds) == ({"A": "b"}, 60)
+    assert graph.secrets == ("DB_PASSWORD",)
 
 
 def test_every_template_field_is_assigned_verbatim() -> None:
@@ -406,11 +408,12 @@ def test_the_decorated_function_is_one_job(rest: FakeCluster) -> None:
     from airflow.sdk import DAG
 
     with DAG(dag_id="finish_dag", schedule=None):
-        operator = decorated(lambda: 1, options={"conf": {"spark.sql.ansi.enabled": False}})
+        operator = decorated(lambda: 1, options={"conf": {"spark.sql.ansi.enabled": False}, "secrets": "A,B"})
     rest.results["finish_dag.fn"] = 12
     assert operator.execute(context()) == 12
     _, submitted = only_job(rest)
     assert submitted.graph["spark_conf"] == {"spark.sql.ansi.enabled": "false"}
+    assert submitted.graph["secrets"] == ["A", "B"]
     assert submitted.client == "airflow finish_dag.fn manual__1"
 
 

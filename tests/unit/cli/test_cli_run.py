@@ -69,7 +69,7 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
         (tmp_path / name).write_text("pass")
     options = ["--py-files", "lib.py", "--files", "data.csv", "--archives", "env.zip#env", "--name", "nightly"]
     options += ["--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"]
-    options += ["--param", "a=1"]
+    options += ["--param", "a=1", "--secret", "DB_PASSWORD", "--secret", "KEY"]
     done = flinklike("run", *options, "etl.py", "2026-11-01", "--json", "-p", "7")
     assert done.code == 0, done.err
     graph = server.dispatcher.graph()
@@ -77,6 +77,7 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
     assert isinstance(code, ScriptCode)
     assert code.args == ("2026-11-01", "--json", "-p", "7")
     assert graph.spark_conf == {"spark.sql.shuffle.partitions": "8", "spark.sql.session.timeZone": "UTC"}
+    assert graph.secrets == ("DB_PASSWORD", "KEY")
     names = [artifact.name for artifact in (*graph.py_files, *graph.files, *graph.archives)]
     assert (graph.name, names, graph.params) == ("nightly", ["lib.py", "data.csv", "env.zip#env"], {"a": 1})
 
@@ -131,6 +132,8 @@ def test_explain(flinklike: RunCommand, jobs: str) -> None:
         (["run", "{jobs}:built", "-p", "2"], "is built already; make it a function that takes `parallelism`"),
         (["run", "{jobs}:built", "more"], "is not a script, so it takes no arguments after the target"),
         (["run", "--conf", "a=b", "--name", "n", "{jobs}:built"], "is not a script, so it takes no --conf, --name"),
+        (["run", "--secret", "KEY", "{jobs}:built"], "is not a script, so it takes no --secret"),
+        (["run", "--secret", "KEY=hush", "{jobs}.py"], "'KEY' has a value here: values are files of the TaskManagers"),
         (["run", "--job-id", "x", "{jobs}:built"], "'x' is not a job id: expected 32 lower-case hex digits"),
         (["run", "etl.py"], "script 'etl.py' does not exist"),
         (["run", "--conf", "a", "{jobs}.py"], "--conf 'a': expected key=value"),
