@@ -333,6 +333,18 @@ def test_static_conf_is_served_by_a_task_manager_that_offers_it() -> None:
     assert [peer for peer, _ in requests(cluster.declare(2, 4))] == [T1] * 4, "others take the rest"
 
 
+def test_a_job_that_was_submitted_before_any_task_manager_is_judged_when_one_registers() -> None:
+    cluster = Cluster()
+    assert "no TaskManager is registered" in reasons(cluster.declare(1, 1, static_conf=MEMORY))[job(1)]
+    effects = cluster.register(T1, 1, spark_conf={"spark.executor.memory": "2g"})
+    assert (requests(effects), reasons(effects)[job(1)]) == (
+        [],
+        "spark_conf spark.executor.memory: static, and no TaskManager offers '1024m': "
+        "start one with -D spark.executor.memory=1024m",
+    )
+    assert requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))
+
+
 def test_a_task_manager_that_comes_back_with_another_conf_is_judged_by_that() -> None:
     cluster = Cluster()
     cluster.register(T1, 1, spark_conf={})
