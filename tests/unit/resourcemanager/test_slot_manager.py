@@ -337,11 +337,8 @@ def test_a_job_that_was_submitted_before_any_task_manager_is_judged_when_one_reg
     cluster = Cluster()
     assert "no TaskManager is registered" in reasons(cluster.declare(1, 1, static_conf=MEMORY))[job(1)]
     effects = cluster.register(T1, 1, spark_conf={"spark.executor.memory": "2g"})
-    assert (requests(effects), reasons(effects)[job(1)]) == (
-        [],
-        "spark_conf spark.executor.memory: static, and no TaskManager offers '1024m': "
-        "start one with -D spark.executor.memory=1024m",
-    )
+    assert requests(effects) == []
+    assert "no TaskManager offers '1024m'" in reasons(effects)[job(1)]
     assert requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))
 
 
