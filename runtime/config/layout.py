@@ -54,6 +54,11 @@ class Layout:
         return self.run / "log"
 
     @property
+    def etcd_log(self) -> Path:
+        """What the embedded etcd prints."""
+        return self.log / "etcd.log"
+
+    @property
     def etcd(self) -> Path:
         """Data of the embedded etcd."""
         return self.run / "etcd"

@@ -94,7 +94,7 @@ def etcd_endpoints(configuration: Configuration, layout: Layout) -> tuple[str, .
     """The configured members, or the embedded etcd of this run directory. Raises InvalidInputError."""
     if not configuration.get(ha.ETCD_EMBEDDED):
         return configuration.get(ha.ETCD_ENDPOINTS)
-    settings = embedded.EmbeddedEtcdSettings(layout.etcd, layout.log / "etcd.log")
+    settings = embedded.EmbeddedEtcdSettings(layout.etcd, layout.etcd_log)
     running = embedded.running(settings)
     if running is None:
         message = f"the embedded etcd of {layout.run} does not run: start it with bin/start-cluster.sh"

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from runtime.aio.clock import LoopClock
@@ -21,9 +22,11 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
+from runtime.config import log_files
 from runtime.config.configuration import Configuration, load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.logging_setup import set_up_logging
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import stop_signals
@@ -37,6 +40,7 @@ EXIT_START_FAILURE = 1
 EXIT_RUNTIME_FAILURE = 2
 STOP_DEADLINE = 8.0
 """Seconds for an orderly stop; the scripts kill after 10."""
+_PRINTS_INTERVAL = 60.0
 
 
 @dataclass
@@ -91,6 +95,7 @@ async def _supervise(name: str, make: Callable[[], ClusterProcess], context: Pro
     with stop_signals() as stop:
         main = scope.start("main", _outcome(make, context))
         stopping = scope.start("stop", stop.wait())
+        scope.spawn("logs", _bound_prints(context))
         _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not main.done():
             main.cancel()
@@ -105,6 +110,21 @@ async def _supervise(name: str, make: Callable[[], ClusterProcess], context: Pro
         return _failed(name, failure, is_ready=context.is_ready)
     logger.info("%s has stopped", name)
     return stop.exit_code
+
+
+async def _bound_prints(context: ProcessContext) -> None:
+    """Cut what this process, its Spark and the embedded etcd print; Python's own log rotates itself."""
+    log_file = context.environment.get(LOG_FILE_VARIABLE)
+    if not log_file:
+        return
+    path = Path(log_file)
+    while True:
+        await asyncio.sleep(_PRINTS_INTERVAL)
+        printed = [path.with_suffix(".out"), context.layout.etcd_log, *path.parent.glob(f"{path.stem}-spark-*.log")]
+        try:
+            await asyncio.to_thread(log_files.cut_large, printed)
+        except OSError as error:
+            logger.warning("large output files cannot be cut: %s", error)
 
 
 async def _outcome(make: Callable[[], ClusterProcess], context: ProcessContext) -> BaseException | None:

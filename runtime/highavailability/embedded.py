@@ -30,6 +30,7 @@ import psutil
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.common.errors import FlinklikeError, PermanentError
+from runtime.config import log_files
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 10.0
@@ -174,6 +175,7 @@ def _launch(settings: EmbeddedEtcdSettings, port: int) -> RunningEtcd:
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings.data_dir.chmod(0o700)
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+    log_files.cut_large([settings.log_file])
     pid = _spawn(arguments, settings.log_file)
     started = RunningEtcd(pid, psutil.Process(pid).create_time(), f"127.0.0.1:{port}", _version(binary))
     _write_state(settings, started)

@@ -18,6 +18,7 @@ from typing import TextIO
 
 import psutil
 
+from runtime.config import log_files
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.pending import DaemonError
@@ -27,6 +28,7 @@ _READY_TIMEOUT = 300.0
 _STOP_TIMEOUT = 15.0
 _KILL_TIMEOUT = 5.0
 _LOG = "standalone.log"
+_LOG_INTERVAL = 60.0
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
@@ -81,7 +83,7 @@ def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) 
         _wait_healthy(process, base, home / _LOG)
         out.write(f"{_greeting(base, home)}Ctrl-C stops it.\n")
         out.flush()
-        return process.wait()
+        return _wait_ended(process, home / _LOG)
     except KeyboardInterrupt:
         return 0
     finally:
@@ -123,8 +125,17 @@ def _launch(home: Path, environment: Mapping[str, str], port: int, out: TextIO) 
     out.write(f"Starting airflow standalone (log: {home / _LOG}) ...\n")
     out.flush()
     command = [str(programs / "airflow"), "standalone"]
-    with (home / _LOG).open("wb") as sink:
+    log_files.rotate(home / _LOG)
+    with (home / _LOG).open("ab") as sink:
         return subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, env=variables, start_new_session=True)
+
+
+def _wait_ended(process: subprocess.Popen[bytes], log: Path) -> int:
+    while True:
+        try:
+            return process.wait(_LOG_INTERVAL)
+        except subprocess.TimeoutExpired:
+            log_files.cut_large([log])
 
 
 def _greeting(base: str, home: Path) -> str:

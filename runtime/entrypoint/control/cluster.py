@@ -178,7 +178,7 @@ class ClusterControl:
         return [Instance("etcd", self._host, found.pid, found.endpoint, "running")] if found else []
 
     def _etcd_settings(self, port: int = 0) -> embedded.EmbeddedEtcdSettings:
-        return embedded.EmbeddedEtcdSettings(self.layout.etcd, self.layout.log / "etcd.log", port)
+        return embedded.EmbeddedEtcdSettings(self.layout.etcd, self.layout.etcd_log, port)
 
     def _stop_etcd(self) -> None:
         if self._etcd():

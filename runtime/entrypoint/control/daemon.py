@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from runtime.config import log_files
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
@@ -167,7 +168,8 @@ class Daemon:
     def _launch(self, dynamic: Sequence[str], number: int) -> tuple[subprocess.Popen[bytes], Path]:
         environment = self._environment_of(number)
         out_file = self._log_file(number, "out")
-        with out_file.open("wb") as out:
+        log_files.rotate(out_file)
+        with out_file.open("ab") as out:
             process = subprocess.Popen(
                 self.command(dynamic),
                 stdin=subprocess.DEVNULL,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.clock import Clock, Deadline
+from runtime.config.log_files import cut_large
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.gateway import connect
 from runtime.taskexecutor.spark.java import JavaRuntime
@@ -26,7 +27,6 @@ from runtime.taskexecutor.spark.launch import (
     command_line,
     jvm_environment,
     properties_text,
-    rotate_log,
 )
 from runtime.taskexecutor.spark.settings import SparkSettings
 
@@ -136,7 +136,7 @@ def start_driver(
     connection_file = settings.work_directory / "gateway"
     connection_file.unlink(missing_ok=True)
     log_file = settings.log_file("jvm")
-    rotate_log(log_file)
+    cut_large([log_file])
     command = command_line(
         java,
         heap_bytes=settings.heap_bytes,

@@ -20,9 +20,9 @@ from typing import Any
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
+from runtime.config.log_files import cut_large
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError, SparkProgress
-from runtime.taskexecutor.spark.launch import rotate_log
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class _HostProcess:
 
     async def _launch(self, theirs: socket.socket) -> asyncio.subprocess.Process:
         log_file = self._settings.log_file("host")
-        rotate_log(log_file)
+        cut_large([log_file])
         path = os.pathsep.join(part for part in (_IMPORT_ROOT, os.environ.get("PYTHONPATH", "")) if part)
         with log_file.open("ab") as log:
             # In a session of its own: Ctrl-C in the TaskManager's terminal must reach neither host nor JVM.

@@ -53,7 +53,6 @@ MODULE_OPTIONS: tuple[str, ...] = (
     "-Dderby.connection.requireAuthentication=false",
 )
 
-_LOG_SIZE_MAX = 16 * 1024 * 1024
 _POLL_INTERVAL = 0.02
 
 
@@ -159,12 +158,6 @@ _UNWANTED = frozenset(
         "_JAVA_OPTIONS",
     }
 )
-
-
-def rotate_log(path: Path) -> None:
-    """Keep one old log, once it is large."""
-    if path.exists() and path.stat().st_size > _LOG_SIZE_MAX:
-        path.replace(path.with_suffix(".log.1"))
 
 
 class JvmProcess:

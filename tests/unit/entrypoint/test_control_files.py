@@ -8,9 +8,38 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
+from runtime.config import log_files
+from runtime.config.layout import Layout
+from runtime.entrypoint.control import airflow
+from runtime.entrypoint.control.daemon import Daemon, DaemonKind
 from runtime.entrypoint.control.hosts import Host, read_hosts
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record
 from runtime.entrypoint.control.table import render_table
+
+
+def test_a_start_moves_aside_what_the_last_one_printed(tmp_path: Path) -> None:
+    daemon = Daemon(DaemonKind("probe", "platform"), Layout(tmp_path, tmp_path, tmp_path), os.environ, sys.stdout)
+    out_file = daemon._log_file(0, "out")
+    for name in "abcdefg":
+        process, _ = daemon._launch([], 0)
+        assert process.wait() == 0
+        assert "Linux" in out_file.read_text()
+        out_file.write_text(name)
+    old = sorted(file for file in (tmp_path / "log").iterdir() if file != out_file)
+    assert [(file.suffix, file.read_text()) for file in old] == [
+        (f".{number}", name) for number, name in enumerate("fedcb", start=1)
+    ]
+
+
+def test_the_log_of_a_running_airflow_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(airflow, "_LOG_INTERVAL", 0.01)
+    monkeypatch.setattr(log_files, "SIZE_MAX", 3)
+    log = tmp_path / "standalone.log"
+    log.write_text("text")
+    waits = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)"
+    process = subprocess.Popen([sys.executable, "-c", waits, f"{log}.1"])
+    assert airflow._wait_ended(process, log) == 0
+    assert log.read_text() == ""
 
 
 def test_a_process_is_its_pid_and_its_start() -> None:

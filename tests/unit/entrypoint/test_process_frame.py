@@ -6,18 +6,22 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import Incarnation
+from runtime.config import log_files
 from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import job_manager_options, option_mapping
+from runtime.entrypoint import process as process_frame
 from runtime.entrypoint.process import ProcessContext, _supervise
 from runtime.entrypoint.ready import report_ready
+from tests.kit.control_plane import eventually
 
 
 def configuration(*dynamic: str) -> Configuration:
@@ -71,6 +75,27 @@ def test_exit_codes(
     assert asyncio.run(_supervise("jobmanager", lambda: process, context(tmp_path))) == code
     assert sentence in capsys.readouterr().err
     assert (tmp_path / "ready").exists() is is_ready
+
+
+def test_what_a_running_process_prints_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_frame, "_PRINTS_INTERVAL", 0.001)
+    monkeypatch.setattr(log_files, "SIZE_MAX", 3)
+    names = ("tm-0-h.out", "tm-0-h-spark-jvm.log", "log/etcd.log")
+    (tmp_path / "log").mkdir()
+    for name in (*names, "tm-1-h.out", "tm-0-h.log"):
+        (tmp_path / name).write_text("text")
+    given = replace(context(tmp_path), environment={"FLINKLIKE_LOG_FILE": str(tmp_path / "tm-0-h.log")})
+
+    class Waiting:
+        async def run(self, given: ProcessContext) -> None:
+            await eventually(lambda: not any((tmp_path / name).stat().st_size for name in names), "all are cut")
+            with (tmp_path / names[0]).open("a") as out:
+                out.write("next")
+            await eventually((tmp_path / f"{names[0]}.2").exists, "it is cut again")
+
+    assert asyncio.run(_supervise("taskmanager", Waiting, given)) == 0
+    assert [(tmp_path / f"{name}.1").read_text() for name in names] == ["next", "text", "text"]
+    assert [(tmp_path / name).read_text() for name in ("tm-1-h.out", "tm-0-h.log")] == ["text", "text"]
 
 
 def test_the_ready_file_is_complete_when_it_is_there(tmp_path: Path) -> None:
