@@ -61,8 +61,8 @@ _STATIC_SQL_PREFIXES = ("spark.sql.hive.metastore.",)
 
 OWNED: Mapping[str, str] = {
     "spark.driver.memory": "use taskmanager.memory.spark.size",
-    "spark.driver.host": "the driver listens where its TaskManager does",
-    "spark.driver.bindAddress": "the driver listens where its TaskManager does",
+    "spark.driver.host": "use taskmanager.host",
+    "spark.driver.bindAddress": "use taskmanager.bind-host",
     "spark.submit.deployMode": "the driver lives in the TaskManager",
     "spark.scheduler.mode": "slots share the driver through fixed FAIR pools",
     "spark.scheduler.allocation.file": "slots share the driver through fixed FAIR pools",

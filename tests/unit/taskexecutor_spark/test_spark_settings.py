@@ -32,6 +32,17 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     assert len(settings.problems()) == 3
 
 
+def test_the_address_of_the_driver_is_the_task_managers_and_its_ports_are_sparks(tmp_path: Path) -> None:
+    ports = {"spark.driver.port": "7201", "spark.driver.blockManager.port": "7202"}
+    hosts = {"spark.driver.host": "tm-1", "spark.driver.bindAddress": "0.0.0.0"}
+    settings = spark_settings(tmp_path, master="spark://m:7077", advertised_host="tm-1", spark_conf=ports)
+    assert ({**ports, "spark.driver.host": "tm-1"}).items() <= effective_conf(settings).items()
+    assert dataclasses.replace(settings, spark_conf={**ports, **hosts}).problems() == (
+        "spark.driver.host: use taskmanager.host",
+        "spark.driver.bindAddress: use taskmanager.bind-host",
+    )
+
+
 def test_keys_of_the_user_win_over_defaults_only(tmp_path: Path) -> None:
     user = {"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": "9", "spark.eventLog.enabled": "true"}
     conf = effective_conf(spark_settings(tmp_path, spark_conf=user))
