@@ -73,7 +73,10 @@ class ResultPartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class InputGate:
-    """One in-edge to read, in the order of the operator's arguments; partitions in subtask order."""
+    """One in-edge to read, in the order of the operator's arguments; partitions in subtask order.
+
+    A partition without a schema has that of the first one.
+    """
 
     source_name: str
     mode: ExchangeMode

@@ -137,7 +137,7 @@ class ExecutionEdge:
     def _prepare(self) -> None:
         present = self._present()
         if all(file.consumer == FOR_ALL_CONSUMERS for partition in present for file in partition.files):
-            self._shared_gate = self._new_gate(_without_empty(present))
+            self._shared_gate = self._new_gate(_described([(one, one.files) for one in _without_empty(present)]))
             return
         self._by_consumer = defaultdict(list)
         for producer, partition in enumerate(present):
@@ -153,7 +153,7 @@ class ExecutionEdge:
                 files[producer].append(file)
         present = self._present()
         chosen = sorted(files.items()) or [(0, [])]
-        return [_with_files(present[producer], tuple(found)) for producer, found in chosen]
+        return _described([(present[producer], tuple(found)) for producer, found in chosen])
 
     def _new_gate(self, partitions: list[PartitionDescriptor]) -> InputGate:
         return InputGate(
@@ -164,11 +164,23 @@ class ExecutionEdge:
         )
 
 
-def _with_files(partition: PartitionDescriptor, files: tuple[PartitionFile, ...]) -> PartitionDescriptor:
+def _described(
+    chosen: list[tuple[PartitionDescriptor, tuple[PartitionFile, ...]]],
+) -> list[PartitionDescriptor]:
+    """With these files, and the schema in the first only while it is the same: wide ones would not fit P times."""
+    first = chosen[0][0].schema
     # Written out: dataclasses.replace takes four times as long, and this runs P x P times.
-    return PartitionDescriptor(
-        partition.partition_id, partition.kind, partition.directory, partition.schema, files, partition.inline
-    )
+    return [
+        PartitionDescriptor(
+            one.partition_id,
+            one.kind,
+            one.directory,
+            "" if number and one.schema == first else one.schema,
+            files,
+            one.inline,
+        )
+        for number, (one, files) in enumerate(chosen)
+    ]
 
 
 def _without_empty(partitions: list[PartitionDescriptor]) -> list[PartitionDescriptor]:

@@ -107,10 +107,10 @@ def check_key_types(gates: Sequence[tuple[InputGate, StructType]]) -> None:
 
 
 def common_schema(source_name: str, schemas: Sequence[str]) -> StructType:
-    """The schema of all producers of an edge. Raises TaskError when they differ by more than nullability."""
+    """The schema of all producers of an edge; "" = that of the first. Raises TaskError when names or types differ."""
     from pyspark.sql.types import StructType
 
-    different = list(dict.fromkeys(schemas))
+    different = list(dict.fromkeys(filter(None, schemas)))
     parsed = [StructType.fromJson(json.loads(schema)) for schema in different]
     first = parsed[0]
     for other in parsed[1:]:

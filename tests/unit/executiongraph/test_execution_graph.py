@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -194,6 +195,15 @@ def test_without_rows_one_partition_still_carries_the_schema() -> None:
     assert [(one.schema, one.files) for one in result.gate(2).partitions] == [("schema", ())]
     nothing = filled(ExchangeMode.GATHER, partition(0), partition(1), consumers=1)
     assert [one.schema for one in nothing.gate(0).partitions] == ["schema"]
+
+
+def test_a_schema_travels_once() -> None:
+    other = replace(partition(2, 0, 1), schema="other")
+    for mode, consumer in ((ExchangeMode.HASH, 1), (ExchangeMode.BROADCAST, -1)):
+        given = [partition(0, consumer), partition(1, consumer), replace(other, files=partition(2, consumer).files)]
+        assert [one.schema for one in filled(mode, *given).gate(1).partitions] == ["schema", "", "other"]
+    hashed = filled(ExchangeMode.HASH, partition(0, 0), partition(1, 1), partition(2, 1))
+    assert [one.schema for one in hashed.gate(1).partitions] == ["schema", ""], "the first that it reads"
 
 
 def test_files_for_all_consumers_are_one_shared_gate() -> None:

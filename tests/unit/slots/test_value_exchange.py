@@ -1,4 +1,4 @@
-"""JSON values between vertices: inline while they are small, a file of the partition when they are not."""
+"""What travels between vertices beside rows: schemas once, small JSON values inline, larger ones as files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from runtime.common.exchange import ExchangeMode
 from runtime.gateways.task import InputGate, PartitionDescriptor, PartitionKind, ResultPartitionSpec
 from runtime.taskexecutor.slots.exchange import Exchange
+from runtime.taskexecutor.slots.failures import TaskError
+from runtime.taskexecutor.slots.routing import common_schema
 from runtime.taskexecutor.slots.running_attempt import work_order
 from tests.kit.slot_work import slot_work
 
@@ -55,3 +57,13 @@ def test_each_edge_has_its_own_limit(tmp_path: Path) -> None:
     inline, file = exchange(tmp_path, outputs=specs).write_outputs("up", SMALL)
     assert (len(inline.inline), len(file.inline), len(file.files)) == (98, 0, 1)
     assert read(tmp_path, ExchangeMode.GATHER, inline, file) == [[SMALL, SMALL]]
+
+
+def schema(kind: str) -> str:
+    return f'{{"type":"struct","fields":[{{"name":"a","type":"{kind}","nullable":true,"metadata":{{}}}}]}}'
+
+
+def test_a_schema_that_is_left_out_is_that_of_the_first() -> None:
+    assert common_schema("up", [schema("long"), "", ""]).simpleString() == "struct<a:bigint>"
+    with pytest.raises(TaskError, match="struct<a:bigint> and struct<a:string>"):
+        common_schema("up", [schema("long"), "", schema("string")])
