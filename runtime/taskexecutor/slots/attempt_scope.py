@@ -79,8 +79,10 @@ class JobScope:
         os.environ.update(json.loads(order.environment or b"{}"))
         own = [order.job_directory, *order.python_path]
         sys.path[:] = own + [entry for entry in self._path if entry not in own]
+        if previous is None:
+            return
         importlib.invalidate_caches()
-        if previous is not None and previous.job_directory != order.job_directory:
+        if previous.job_directory != order.job_directory:
             _move_packages(previous, order)
 
 

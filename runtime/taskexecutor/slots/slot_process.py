@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -153,8 +153,7 @@ class SlotProcess(asyncio.Protocol):
         """Give it the session that was made for it."""
         self.session = session
         self.attachment.set(Attachment.SENT)
-        fields = {name: getattr(session, name) for name in ("session_id", "port", "secret", "pool", "directory")}
-        self._write(Frame(FrameKind.ATTACH, encode_fields(**fields)))
+        self._write(Frame(FrameKind.ATTACH, encode_fields(**asdict(session))))
 
     def refuse_spark(self, reason: str) -> None:
         """Answer its wish for Spark with why there is none."""

@@ -56,6 +56,7 @@ _PRELOADED = (
     "pyspark.errors.exceptions.captured",
     "runtime.taskexecutor.spark.gateway",
     "runtime.taskexecutor.spark.guards",
+    "runtime.taskexecutor.spark.warm_conf",
 )
 
 _PANDAS_UNSUPPORTED = 3
@@ -116,7 +117,6 @@ class AttachedSpark:
         self._judge: ConfJudge | None = None
         self._is_active = False
         self._activating = threading.RLock()
-        self._warm: dict[str, str] | None = None
         self._plain_environment = dict(context.environment)
 
     @property
@@ -167,17 +167,22 @@ class AttachedSpark:
             binding.on_first_use()
         self._context.setJobDescription(binding.description)
         if binding.database:
-            catalog = self._spark._jsparkSession.catalog()  # noqa: SLF001 - two calls instead of a planned query
             self._create_database(binding.database)
-            catalog.setCurrentDatabase(binding.database)
+            self._spark._jsparkSession.catalog().setCurrentDatabase(binding.database)  # noqa: SLF001 - as below
         self.apply_conf(binding.spark_conf)
 
     def _create_database(self, name: str) -> None:
-        jvm, session = self._context._jvm, self._spark._jsparkSession  # noqa: SLF001 - as above
-        assert jvm is not None
-        catalog = session.sessionState().catalog()
-        database = jvm.org.apache.spark.sql.catalyst.catalog.CatalogDatabase(
-            name, "", catalog.getDefaultDBPath(name), jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+        from py4j.java_gateway import JavaClass, JavaObject
+
+        from runtime.taskexecutor.spark.gateway import PLANTED_CATALOG, PLANTED_NO_PROPERTIES
+
+        # Three calls of the JVM; `CREATE DATABASE` would be a planned query, and names looked up cost a call each.
+        client = self._spark._jsparkSession._gateway_client  # noqa: SLF001 - planted objects have no other way
+        catalog = JavaObject(PLANTED_CATALOG, client)
+        no_properties = JavaObject(PLANTED_NO_PROPERTIES, client)
+        location = catalog.getDefaultDBPath(name)
+        database = JavaClass("org.apache.spark.sql.catalyst.catalog.CatalogDatabase", client)(
+            name, "", location, no_properties
         )
         catalog.createDatabase(database, True)  # noqa: FBT003 - Java has no keywords: ignoreIfExists
 
@@ -188,18 +193,13 @@ class AttachedSpark:
 
     def own_part(self, conf: Iterable[tuple[str, str]]) -> dict[str, str]:
         """What a user's SparkConf adds: a fresh SparkConf repeats all that the JVM was started with."""
-        warm = self._warm_conf()
+        warm = self.session.conf
         return {key: value for key, value in conf if warm.get(key) != value}
-
-    def _warm_conf(self) -> dict[str, str]:
-        if self._warm is None:
-            self._warm = dict(self._context._conf.getAll())  # noqa: SLF001 - getConf() makes a second copy
-        return self._warm
 
     def judge_conf(self, conf: Mapping[str, str]) -> dict[str, str]:
         """The part of `conf` that can be set. One warning per other key and job, or StaticConfError."""
         if self._judge is None:
-            self._judge = ConfJudge(self.binding.static_conf, self._warm_conf())
+            self._judge = ConfJudge(self.binding.static_conf, self.session.conf)
         return self._judge.settable(conf)
 
     def use_own_workers(self) -> None:
@@ -251,17 +251,19 @@ def attach(session: SlotSession) -> AttachedSpark:
 
 def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
     from py4j.java_gateway import JavaObject
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from runtime.taskexecutor.spark.gateway import PLANTED_CONTEXT, PLANTED_SESSION, connect
+    from runtime.taskexecutor.spark.warm_conf import WarmConf
 
     gateway = connect(session.port, session.secret)
     client = gateway._gateway_client  # noqa: SLF001 - planted objects have no other way
     java_context = JavaObject(PLANTED_CONTEXT, client)
     java_session = JavaObject(PLANTED_SESSION, client)
-    conf = SparkConf(_jvm=gateway.jvm, _jconf=java_context.sc().conf())
+    conf = WarmConf(java_context.sc().conf(), session.conf)
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf, environment={})
+    context._conf = conf  # noqa: SLF001 - the constructor puts the JVM's own in its place
     if threading.current_thread() is threading.main_thread():
         # There, and only there, SparkContext installs a handler that cancels the jobs of every slot.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -55,6 +55,8 @@ class Driver:
         self.java_context: Any = self.context._jsc  # noqa: SLF001 - pyspark has no public way to the Java side
         self.java_session: Any = spark._jsparkSession  # noqa: SLF001 - as above
         self.jvm: Any = self.context._jvm  # noqa: SLF001 - as above
+        self.conf: dict[str, str] = dict(self.context.getConf().getAll())
+        self.no_properties: Any = self.jvm.PythonUtils.toScalaMap(self.jvm.java.util.HashMap())
         self._scala_context: Any = self.java_context.sc()
         self._mapper = self._json_mapper()
 

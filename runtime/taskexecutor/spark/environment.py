@@ -8,7 +8,7 @@ host process is lost every open session is lost with it; `restart()` makes a fre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from runtime.common.errors import RetryableError
@@ -23,7 +23,7 @@ class SlotSession:
     """One pre-made py4j gateway, Spark session and job tag in the shared JVM, for one slot process.
 
     `session_id` is also Spark's job tag. `directory` is for the temporary files of the session's Python side;
-    it is made by `open_session` and removed by `close_session`.
+    it is made by `open_session` and removed by `close_session`. `conf` is what the JVM was started with.
     """
 
     session_id: str
@@ -31,6 +31,7 @@ class SlotSession:
     secret: str
     pool: str
     directory: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,9 @@ _IMPORTS = (
 
 PLANTED_CONTEXT = "slot_jsc"
 PLANTED_SESSION = "slot_session"
-"""Ids under which a session's gateway holds the shared JavaSparkContext and the session."""
+PLANTED_CATALOG = "slot_catalog"
+PLANTED_NO_PROPERTIES = "slot_no_properties"
+"""Ids under which a session's gateway holds the shared JavaSparkContext, the session, its catalog, and an empty map."""
 
 
 def connect(port: int, secret: str) -> Any:

@@ -23,7 +23,12 @@ from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.driver import HOST_TAG, Driver
 from runtime.taskexecutor.spark.environment import SlotSession
-from runtime.taskexecutor.spark.gateway import PLANTED_CONTEXT, PLANTED_SESSION
+from runtime.taskexecutor.spark.gateway import (
+    PLANTED_CATALOG,
+    PLANTED_CONTEXT,
+    PLANTED_NO_PROPERTIES,
+    PLANTED_SESSION,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -81,14 +86,17 @@ class Sessions:
     def _open(self, tag: str, pool: str) -> _OpenSession:
         driver = self._driver
         java_session = driver.java_session.newSession()
-        java_session.sessionState()  # built lazily otherwise, in the job's time
+        catalog = java_session.sessionState().catalog()  # built lazily otherwise, in the job's time
         server = self._server(tag, pool, java_session)
         gateway = server.server().getJavaServer().getGateway()
         gateway.putObject(PLANTED_CONTEXT, driver.java_context)
         gateway.putObject(PLANTED_SESSION, java_session)
+        gateway.putObject(PLANTED_CATALOG, catalog)
+        gateway.putObject(PLANTED_NO_PROPERTIES, driver.no_properties)
         directory = spark_settings.sessions_directory(driver.settings) / f"pyspark-{tag}"
         directory.mkdir(mode=0o700)
-        session = SlotSession(tag, int(server.getListeningPort()), str(server.secret()), pool, str(directory))
+        port, secret = int(server.getListeningPort()), str(server.secret())
+        session = SlotSession(tag, port, secret, pool, str(directory), driver.conf)
         return _OpenSession(session, server, java_session)
 
     def _server(self, tag: str, pool: str, java_session: Any) -> Any:
