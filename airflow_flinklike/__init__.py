@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from airflow_flinklike.handle import JobHandle
     from airflow_flinklike.pipeline import Edge, Pipeline, Stream
     from airflow_flinklike.script import script_job
+    from runtime.common.errors import NonRecoverableError
     from runtime.jobgraph.graph import JobGraph, ResourceSpec
+    from runtime.jobgraph.restart_strategy import (
+        ExponentialDelayRestartStrategy,
+        FailureRateRestartStrategy,
+        FixedDelayRestartStrategy,
+    )
     from runtime.jobgraph.task_context import TaskContext
     from runtime.jobgraph.task_secrets import task_secrets
 
@@ -22,9 +28,13 @@ __version__ = VERSION
 _HOMES = {
     "AsyncFlinklikeClient": "airflow_flinklike.client",
     "Edge": "airflow_flinklike.pipeline",
+    "ExponentialDelayRestartStrategy": "runtime.jobgraph.restart_strategy",
+    "FailureRateRestartStrategy": "runtime.jobgraph.restart_strategy",
+    "FixedDelayRestartStrategy": "runtime.jobgraph.restart_strategy",
     "FlinklikeClient": "airflow_flinklike.client",
     "JobGraph": "runtime.jobgraph.graph",
     "JobHandle": "airflow_flinklike.handle",
+    "NonRecoverableError": "runtime.common.errors",
     "Pipeline": "airflow_flinklike.pipeline",
     "ResourceSpec": "runtime.jobgraph.graph",
     "Stream": "airflow_flinklike.pipeline",
@@ -37,9 +47,13 @@ _HOMES = {
 __all__ = [
     "AsyncFlinklikeClient",
     "Edge",
+    "ExponentialDelayRestartStrategy",
+    "FailureRateRestartStrategy",
+    "FixedDelayRestartStrategy",
     "FlinklikeClient",
     "JobGraph",
     "JobHandle",
+    "NonRecoverableError",
     "Pipeline",
     "ResourceSpec",
     "Stream",

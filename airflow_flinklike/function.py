@@ -20,6 +20,7 @@ from runtime.jobgraph.graph import (
     ResourceSpec,
     vertex_id_of,
 )
+from runtime.jobgraph.restart_strategy import RestartStrategy
 
 if TYPE_CHECKING:
     from runtime.jobgraph.task_context import TaskContext
@@ -83,11 +84,21 @@ def function_job(
     resources: ResourceSpec = DEFAULT_RESOURCES,
     execution_timeout: float | timedelta | None = None,
     secrets: Iterable[str] = (),
+    restart_strategy: RestartStrategy | str | None = None,
 ) -> FunctionJob:
     """`function(*args, **kwargs)` as a job. A parameter named `ctx` or `spark` is filled in on the slot."""
     call = bind_call(function, tuple(args), dict(kwargs or {}))
     options = JobOptions(
-        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout, secrets
+        params or {},
+        conf or {},
+        environment or {},
+        py_files,
+        files,
+        archives,
+        wheels,
+        execution_timeout,
+        secrets,
+        restart_strategy,
     )
     return FunctionJob(name or function_name(function), call, options, resources)
 

@@ -33,6 +33,7 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobgraph.limits import PARALLELISM_MAX
+from runtime.jobgraph.restart_strategy import RestartStrategy
 
 T = TypeVar("T")
 
@@ -113,6 +114,7 @@ class Pipeline(Program):
         wheels: Iterable[FilePath] = (),
         execution_timeout: float | timedelta | None = None,
         secrets: Iterable[str] = (),
+        restart_strategy: RestartStrategy | str | None = None,
     ) -> None:
         self.name = name
         self.parallelism = parallelism
@@ -126,6 +128,7 @@ class Pipeline(Program):
             wheels,
             execution_timeout,
             secrets,
+            restart_strategy,
         )
         self._nodes: dict[str, _Node] = {}
         self._links: list[_Link] = []

@@ -30,6 +30,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import conf_text
 from runtime.common.version import VERSION
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, validation_problems
+from runtime.jobgraph.restart_strategy import RestartStrategy, restart_strategy_of
 from runtime.jobgraph.validate import json_problems
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class JobOptions:
     wheels: Iterable[FilePath] = ()
     execution_timeout: float | timedelta | None = None
     secrets: Iterable[str] = ()
+    restart_strategy: RestartStrategy | str | None = None
 
     def __post_init__(self) -> None:
         """Keep what a generator gives, for every build."""
@@ -160,6 +162,7 @@ def assemble(
         wheels=collector.of_files("wheel", options.wheels, suffixes=WHEEL_SUFFIXES),
         secrets=tuple(options.secrets.split(",") if isinstance(options.secrets, str) else options.secrets),
         execution_timeout_seconds=_seconds(options.execution_timeout),
+        restart_strategy=restart_strategy_of(options.restart_strategy),
         client_version=VERSION,
     )
     _check(graph)

@@ -18,6 +18,7 @@ from runtime.jobgraph.graph import (
     ScriptCode,
     vertex_id_of,
 )
+from runtime.jobgraph.restart_strategy import RestartStrategy
 
 
 class ScriptJob(Program):
@@ -67,6 +68,7 @@ def script_job(
     resources: ResourceSpec = DEFAULT_RESOURCES,
     execution_timeout: float | timedelta | None = None,
     secrets: Iterable[str] = (),
+    restart_strategy: RestartStrategy | str | None = None,
 ) -> ScriptJob:
     """What `spark-submit application args...` would run, as a job.
 
@@ -74,7 +76,16 @@ def script_job(
     to the name of the file.
     """
     options = JobOptions(
-        params or {}, conf or {}, environment or {}, py_files, files, archives, wheels, execution_timeout, secrets
+        params or {},
+        conf or {},
+        environment or {},
+        py_files,
+        files,
+        archives,
+        wheels,
+        execution_timeout,
+        secrets,
+        restart_strategy,
     )
     chosen = name or Path(application).name
     return ScriptJob(application, name=chosen, args=args, options=options, resources=resources)

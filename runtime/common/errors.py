@@ -69,3 +69,7 @@ class BackpressureError(RetryableError):
 
 class StorageExhaustedError(RetryableError):
     """A store is full: etcd at its quota, or the storage directory without space (REST 507)."""
+
+
+class NonRecoverableError(Exception):
+    """For user code to raise: the task would fail again in the same way, so the job fails without a restart."""

@@ -7,12 +7,13 @@ from types import ModuleType
 from typing import Any
 
 from runtime.config.option import ConfigOption
-from runtime.config.options import cluster, high_availability, jobmanager, taskmanager
+from runtime.config.options import cluster, failures, high_availability, jobmanager, taskmanager
 
 AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Cluster", cluster),
     ("High availability and storage", high_availability),
     ("JobManager, JobMaster processes, REST", jobmanager),
+    ("Failures and restarts", failures),
     ("TaskManager, slots, Spark", taskmanager),
 )
 

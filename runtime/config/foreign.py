@@ -23,7 +23,6 @@ _JOB_SETTING = "jobs set this themselves, in the pipeline or with flinklike run:
 _RPC = "use rpc.timeout and rpc.max-message-size"
 _RUN_DIR = "all files are below the run directory: use FLINKLIKE_RUN_DIR"
 _CLIENT = "clients set this themselves, with flinklike's or the operator's parameters: remove it"
-_RESTARTS = "restart strategies are not available yet: remove it"
 _REGISTRATION = "connecting is retried without end, a TaskManager's as long as taskmanager.registration.timeout"
 
 FOREIGN_KEYS: dict[str, str] = {
@@ -70,7 +69,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "high-availability.zookeeper.storagedir": "use high-availability.storageDir",
     "historyserver": _FINISHED_JOBS,
     "io.tmp.dirs": "use exchange.dir, or FLINKLIKE_RUN_DIR to move all files",
-    "job-manager.max-attempts-history-size": _NO_TUNING,
+    "job-manager.max-attempts-history-size": "use jobmanager.execution.attempts-history-size",
     "job-result-store": "results are in etcd and below high-availability.storageDir: remove it",
     "jobmanager.adaptive-scheduler": _ONE_SCHEDULER,
     "jobmanager.archive.fs.dir": "archives are below high-availability.storageDir: remove it",
@@ -112,7 +111,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "rest.retry": _CLIENT,
     "rest.server.numthreads": "REST is served by one event loop: remove it",
     "rest.url-prefix": "REST is served at / and /v1: remove it",
-    "restart-strategy": _RESTARTS,
+    "restart-strategy": "use restart-strategy.type",
     "savepoints": _STREAMING,
     "scheduler-mode": _ONE_SCHEDULER,
     "security.delegation": "delegation tokens are not available: remove it",
@@ -139,7 +138,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "web.adaptive-scheduler": _ONE_SCHEDULER,
     "web.cancel.enable": "whoever has the cluster's token may cancel: remove it",
     "web.checkpoints": _STREAMING,
-    "web.exception-history-size": _NO_TUNING,
     "web.history": _FINISHED_JOBS,
     "web.log.path": _RUN_DIR,
     "web.port": "use rest.port",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -179,6 +180,22 @@ def int_between(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
+def float_between(low: float, high: float) -> Callable[[str], float]:
+    """A parser of numbers within bounds, both included."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            message = f"expected a number between {low:g} and {high:g}"
+            raise ValueError(message)
+        return value
+
+    return parse
+
+
 def one_of(*choices: str, refused: dict[str, str] | None = None) -> Callable[[str], str]:
     """A parser of one of `choices`; `refused` maps values that others have to why they are not here."""
 
@@ -248,6 +265,11 @@ def host_option(key: str, default: str, description: str) -> ConfigOption[str]:
 def int_option(key: str, default: int, description: str, *, low: int = 1, high: int = 2**31 - 1) -> ConfigOption[int]:
     """A whole number within bounds."""
     return ConfigOption(key, int_between(low, high), default, description, "Integer")
+
+
+def float_option(key: str, default: float, description: str, *, low: float, high: float) -> ConfigOption[float]:
+    """A number within bounds."""
+    return ConfigOption(key, float_between(low, high), default, description, "Double")
 
 
 def choice_option(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from runtime.config.configuration import Configuration
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from runtime.config.options.failures import EXPONENTIAL_DELAY_INITIAL, EXPONENTIAL_DELAY_MAX
 from runtime.config.options.high_availability import (
     ETCD_EMBEDDED,
     ETCD_ENDPOINTS,
@@ -40,6 +41,7 @@ def conflicts(configuration: Configuration) -> list[str]:
         *_embedded(configuration),
         *_timing(configuration),
         *_spark(configuration),
+        *_restarts(configuration),
     ]
 
 
@@ -95,3 +97,8 @@ def _spark(configuration: Configuration) -> Iterator[str]:
         yield f"spark.master: {master}: Spark Connect endpoints are not available yet, use local[*] or spark://host:port"
     elif not _SPARK_MASTER.match(master):
         yield f"spark.master: {master!r}: expected local[*], local[n] or spark://host:port"
+
+
+def _restarts(configuration: Configuration) -> Iterator[str]:
+    if configuration.get(EXPONENTIAL_DELAY_MAX) < configuration.get(EXPONENTIAL_DELAY_INITIAL):
+        yield f"{EXPONENTIAL_DELAY_MAX.key} must not be below {EXPONENTIAL_DELAY_INITIAL.key}"

@@ -109,5 +109,6 @@ def unowned_archive(
         last_modification_millis=summary.last_modification_millis,
         pending_reason=summary.pending_reason,
         exceptions=exceptions,
+        restart_strategy=str(job_graph.restart_strategy or "Cluster level default restart strategy"),
         result="",
     )

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
+from runtime.common.restart_strategies import ATTEMPTS_MAX
+from runtime.config.configuration import Configuration
+from runtime.config.options import failures as options
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.services import HighAvailabilityServices
+from runtime.jobgraph.restart_strategy import (
+    DEFAULT_RESTART_STRATEGY,
+    NO_RESTART,
+    ExponentialDelayRestartStrategy,
+    FailureRateRestartStrategy,
+    FixedDelayRestartStrategy,
+    RestartStrategy,
+)
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
 from runtime.rpc.service import RpcService, StreamKind
+from runtime.scheduler.core.failover_settings import FailoverSettings
 
 
 def serve_job_masters(rpc: RpcService, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> TaskManagerConnections:
@@ -29,6 +43,7 @@ def job_manager_runner_factory(
     graph_source: GraphSource,
     clock: Clock,
     entropy: Entropy,
+    settings: JobMasterSettings,
 ) -> DefaultJobManagerRunnerFactory:
     """Runners of the JobMasters of this process. `graph_source` reads graphs that did not travel inline."""
     return DefaultJobManagerRunnerFactory(
@@ -37,5 +52,51 @@ def job_manager_runner_factory(
         graph_source=graph_source,
         clock=clock,
         entropy=entropy,
-        settings=JobMasterSettings(),
+        settings=settings,
     )
+
+
+def job_master_settings(configuration: Configuration) -> JobMasterSettings:
+    """What the cluster's configuration says to every JobMaster."""
+    return JobMasterSettings(
+        failover=FailoverSettings(
+            restart_strategy=restart_strategy(configuration),
+            is_full=configuration.get(options.FAILOVER_STRATEGY) == "full",
+            exceptions_max=configuration.get(options.EXCEPTION_HISTORY_SIZE),
+            prior_attempts_max=configuration.get(options.ATTEMPTS_HISTORY_SIZE),
+        )
+    )
+
+
+def restart_strategy(configuration: Configuration) -> RestartStrategy:
+    """The strategy of jobs that have none of their own. Without a type, exponential delay with a few restarts."""
+    get = configuration.get
+    match get(options.RESTART_STRATEGY):
+        case "none":
+            return NO_RESTART
+        case "fixed-delay":
+            return FixedDelayRestartStrategy(
+                attempts=get(options.FIXED_DELAY_ATTEMPTS), delay_seconds=_seconds(get(options.FIXED_DELAY_DELAY))
+            )
+        case "failure-rate":
+            return FailureRateRestartStrategy(
+                max_failures_per_interval=get(options.FAILURE_RATE_MAX),
+                failure_rate_interval_seconds=_seconds(get(options.FAILURE_RATE_INTERVAL)),
+                delay_seconds=_seconds(get(options.FAILURE_RATE_DELAY)),
+            )
+        case chosen:
+            attempts = get(options.EXPONENTIAL_DELAY_ATTEMPTS)
+            if attempts is None:
+                attempts = ATTEMPTS_MAX if chosen else DEFAULT_RESTART_STRATEGY.attempts_before_reset_backoff
+            return ExponentialDelayRestartStrategy(
+                initial_backoff_seconds=_seconds(get(options.EXPONENTIAL_DELAY_INITIAL)),
+                max_backoff_seconds=_seconds(get(options.EXPONENTIAL_DELAY_MAX)),
+                backoff_multiplier=get(options.EXPONENTIAL_DELAY_MULTIPLIER),
+                reset_backoff_threshold_seconds=_seconds(get(options.EXPONENTIAL_DELAY_RESET)),
+                jitter_factor=get(options.EXPONENTIAL_DELAY_JITTER),
+                attempts_before_reset_backoff=attempts,
+            )
+
+
+def _seconds(duration: timedelta) -> float:
+    return duration.total_seconds()

@@ -150,7 +150,8 @@ class TaskDeploymentDescriptor:
 class FailureInfo:
     """An exception that crossed a process: class name, message, full text, and whether a retry can help.
 
-    `kind` is one of USER, SYSTEM, RESOURCE, CANCELED; `process` says in whose process it happened.
+    `kind` is one of USER, SYSTEM, RESOURCE, CANCELED. `lost_partitions` names what the task could not read of its
+    inputs: their producers have to run again.
     """
 
     class_name: str
@@ -159,6 +160,7 @@ class FailureInfo:
     kind: str
     is_recoverable: bool
     timestamp_millis: int
+    lost_partitions: tuple[PartitionId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

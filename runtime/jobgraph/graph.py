@@ -32,6 +32,7 @@ from runtime.jobgraph.code import (
     ScriptCode,
 )
 from runtime.jobgraph.limits import EDGES_MAX, GRAPH_BYTES_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
+from runtime.jobgraph.restart_strategy import RestartStrategyField
 from runtime.jobgraph.validate import graph_problems
 
 __all__ = [
@@ -134,6 +135,7 @@ class JobGraph(JobGraphModel):
     wheels: tuple[Artifact, ...] = ()
     secrets: tuple[str, ...] = ()
     execution_timeout_seconds: float | None = None
+    restart_strategy: RestartStrategyField | None = None
     client_version: str = ""
 
     def canonical_json(self) -> bytes:

@@ -15,6 +15,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId, is_hex_id
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
+from runtime.jobgraph.restart_strategy import restart_strategy_problems
 from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
 
 if TYPE_CHECKING:
@@ -57,9 +58,7 @@ def _job_problems(graph: JobGraph) -> Iterator[str]:
     subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
     if subtasks > limits.SUBTASKS_MAX:
         yield f"the job has {subtasks} subtasks, the limit is {limits.SUBTASKS_MAX}"
-    timeout = graph.execution_timeout_seconds
-    if timeout is not None and not timeout > 0:
-        yield f"execution timeout is {timeout} s, it must be above 0"
+    yield from _option_problems(graph)
     yield from json_problems("params", graph.params)
     for name in graph.environment:
         if not _ENVIRONMENT_NAME.match(name):
@@ -68,6 +67,14 @@ def _job_problems(graph: JobGraph) -> Iterator[str]:
     for name, value in [*graph.environment.items(), *graph.spark_conf.items()]:
         if not name or "\0" in name or "\0" in value:
             yield f"{name[:80]!r}: names are not empty, and neither names nor values hold a NUL character"
+
+
+def _option_problems(graph: JobGraph) -> Iterator[str]:
+    timeout = graph.execution_timeout_seconds
+    if timeout is not None and not timeout > 0:
+        yield f"execution timeout is {timeout} s, it must be above 0"
+    if graph.restart_strategy is not None:
+        yield from restart_strategy_problems(graph.restart_strategy)
 
 
 def _secret_problems(secrets: tuple[str, ...]) -> Iterator[str]:

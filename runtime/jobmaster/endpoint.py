@@ -48,10 +48,12 @@ from runtime.scheduler.core.effects import (
     EndRunner,
     PublishSummary,
     ScheduleDeadline,
+    ScheduleRestart,
     SendMessages,
     WriteEvents,
     WriteResult,
 )
+from runtime.scheduler.core.failover_settings import DEFAULT_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import encode_events
 from runtime.scheduler.core.job_master_core import JobMasterCore
 
@@ -60,11 +62,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobMasterSettings:
-    """`write_retry` is for a store that is away; `validate` makes cores check all invariants after every event."""
+    """`write_retry` is for a store that is away; `validate` makes cores check all invariants after every event.
+
+    `failover` is the cluster's, for jobs that do not say otherwise.
+    """
 
     write_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
     graph_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
     graph_second_look: float = 10.0
+    failover: FailoverSettings = DEFAULT_FAILOVER
     validate: bool = False
 
 
@@ -75,15 +81,16 @@ class JobMaster:
         "_clock",
         "_connections",
         "_core",
-        "_deadline",
         "_entropy",
         "_events",
         "_failure",
         "_final",
+        "_jitter",
         "_listener",
         "_pending_write",
         "_settings",
         "_store",
+        "_timers",
         "_waiter",
         "epoch",
         "job_id",
@@ -107,6 +114,7 @@ class JobMaster:
             assignment.epoch,
             digest=assignment.digest,
             submit_millis=assignment.submit_millis,
+            failover=settings.failover,
             validate=settings.validate,
         )
         self._store = store
@@ -114,11 +122,12 @@ class JobMaster:
         self._listener = listener
         self._clock = clock
         self._entropy = entropy
+        self._jitter = entropy.child("restarts")
         self._settings = settings
         self._events: deque[ev.Event] | None = None
         self._pending_write: WriteEvents | WriteResult | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
         self._final: JobSummary | None = None
         self._failure: Exception | None = None
 
@@ -141,8 +150,8 @@ class JobMaster:
         return self._core.archived()
 
     def moment(self) -> ev.Moment:
-        """Both clocks, read now."""
-        return ev.Moment(self._clock.monotonic(), self._clock.epoch_millis())
+        """Both clocks, read now, and a number drawn."""
+        return ev.Moment(self._clock.monotonic(), self._clock.epoch_millis(), self._jitter.uniform(-1.0, 1.0))
 
     async def run(self) -> JobSummary | None:
         """Execute writes until the job's result is durable (its summary) or the job is somebody else's (None).
@@ -160,8 +169,8 @@ class JobMaster:
                 await self._write(write)
             return self._final
         finally:
-            if self._deadline is not None:
-                self._deadline.cancel()
+            for timer in self._timers:
+                timer.cancel()
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -234,13 +243,22 @@ class JobMaster:
             case PublishSummary(summary):
                 self._listener.job_summary_changed(summary)
             case ScheduleDeadline(at):
-                loop = asyncio.get_running_loop()
-                self._deadline = loop.call_at(at, lambda: self.post(ev.DeadlineReached(self.moment())))
+                self._schedule(at, ev.DeadlineReached)
+            case ScheduleRestart(at):
+                self._schedule(at, ev.RestartDue)
             case EndRunner(summary):
                 self._final = summary
                 self._wake()
             case _:
                 assert_never(effect)
+
+    def _schedule(self, at: float, event: Callable[[ev.Moment], ev.Event]) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            self.post(event(self.moment()))
+
+        timer = asyncio.get_running_loop().call_at(at, due)
+        self._timers.add(timer)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -65,6 +65,7 @@ from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSet
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
+from runtime.scheduler.core.failover_settings import NO_FAILOVER
 from tests.kit.memory_objects import MemoryObjectStore
 
 GRAPH = b'{"name":"job"}'
@@ -415,7 +416,7 @@ class ControlPlane:
             graph_source=stored_graph,
             clock=self.clock,
             entropy=self.entropy,
-            settings=JobMasterSettings(validate=True),
+            settings=JobMasterSettings(failover=NO_FAILOVER, validate=True),
         )
 
     def dispatcher_settings(self) -> DispatcherSettings:

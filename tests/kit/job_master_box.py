@@ -53,6 +53,7 @@ from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerR
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcLimits, RpcSettings
+from runtime.scheduler.core.failover_settings import NO_FAILOVER
 from tests.kit.job_master_driver import parquet
 from tests.kit.memory_objects import MemoryObjectStore
 
@@ -290,7 +291,9 @@ async def job_master_box(
 ) -> AsyncIterator[JobMasterBox]:
     """A box that is started, and stopped at the end."""
     quick = RetryPolicy(delay_initial=0.001, delay_max=0.002)
-    default = JobMasterSettings(write_retry=quick, graph_retry=quick, graph_second_look=0.001, validate=True)
+    default = JobMasterSettings(
+        write_retry=quick, graph_retry=quick, graph_second_look=0.001, failover=NO_FAILOVER, validate=True
+    )
     async with Scope("box") as scope:
         box = JobMasterBox(
             scope,

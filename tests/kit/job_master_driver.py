@@ -9,6 +9,7 @@ from typing import TypeVar
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.job_master import (
     AnswerSlotOffers,
@@ -41,12 +42,15 @@ from runtime.scheduler.core.effects import (
     EndRunner,
     PublishSummary,
     ScheduleDeadline,
+    ScheduleRestart,
     SendMessages,
     WriteEvents,
     WriteResult,
 )
-from runtime.scheduler.core.job_events import JobEvent
+from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
+from runtime.scheduler.core.job_events import JobEvent, decode_events, encode_events
 from runtime.scheduler.core.job_master_core import JobMasterCore
+from runtime.scheduler.core.job_recovery import RecoveredJob, recover
 
 MessageT = TypeVar("MessageT")
 
@@ -69,6 +73,27 @@ def user_failure(message: str = "boom", class_name: str = "ValueError") -> Failu
     return FailureInfo(class_name, message, f"{class_name}: {message}", "USER", True, 0)
 
 
+def unreadable(*partitions: PartitionId) -> FailureInfo:
+    """What a task says that cannot read partitions."""
+    return FailureInfo("PartitionUnavailableError", "gone", "", "SYSTEM", True, 0, partitions)
+
+
+def durable_view(graph: ExecutionGraph) -> dict[str, list[object]]:
+    """What has to survive an owner: who is accepted, with which partitions, and which attempt comes next."""
+    return {
+        vertex.vertex.name: [
+            (
+                execution.ordinal,
+                execution.attempt_id if execution.is_accepted else None,
+                (execution.value, execution.outputs) if execution.is_accepted else None,
+                tuple(edge.partition(index) for edge in vertex.outputs),
+            )
+            for index, execution in enumerate(vertex.executions)
+        ]
+        for vertex in graph.vertices.values()
+    }
+
+
 def parquet(
     attempt_id: ExecutionAttemptId, spec: ResultPartitionSpec, *, empty: Iterable[int] = (), per_consumer: bool = True
 ) -> PartitionDescriptor:
@@ -86,8 +111,14 @@ def inline(attempt_id: ExecutionAttemptId, output: int, value: bytes) -> Partiti
 class JobMasterDriver:
     """One job, its effects, and short ways to make things happen to it."""
 
-    def __init__(self, graph: JobGraph | None = None, *, validate: bool = True) -> None:
-        self.core = JobMasterCore(JOB_ID, EPOCH, digest="d" * 64, submit_millis=1000, validate=validate)
+    def __init__(
+        self, graph: JobGraph | None = None, *, validate: bool = True, failover: FailoverSettings = NO_FAILOVER
+    ) -> None:
+        self.core = JobMasterCore(
+            JOB_ID, EPOCH, digest="d" * 64, submit_millis=1000, failover=failover, validate=validate
+        )
+        self.graph = graph
+        self.failover = failover
         self.now = 0.0
         self.sent: list[tuple[Incarnation, tuple[JobMasterToTaskManager, ...]]] = []
         self.deployed: dict[ExecutionAttemptId, TaskDeploymentDescriptor] = {}
@@ -103,6 +134,7 @@ class JobMasterDriver:
         self.requirements: list[JobRequirements] = []
         self.summaries: list[JobSummary] = []
         self.deadlines: list[float] = []
+        self.restarts: list[float] = []
         self.ended: list[JobSummary | None] = []
         if graph is not None:
             self.load(graph)
@@ -138,6 +170,8 @@ class JobMasterDriver:
                 self.summaries.append(summary)
             case ScheduleDeadline(at):
                 self.deadlines.append(at)
+            case ScheduleRestart(at):
+                self.restarts.append(at)
             case EndRunner(summary):
                 self.ended.append(summary)
 
@@ -233,18 +267,37 @@ class JobMasterDriver:
         self.durable.append(written.events)
         return self.handle(ev.EventsWritten(written.number, self.at()))
 
+    def restart_due(self) -> list[Effect]:
+        """The pauses before all restarts pass."""
+        self.now = max(self.now, *self.restarts, 0.0)
+        self.restarts.clear()
+        return self.handle(ev.RestartDue(self.at()))
+
+    def recovered(self) -> RecoveredJob:
+        """What the next owner would know of the job."""
+        assert self.graph is not None
+        return recover(
+            self.graph,
+            JOB_ID,
+            EPOCH + 1,
+            [event for batch in self.durable for event in decode_events(encode_events(batch))],
+            submit_millis=1000,
+            at_millis=self.at().millis,
+            settings=self.failover,
+        )
+
     def result_durable(self) -> list[Effect]:
         """The result transaction succeeds."""
         assert self.pending_result is not None
         return self.handle(ev.ResultWritten(self.at()))
 
-    def lose_task_manager(self, tm: int = 0, reason: str = "stream ended") -> list[Effect]:
+    def lose_task_manager(self, tm: int = 0, reason: str = "stream ended", *, is_reaped: bool = False) -> list[Effect]:
         """A stream ends."""
         for number, place in self.places.items():
             if place == location(tm):
                 self.in_slot.pop(number, None)
                 self.slots.discard(number)
-        return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at()))
+        return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at(), is_reaped))
 
     def status(self) -> JobStatus:
         """The job's status (a call: mypy must not think that it stays)."""

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.common.exchange import ExchangeMode
-from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import EndJob, ReleasePartitions
 from runtime.gateways.task import OutputDirectory, TaskExecutionReport
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, OperatorKind
+from runtime.jobgraph.restart_strategy import (
+    NO_RESTART,
+    ExponentialDelayRestartStrategy,
+    FailureRateRestartStrategy,
+    FixedDelayRestartStrategy,
+)
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.job_events import AttemptFinished
+from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from runtime.scheduler.core.slot_pool import AHEAD_MAX
 from tests.kit.job_graphs import edge, graph, vertex
-from tests.kit.job_master_driver import JobMasterDriver, location, user_failure
+from tests.kit.job_master_driver import JobMasterDriver, durable_view, location, unreadable, user_failure
 
 TASK_MANAGERS = 3
 STEPS_MAX = 60
+ALIVE = (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING)
 
 
 @st.composite
@@ -29,8 +39,11 @@ def job_graphs(draw: st.DrawFn) -> JobGraph:
     for number in range(draw(st.integers(1, 6))):
         parallelism = draw(st.integers(1, 5))
         group = draw(st.sampled_from(["default", "default", "other"]))
+        exclusive = draw(st.sampled_from([None, None, None, True, False]))
         name = f"v{number}"
-        vertices.append(vertex(name, OperatorKind.APPLY, parallelism=parallelism, slot_sharing_group=group))
+        vertices.append(
+            vertex(name, OperatorKind.APPLY, parallelism=parallelism, slot_sharing_group=group, exclusive=exclusive)
+        )
         producers = draw(st.lists(st.integers(0, number - 1), max_size=2, unique=True)) if number else []
         for input_index, producer in enumerate(producers):
             modes = [ExchangeMode.HASH, ExchangeMode.REBALANCE, ExchangeMode.BROADCAST]
@@ -46,10 +59,15 @@ def job_graphs(draw: st.DrawFn) -> JobGraph:
 class Scenario:
     """One job with its checks: what a person with pencil and paper would demand of every step."""
 
-    def __init__(self, job_graph: JobGraph, data: st.DataObject) -> None:
+    def __init__(self, job_graph: JobGraph, data: st.DataObject, failover: FailoverSettings) -> None:
         self.data = data
         self.graph = job_graph
-        self.job = JobMasterDriver(job_graph)
+        self.is_exclusive = {one.id: one.is_exclusive(job_graph) for one in job_graph.vertices}
+        self.job = JobMasterDriver(job_graph, failover=failover)
+        self.replaced: set[ExecutionAttemptId] = set()
+        self.unreadable: set[PartitionId] = set()
+        self.standing: dict[tuple[VertexId, int], ExecutionAttemptId] = {}
+        self.trouble = data.draw(st.sampled_from([2, 9, 30]))
         self.accepted: set[ExecutionAttemptId] = set()
         self.finished: set[ExecutionAttemptId] = set()
         self.released: set[PartitionId] = set()
@@ -61,8 +79,10 @@ class Scenario:
     def step(self) -> None:
         """Let one of the things happen that can happen now."""
         actions = [self.offer, self.tick]
+        if self.job.restarts:
+            actions += [self.restart_all, self.restart_timer]
         if self.job.running():
-            actions += [self.finish, self.finish, self.run, self.fail_rarely, self.lose_rarely]
+            actions += [self.finish, self.finish, self.run, self.fail_rarely, self.lose_rarely, self.misread_rarely]
         if self.told:
             actions.append(self.tell_again)
         if self.job.pending_events is not None:
@@ -76,17 +96,21 @@ class Scenario:
     def drain(self) -> None:
         """Nothing goes wrong any more: the job has to end by itself."""
         for _ in range(400):
-            if self.job.has_result():
-                return
-            self.make_durable()
-            for attempt_id in self.job.running():
-                is_cancelled = attempt_id in self.job.cancelled
-                self.report(attempt_id, ExecutionState.CANCELED if is_cancelled else ExecutionState.FINISHED)
-            self.make_durable()
+            for action in (self.make_durable, self.end_all, self.make_durable, self.restart_all, self.make_durable):
+                action()
+                self.check()
+                if self.job.has_result():
+                    return
             self.move_outputs()
             self.offer()
             self.check()
         raise AssertionError(f"the job does not end: {self.job.core.summary()}")
+
+    def end_all(self) -> None:
+        for attempt_id in self.job.running():
+            is_cancelled = attempt_id in self.job.cancelled
+            self.report(attempt_id, ExecutionState.CANCELED if is_cancelled else ExecutionState.FINISHED)
+            self.check()
 
     # --- things that happen -------------------------------------------------------------------------------
 
@@ -110,14 +134,35 @@ class Scenario:
         self.report(attempt_id, ExecutionState.CANCELED if is_cancelled else ExecutionState.FINISHED)
 
     def fail_rarely(self) -> None:
-        if self.data.draw(st.integers(0, 9)) == 0:
+        if self.data.draw(st.integers(0, self.trouble)) == 0:
             self.is_disturbed = True
-            self.job.report(self.any_running(), ExecutionState.FAILED, failure=user_failure())
+            failure = replace(user_failure(), is_recoverable=self.data.draw(st.integers(0, 4)) > 0)
+            self.job.report(self.any_running(), ExecutionState.FAILED, failure=failure)
+
+    def misread_rarely(self) -> None:
+        readers = [one for one in self.job.running() if any(gate.partitions for gate in self.job.deployed[one].inputs)]
+        if readers and self.data.draw(st.integers(0, self.trouble // 2)) == 0:
+            self.is_disturbed = True
+            attempt_id = self.data.draw(st.sampled_from(readers))
+            read = [one.partition_id for gate in self.job.deployed[attempt_id].inputs for one in gate.partitions]
+            lost = self.data.draw(st.lists(st.sampled_from(read), min_size=1, max_size=2, unique=True))
+            self.job.report(attempt_id, ExecutionState.FAILED, failure=unreadable(*lost))
+            if attempt_id not in self.job.cancelled:
+                self.unreadable.update(lost)
+
+    def restart_all(self) -> None:
+        self.job.restart_due()
+
+    def restart_timer(self) -> None:
+        self.job.now = max(self.job.now, self.job.restarts.pop(0))
+        self.job.handle(ev.RestartDue(self.job.at()))
 
     def lose_rarely(self) -> None:
-        if self.data.draw(st.integers(0, 9)) == 0:
+        if self.data.draw(st.integers(0, self.trouble)) == 0:
             self.is_disturbed = True
-            self.job.lose_task_manager(self.data.draw(st.integers(1, TASK_MANAGERS)))
+            self.job.lose_task_manager(
+                self.data.draw(st.integers(1, TASK_MANAGERS)), is_reaped=self.data.draw(st.booleans())
+            )
 
     def cancel_rarely(self) -> None:
         if self.data.draw(st.integers(0, 19)) == 0:
@@ -130,10 +175,47 @@ class Scenario:
     def make_durable(self) -> None:
         if self.job.pending_events is None:
             return
+        resets = [event for event in self.job.pending_events.events if isinstance(event, SubtasksReset)]
+        self.check_readers({(event.vertex_id, index) for event in resets for index in event.subtasks})
         for event in self.job.pending_events.events:
             if isinstance(event, AttemptFinished):
                 self.accepted.add(event.attempt_id)
+            elif isinstance(event, SubtasksReset):
+                self.replace_subtasks(event)
         self.job.events_durable()
+        if self.job.core.status in ALIVE:
+            self.check_recovery()
+
+    def replace_subtasks(self, event: SubtasksReset) -> None:
+        for index in event.subtasks:
+            if self.is_exclusive[event.vertex_id]:
+                assert (event.vertex_id, index) not in self.standing, "R17: a finished exclusive subtask is reset"
+            self.replaced |= {
+                one for one in self.accepted if one.vertex_id == event.vertex_id and one.subtask_index == index
+            }
+        self.accepted -= self.replaced
+
+    def check_readers(self, reset: set[tuple[VertexId, int]]) -> None:
+        """R17: whoever has read what is written anew reads again, unless it stands."""
+        for producer in self.accepted:
+            if (producer.vertex_id, producer.subtask_index) not in reset:
+                continue
+            targets = {edge.target: edge.mode for edge in self.graph.out_edges(producer.vertex_id)}
+            for reader in self.accepted:
+                mode = targets.get(reader.vertex_id)
+                is_reader = mode is not None and (
+                    mode is not ExchangeMode.FORWARD or reader.subtask_index == producer.subtask_index
+                )
+                has_outputs = not self.graph.out_edges(reader.vertex_id)  # which are moved once, then it stands
+                if is_reader and not has_outputs and not self.is_exclusive[reader.vertex_id]:
+                    assert (reader.vertex_id, reader.subtask_index) in reset
+
+    def check_recovery(self) -> None:  # R10
+        recovered = self.job.recovered()
+        recovered.graph.check_invariants()
+        assert durable_view(recovered.graph) == durable_view(self.job.core.graph)
+        if self.job.pending_events is None:
+            assert recovered.failures.archived() == self.job.core.archived().exceptions
 
     def move_outputs(self) -> None:
         for _, commit in self.job.commits:
@@ -143,6 +225,8 @@ class Scenario:
         outputs: tuple[OutputDirectory, ...] = ()
         if state is ExecutionState.FINISHED:
             self.finished.add(attempt_id)
+            if self.is_exclusive[attempt_id.vertex_id]:
+                self.standing[attempt_id.vertex_id, attempt_id.subtask_index] = attempt_id
             if not self.job.deployed[attempt_id].outputs and self.data.draw(st.booleans()):
                 outputs = (OutputDirectory("base", str(attempt_id)),)
         report = self.job.make_report(attempt_id, state, outputs=outputs)
@@ -168,6 +252,7 @@ class Scenario:
 
     def check_inputs(self, attempt_id: ExecutionAttemptId) -> None:  # R10
         task = self.job.deployed[attempt_id]
+        assert self.standing.get((attempt_id.vertex_id, attempt_id.subtask_index), attempt_id) == attempt_id, "R17"
         edges = self.graph.in_edges(attempt_id.vertex_id)
         assert len(task.inputs) == len(edges)
         for gate, graph_edge in zip(task.inputs, edges, strict=True):
@@ -176,6 +261,7 @@ class Scenario:
             expected = [attempt_id.subtask_index] if gate.mode is ExchangeMode.FORWARD else list(range(parallelism))
             assert [producer.subtask_index for producer in read] == expected
             assert set(read) <= self.accepted
+            assert not {partition.partition_id for partition in gate.partitions} & (self.released | self.unreadable)
 
     def check_releases(self) -> None:
         for message in self.job.messages(ReleasePartitions):
@@ -183,6 +269,8 @@ class Scenario:
                 if partition in self.released:
                     continue
                 self.released.add(partition)
+                if partition.producer in self.replaced or partition.producer not in self.accepted:
+                    continue
                 graph_edge = self.graph.out_edges(partition.producer.vertex_id)[partition.output]
                 consumers = [one for one in self.accepted if one.vertex_id == graph_edge.target]
                 is_forward = graph_edge.mode is ExchangeMode.FORWARD
@@ -218,10 +306,22 @@ class Scenario:
             assert states == {ExecutionState.FINISHED}
 
 
-@given(job_graph=job_graphs(), data=st.data())
+STRATEGIES = st.sampled_from(
+    [
+        NO_RESTART,
+        FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0),
+        FixedDelayRestartStrategy(attempts=20),
+        FailureRateRestartStrategy(max_failures_per_interval=3),
+        ExponentialDelayRestartStrategy(),
+    ]
+)
+FAILOVERS = st.builds(FailoverSettings, restart_strategy=STRATEGIES, is_full=st.booleans())
+
+
+@given(job_graph=job_graphs(), data=st.data(), failover=FAILOVERS)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_every_job_ends(job_graph: JobGraph, data: st.DataObject) -> None:
-    scenario = Scenario(job_graph, data)
+def test_every_job_ends(job_graph: JobGraph, data: st.DataObject, failover: FailoverSettings) -> None:
+    scenario = Scenario(job_graph, data, failover)
     for _ in range(data.draw(st.integers(0, STEPS_MAX))):
         if scenario.job.has_result():
             break

@@ -23,8 +23,6 @@ from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.graph import JobGraph
 
-RESTART_STRATEGY = "Restart deactivated."
-
 
 def archive(
     graph: ExecutionGraph,
@@ -35,6 +33,7 @@ def archive(
     last_modification_millis: int,
     pending_reason: str,
     exceptions: tuple[ArchivedException, ...],
+    restart_strategy: str,
     result: str,
 ) -> ArchivedExecutionGraph:
     """Everything that is shown of the job. `status` and `timestamps` may be ahead of the graph's: of a result."""
@@ -51,7 +50,7 @@ def archive(
         vertices=tuple(_vertex(vertex) for vertex in graph.vertices.values()),
         edges=_edges(graph),
         exceptions=exceptions,
-        config=_config(graph.job_graph) if graph.job_graph is not None else NO_CONFIG,
+        config=_config(graph.job_graph, restart_strategy) if graph.job_graph is not None else NO_CONFIG,
         result=result,
     )
 
@@ -82,7 +81,8 @@ def _vertex(vertex: ExecutionJobVertex) -> ArchivedVertex:
         slot_sharing_group=vertex.vertex.slot_sharing_group,
         is_exclusive=vertex.is_exclusive,
         subtasks=tuple(
-            ArchivedSubtask(index, _execution(execution), ()) for index, execution in enumerate(vertex.executions)
+            ArchivedSubtask(index, _execution(execution), tuple(map(_execution, vertex.prior.get(index, ()))))
+            for index, execution in enumerate(vertex.executions)
         ),
     )
 
@@ -121,10 +121,10 @@ def _edges(graph: ExecutionGraph) -> tuple[ArchivedEdge, ...]:
     )
 
 
-def _config(job_graph: JobGraph) -> ArchivedConfig:
+def _config(job_graph: JobGraph, restart_strategy: str) -> ArchivedConfig:
     return ArchivedConfig(
         parallelism=max((vertex.parallelism for vertex in job_graph.vertices), default=1),
-        restart_strategy=RESTART_STRATEGY,
+        restart_strategy=restart_strategy,
         execution_timeout_seconds=job_graph.execution_timeout_seconds,
         params=json.dumps(job_graph.params, sort_keys=True),
         spark_conf=dict(job_graph.spark_conf),

@@ -1,13 +1,15 @@
 """One edge of the running job: the accepted partitions of its producers, and what its consumers read of them.
 
-Invariants: a partition is here only after the event that accepted it is durable (R10); gates are handed out only when
-every producer's partition is here; an all-to-all gate is one object for all consumers, or an index made once, so that
-P x P connections cost one entry per file, never one list per pair.
+Invariants: a partition is here only after the event that accepted it is durable (R10), until it is deleted or its
+producer is reset; a gate is handed out only when every partition that its consumer reads is here; an all-to-all gate is
+one object for all consumers, or an index made once, so that P x P connections cost one entry per file, never one list
+per pair.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from runtime.common.ids import VertexId
 from runtime.gateways.task import (
@@ -27,9 +29,10 @@ class ExecutionEdge:
     """An edge with its results. `output` numbers it among the out-edges of its source."""
 
     __slots__ = (
-        "_accepted",
         "_by_consumer",
         "_finished_consumers",
+        "_lost",
+        "_missing",
         "_partitions",
         "_shared_gate",
         "consumer_parallelism",
@@ -57,8 +60,9 @@ class ExecutionEdge:
         self.consumer_parallelism = consumer_parallelism
         self.inline_size_max = inline_size_max
         self._partitions: list[PartitionDescriptor | None] = [None] * parallelism
-        self._accepted = 0
-        self._finished_consumers = 0
+        self._missing = parallelism
+        self._lost: set[int] = set()
+        self._finished_consumers: set[int] = set()
         self._shared_gate: InputGate | None = None
         self._by_consumer: dict[int, list[tuple[int, PartitionFile]]] | None = None
 
@@ -74,8 +78,8 @@ class ExecutionEdge:
 
     @property
     def is_complete(self) -> bool:
-        """True when every producer's partition is accepted."""
-        return self._accepted == len(self._partitions)
+        """True when every producer's partition is here."""
+        return self._missing == 0 and not self._lost
 
     def spec(self) -> ResultPartitionSpec:
         """What a producer has to write for this edge."""
@@ -87,11 +91,39 @@ class ExecutionEdge:
             inline_size_max=self.inline_size_max,
         )
 
+    @property
+    def reads_all(self) -> bool:
+        """True when every consumer reads every producer's partition."""
+        return self.mode is not ExchangeMode.FORWARD
+
+    def producers_of(self, consumer: int) -> Sequence[int]:
+        """The producers whose partitions a consumer reads."""
+        return (consumer,) if self.mode is ExchangeMode.FORWARD else range(len(self._partitions))
+
+    def consumers_of(self, producer: int) -> Sequence[int]:
+        """The consumers that read a producer's partition."""
+        return (producer,) if self.mode is ExchangeMode.FORWARD else range(self.consumer_parallelism)
+
+    def has_inputs_of(self, consumer: int) -> bool:
+        """True when every partition that a consumer reads is here."""
+        if self.is_complete:
+            return True
+        return self.mode is ExchangeMode.FORWARD and self.has(consumer)
+
+    def has(self, producer: int) -> bool:
+        """True when a producer's partition is here: accepted, not deleted since, and not known to be unreadable."""
+        return self._partitions[producer] is not None and producer not in self._lost
+
     def accept(self, producer: int, partition: PartitionDescriptor) -> None:
         """The partition of one producer is durable."""
         assert self._partitions[producer] is None, (self.edge, producer)
         self._partitions[producer] = partition
-        self._accepted += 1
+        self._missing -= 1
+        self._shared_gate = self._by_consumer = None
+
+    def lose(self, producer: int) -> None:
+        """A consumer could not read the partition: nobody is to read it any more."""
+        self._lost.add(producer)
 
     def mixed_kinds(self) -> str:
         """What is wrong if some producers returned rows and others JSON values, "" if nothing is."""
@@ -104,25 +136,39 @@ class ExecutionEdge:
         )
 
     def consumer_finished(self, consumer: int) -> tuple[int, ...]:
-        """Count a consumer that will not read again. Returns the producers whose partitions nobody needs any more."""
-        self._finished_consumers += 1
+        """Note a consumer that will not read again. Returns the producers whose partitions nobody needs any more."""
+        self._finished_consumers.add(consumer)
+        return () if self.is_needed(consumer) else tuple(self.producers_of(consumer))
+
+    def consumer_reset(self, consumer: int) -> None:
+        """The consumer will read again."""
+        self._finished_consumers.discard(consumer)
+
+    def is_needed(self, producer: int) -> bool:
+        """True while a consumer has not read the partition of a producer."""
+        # In forward mode a consumer has its producer's number; in all others every consumer reads every producer.
         if self.mode is ExchangeMode.FORWARD:
-            return (consumer,)
-        if self._finished_consumers == self.consumer_parallelism:
-            return tuple(range(len(self._partitions)))
-        return ()
+            return producer not in self._finished_consumers
+        return len(self._finished_consumers) < self.consumer_parallelism
+
+    def partition(self, producer: int) -> PartitionDescriptor | None:
+        """The partition of a producer as it was accepted, None when it is not here."""
+        return self._partitions[producer]
 
     def release(self, producer: int) -> PartitionDescriptor | None:
-        """Forget a partition that nobody needs. Returns what it was."""
+        """Forget a partition. Returns what it was."""
         released, self._partitions[producer] = self._partitions[producer], None
+        if released is not None:
+            self._missing += 1
+        self._lost.discard(producer)
         self._shared_gate = self._by_consumer = None
         return released
 
     def gate(self, consumer: int) -> InputGate:
         """What consumer number `consumer` reads."""
-        assert self.is_complete, (self.edge, self._accepted)
+        assert self.has_inputs_of(consumer), (self.edge, consumer, self._missing, self._lost)
         if self.mode is ExchangeMode.FORWARD:
-            return self._new_gate(self._present()[consumer : consumer + 1])
+            return self._new_gate([partition for partition in (self._partitions[consumer],) if partition is not None])
         if self._shared_gate is None and self._by_consumer is None:
             self._prepare()
         if self._shared_gate is not None:
@@ -130,9 +176,7 @@ class ExecutionEdge:
         return self._new_gate(self._partitions_for(consumer))
 
     def _present(self) -> list[PartitionDescriptor]:
-        present = [partition for partition in self._partitions if partition is not None]
-        assert len(present) == len(self._partitions), self.edge
-        return present
+        return [partition for partition in self._partitions if partition is not None]
 
     def _prepare(self) -> None:
         present = self._present()

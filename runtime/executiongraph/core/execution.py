@@ -6,6 +6,7 @@ brought (partitions, outputs, value) is set once, with FINISHED.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.common.fsm import StateMachine
@@ -59,6 +60,21 @@ class Execution:
         self.outputs: tuple[OutputDirectory, ...] = ()
         self.is_accepted = False
 
+    @classmethod
+    def finished(
+        cls,
+        attempt_id: ExecutionAttemptId,
+        ordinal: int,
+        timestamps: Mapping[ExecutionState, int],
+        location: TaskManagerLocation,
+    ) -> Execution:
+        """An attempt as an earlier owner made its end durable."""
+        execution = cls(attempt_id, ordinal, 0)
+        execution.machine = StateMachine(str(attempt_id), EXECUTION_TRANSITIONS, ExecutionState.FINISHED)
+        execution.timestamps = dict(timestamps)
+        execution.location = location
+        return execution
+
     @property
     def state(self) -> ExecutionState:
         """Where the attempt is in its life."""
@@ -68,6 +84,13 @@ class Execution:
         """Take one arc. Raises IllegalTransitionError."""
         self.machine.to(target, reason)
         self.timestamps[target] = at_millis
+
+    def forget_results(self) -> None:
+        """The attempt is history: what it brought is nobody's any more."""
+        self.value = b""
+        self.partitions = ()
+        self.outputs = ()
+        self.progress = None
 
     def place(self, location: TaskManagerLocation, allocation_id: AllocationId) -> None:
         """Say where the attempt is deployed to. Once."""

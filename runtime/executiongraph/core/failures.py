@@ -1,15 +1,19 @@
-"""The failures of a job: the root cause first, and those that happened while it was being handled.
+"""The failures of a job: root causes, and with each those that happened while it was being handled.
 
 Invariant: bounded. Of a thousand subtasks that fail together the first one is the cause and a few more are kept.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass, replace
+
 from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import Execution
 from runtime.gateways.task import FailureInfo
 
 CONCURRENT_FAILURES_MAX = 15
+ROOT_FAILURES_MAX = 16
 
 
 def system_failure(class_name: str, message: str, at_millis: int, *, kind: str = "SYSTEM") -> FailureInfo:
@@ -24,38 +28,42 @@ def system_failure(class_name: str, message: str, at_millis: int, *, kind: str =
     )
 
 
+@dataclass(slots=True)
+class _Entry:
+    root: ArchivedException
+    concurrent: list[ArchivedException]
+
+
 class FailureHistory:
-    """Root cause and concurrent failures. In Flink's terms one entry: nothing restarts after it."""
+    """Failures by what was done about them: a root cause each, with those that happened while it was handled."""
 
-    __slots__ = ("_concurrent", "_root")
+    __slots__ = ("_entries",)
 
-    def __init__(self) -> None:
-        self._root: ArchivedException | None = None
-        self._concurrent: list[ArchivedException] = []
+    def __init__(self, roots_max: int = ROOT_FAILURES_MAX) -> None:
+        self._entries: deque[_Entry] = deque(maxlen=roots_max)
 
-    @property
-    def root(self) -> FailureInfo | None:
-        """The cause, None while nothing has failed."""
-        return self._root.failure if self._root is not None else None
-
-    def add(self, failure: FailureInfo, execution: Execution | None, task_name: str) -> None:
-        """Record a failure, of a task or (without one) of the whole job."""
-        location = execution.location if execution is not None else None
-        entry = ArchivedException(
-            failure=failure,
-            task_name=task_name,
-            endpoint=location.address if location is not None else "",
-            task_manager_id=location.task_manager_id if location is not None else "",
-        )
-        if self._root is None:
-            self._root = entry
-        elif len(self._concurrent) < CONCURRENT_FAILURES_MAX:
-            self._concurrent.append(entry)
+    def add(self, exception: ArchivedException, *, is_concurrent: bool) -> bool:
+        """Record a failure. False if it is one concurrent failure too many; the first one of all is always a root."""
+        if not is_concurrent or not self._entries:
+            self._entries.append(_Entry(exception, []))
+            return True
+        concurrent = self._entries[-1].concurrent
+        if len(concurrent) >= CONCURRENT_FAILURES_MAX:
+            return False
+        concurrent.append(exception)
+        return True
 
     def archived(self) -> tuple[ArchivedException, ...]:
-        """Newest first, which is the only one."""
-        if self._root is None:
-            return ()
-        root = self._root
-        concurrent = tuple(self._concurrent)
-        return (ArchivedException(root.failure, root.task_name, root.endpoint, root.task_manager_id, concurrent),)
+        """Newest first."""
+        return tuple(replace(entry.root, concurrent=tuple(entry.concurrent)) for entry in reversed(self._entries))
+
+
+def archived_failure(failure: FailureInfo, execution: Execution | None, task_name: str) -> ArchivedException:
+    """A failure of a task or (without one) of the whole job, as the history shows it."""
+    location = execution.location if execution is not None else None
+    return ArchivedException(
+        failure=failure,
+        task_name=task_name,
+        endpoint=location.address if location is not None else "",
+        task_manager_id=location.task_manager_id if location is not None else "",
+    )

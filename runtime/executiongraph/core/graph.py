@@ -6,6 +6,7 @@ always equal what a recount would give; nothing here is per pair of subtasks: 10
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from runtime.common.exchange import ExchangeMode
@@ -16,6 +17,7 @@ from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
 from runtime.gateways.dispatcher import TaskCounts
+from runtime.gateways.task import PartitionDescriptor, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import topological_order
 
@@ -27,7 +29,10 @@ of a TaskManager they still fit into a stream's outbox of 64 MiB."""
 
 
 class ExecutionJobVertex:
-    """One vertex with the current attempt of each subtask. `order` is its place in topological order."""
+    """One vertex with the current attempt of each subtask. `order` is its place in topological order.
+
+    `prior`: earlier attempts by subtask, oldest first, bounded.
+    """
 
     __slots__ = (
         "counts",
@@ -37,6 +42,7 @@ class ExecutionJobVertex:
         "is_exclusive",
         "order",
         "outputs",
+        "prior",
         "unaccepted",
         "vertex",
     )
@@ -51,6 +57,7 @@ class ExecutionJobVertex:
         self.counts: dict[ExecutionState, int] = {ExecutionState.CREATED: len(executions)}
         self.unaccepted = len(executions)
         self.has_output_directories = False
+        self.prior: dict[int, deque[Execution]] = {}
 
     @property
     def id(self) -> VertexId:
@@ -81,9 +88,20 @@ class ExecutionJobVertex:
 class ExecutionGraph:
     """The job's status and its vertices. Without vertices until `attach`."""
 
-    __slots__ = ("counts", "epoch", "job_graph", "job_id", "name", "status_machine", "timestamps", "vertices")
+    __slots__ = (
+        "counts",
+        "epoch",
+        "job_graph",
+        "job_id",
+        "name",
+        "prior_attempts_max",
+        "status_machine",
+        "timestamps",
+        "vertices",
+    )
 
-    def __init__(self, job_id: JobId, epoch: int, *, submit_millis: int) -> None:
+    def __init__(self, job_id: JobId, epoch: int, *, submit_millis: int, prior_attempts_max: int = 16) -> None:
+        self.prior_attempts_max = prior_attempts_max
         self.job_id = job_id
         self.epoch = epoch
         self.name = ""
@@ -158,6 +176,28 @@ class ExecutionGraph:
         """The vertex of an attempt of this job."""
         return self.vertices[execution.attempt_id.vertex_id]
 
+    def prior_execution(self, attempt_id: ExecutionAttemptId) -> Execution | None:
+        """An earlier attempt of that name, None when it is none of this job, or not remembered."""
+        vertex = self.vertices.get(attempt_id.vertex_id)
+        prior = vertex.prior.get(attempt_id.subtask_index, ()) if vertex is not None else ()
+        return next((execution for execution in prior if execution.attempt_id == attempt_id), None)
+
+    def task_name(self, execution: Execution) -> str:
+        """What people call an attempt, in Flink's form."""
+        vertex = self.vertex_of(execution)
+        subtask = f"({execution.attempt_id.subtask_index + 1}/{vertex.parallelism})"
+        return f"{vertex.vertex.name} {subtask} - execution #{execution.ordinal}"
+
+    def incomplete(self, execution: Execution, report: TaskExecutionReport) -> str:
+        """What is wrong with a terminal report that carries no failure."""
+        if report.state is not ExecutionState.FINISHED:
+            return f"the TaskManager reported {report.state.value} unasked and without a reason"
+        expected = len(self.vertex_of(execution).outputs)
+        written = sorted(partition.partition_id.output for partition in report.partitions)
+        if written != list(range(expected)):
+            return f"the attempt was to write {expected} result partitions, it reported {written}"
+        return ""
+
     def executions(self) -> Iterator[Execution]:
         """All current attempts, in topological order of their vertices."""
         for vertex in self.vertices.values():
@@ -178,10 +218,69 @@ class ExecutionGraph:
         execution.is_accepted = True
         vertex = self.vertex_of(execution)
         vertex.unaccepted -= 1
+        index = execution.attempt_id.subtask_index
         by_output = {partition.partition_id.output: partition for partition in execution.partitions}
         for edge in vertex.outputs:
-            edge.accept(execution.attempt_id.subtask_index, by_output[edge.output])
+            edge.accept(index, by_output[edge.output])
+            if not edge.is_needed(index):  # R17: every consumer stands, and another edge made it run again
+                edge.release(index)
+        for edge in vertex.inputs:
+            for producer in edge.consumer_finished(index):
+                edge.release(producer)
         execution.partitions = ()
+
+    def releases(self, executions: list[Execution]) -> list[PartitionDescriptor]:
+        """The partitions that nobody needs once these attempts are accepted. Inline ones have no directory.
+
+        Notes that their consumers have finished: they are accepted next, or the job ends.
+        """
+        released: list[PartitionDescriptor] = []
+        for execution in executions:
+            vertex, index = self.vertex_of(execution), execution.attempt_id.subtask_index
+            for edge in vertex.inputs:
+                read = [edge.partition(producer) for producer in edge.consumer_finished(index)]
+                released += [partition for partition in read if partition is not None and partition.directory]
+            standing = {edge.output for edge in vertex.outputs if not edge.is_needed(index)}
+            released += [one for one in execution.partitions if one.partition_id.output in standing and one.directory]
+        return released
+
+    def reset(self, execution: Execution, at_millis: int) -> Execution:
+        """Replace a terminal attempt by a new one. What it produced is forgotten, what it reads will be read again."""
+        assert execution.state.is_terminal, execution.attempt_id
+        vertex = self.vertex_of(execution)
+        index = execution.attempt_id.subtask_index
+        for edge in vertex.inputs:
+            edge.consumer_reset(index)
+        if execution.is_accepted:
+            vertex.unaccepted += 1
+            for edge in vertex.outputs:
+                edge.release(index)
+        execution.forget_results()
+        if self.prior_attempts_max:
+            vertex.prior.setdefault(index, deque(maxlen=self.prior_attempts_max)).append(execution)
+        fresh = self._next_attempt(execution, at_millis)
+        self._replace(vertex, execution, fresh)
+        return fresh
+
+    def _next_attempt(self, execution: Execution, at_millis: int) -> Execution:
+        before = execution.attempt_id
+        counter = before.counter + 1 if before.epoch == self.epoch else FIRST_COUNTER  # R9
+        attempt_id = ExecutionAttemptId(self.job_id, before.vertex_id, before.subtask_index, self.epoch, counter)
+        return Execution(attempt_id, execution.ordinal + 1, at_millis)
+
+    def _replace(self, vertex: ExecutionJobVertex, before: Execution, after: Execution) -> None:
+        vertex.executions[before.attempt_id.subtask_index] = after
+        for counts in (vertex.counts, self.counts):
+            counts[before.state] -= 1
+            counts[after.state] = counts.get(after.state, 0) + 1
+
+    def restore(self, execution: Execution) -> None:
+        """Put an attempt that an earlier owner accepted in the place of the one that was not started (R10)."""
+        vertex = self.vertex_of(execution)
+        current = vertex.executions[execution.attempt_id.subtask_index]
+        assert current.state is ExecutionState.CREATED, current.attempt_id
+        self._replace(vertex, current, execution)
+        self.accept(execution)
 
     @property
     def is_finished(self) -> bool:

@@ -11,11 +11,13 @@ result subsumes is never written: a no-op job has no events.
 
 from __future__ import annotations
 
-from runtime.common.ids import PartitionId
+from collections.abc import Sequence
+
+from runtime.common.ids import PartitionId, VertexId
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.task import PartitionDescriptor
-from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, PartitionsReleased
+from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, PartitionsReleased, SubtasksReset
 
 RIDERS_MAX = 64
 """So many finished attempts that nobody waits for are a batch of their own."""
@@ -25,32 +27,41 @@ RIDER_BYTES_MAX = 256 * 1024
 
 
 class Batch:
-    """What one events transaction carries."""
+    """What one events transaction carries: attempts that finished, what is released, what failed, what is reset."""
 
-    __slots__ = ("executions", "number", "released")
+    __slots__ = ("executions", "number", "records", "released", "resets")
 
-    def __init__(self, number: int, executions: list[Execution], released: list[PartitionDescriptor]) -> None:
+    def __init__(
+        self,
+        number: int,
+        executions: list[Execution],
+        released: list[PartitionDescriptor],
+        records: list[JobEvent],
+        resets: list[Execution],
+    ) -> None:
         self.number = number
         self.executions = executions
         self.released = released
+        self.records = records
+        self.resets = resets
 
     def events(self) -> tuple[JobEvent, ...]:
-        """The batch in its durable form."""
-        finished: tuple[JobEvent, ...] = tuple(_finished(execution) for execution in self.executions)
-        if not self.released:
-            return finished
+        """The batch in its durable form, in the order in which it is acted on."""
+        finished = [_finished(execution) for execution in self.executions]
         ids: tuple[PartitionId, ...] = tuple(partition.partition_id for partition in self.released)
-        return (*finished, PartitionsReleased(ids))
+        released = [PartitionsReleased(ids)] if ids else []
+        return (*finished, *released, *self.records, *_resets(self.resets))
 
 
 class Acceptance:
     """The attempts between FINISHED and accepted."""
 
-    __slots__ = ("_graph", "_is_due", "_next_number", "_rider_bytes", "_unrecorded", "in_flight")
+    __slots__ = ("_graph", "_is_due", "_next_number", "_records", "_rider_bytes", "_unrecorded", "in_flight")
 
     def __init__(self, graph: ExecutionGraph) -> None:
         self._graph = graph
         self._unrecorded: list[Execution] = []
+        self._records: list[JobEvent] = []
         self._is_due = False
         self._rider_bytes = 0
         self._next_number = 0
@@ -64,9 +75,14 @@ class Acceptance:
     @property
     def is_due(self) -> bool:
         """True when a batch should be written now."""
-        if not self._unrecorded or self.in_flight is not None:
+        if self.in_flight is not None or not (self._unrecorded or self._records):
             return False
-        return self._is_due or len(self._unrecorded) >= RIDERS_MAX or self._rider_bytes >= RIDER_BYTES_MAX
+        return (
+            bool(self._records)
+            or self._is_due
+            or len(self._unrecorded) >= RIDERS_MAX
+            or self._rider_bytes >= RIDER_BYTES_MAX
+        )
 
     def finished(self, execution: Execution) -> None:
         """An attempt is FINISHED."""
@@ -82,18 +98,27 @@ class Acceptance:
         """The wheel has turned: whatever waits is written."""
         self._is_due = self._is_due or bool(self._unrecorded)
 
-    def begin(self) -> Batch:
-        """Put everything that waits into a batch; it is in flight from now on."""
+    def record(self, event: JobEvent) -> None:
+        """Something else has happened that the next owner must know."""
+        self._records.append(event)
+
+    def begin(self, resets: Sequence[Execution] = ()) -> Batch:
+        """Put everything that waits into a batch; it is in flight from now on. What is reset is not accepted."""
         assert self.in_flight is None, self._next_number
-        executions, self._unrecorded = self._unrecorded, []
+        unwanted = {execution.attempt_id for execution in resets}
+        executions = [execution for execution in self._unrecorded if execution.attempt_id not in unwanted]
+        records, self._records = self._records, []
+        self._unrecorded = []
         self._is_due = False
         self._rider_bytes = 0
-        self.in_flight = Batch(self._next_number, executions, self._release(executions))
+        found = self._graph.releases(executions) + self._deleted_with(resets)
+        released = list({partition.partition_id: partition for partition in found}.values())
+        self.in_flight = Batch(self._next_number, executions, released, records, list(resets))
         self._next_number += 1
         return self.in_flight
 
     def complete(self, number: int) -> Batch:
-        """The batch in flight is durable: its attempts are accepted from now on."""
+        """The batch in flight is durable: its attempts are accepted from now on. The caller resets."""
         batch = self.in_flight
         assert batch is not None, number
         assert batch.number == number, (batch.number, number)
@@ -102,16 +127,30 @@ class Acceptance:
             self._graph.accept(execution)
         return batch
 
-    def _release(self, executions: list[Execution]) -> list[PartitionDescriptor]:
-        """The partitions that nobody needs once these attempts are accepted. Inline ones have no directory."""
-        released: list[PartitionDescriptor] = []
-        for execution in executions:
-            for edge in self._graph.vertex_of(execution).inputs:
-                for producer in edge.consumer_finished(execution.attempt_id.subtask_index):
-                    partition = edge.release(producer)
-                    if partition is not None and partition.directory:
-                        released.append(partition)
-        return released
+    def _deleted_with(self, resets: Sequence[Execution]) -> list[PartitionDescriptor]:
+        """What producers that run again have written: their new attempts write their own."""
+        accepted = [execution for execution in resets if execution.is_accepted]
+        found = [
+            edge.partition(execution.attempt_id.subtask_index)
+            for execution in accepted
+            for edge in self._graph.vertex_of(execution).outputs
+        ]
+        found += [partition for one in resets if not one.is_accepted for partition in one.partitions]
+        return [partition for partition in found if partition is not None and partition.directory]
+
+
+def _resets(executions: list[Execution]) -> list[JobEvent]:
+    by_vertex: dict[VertexId, list[Execution]] = {}
+    for execution in executions:
+        by_vertex.setdefault(execution.attempt_id.vertex_id, []).append(execution)
+    return [
+        SubtasksReset(
+            vertex_id,
+            tuple(one.attempt_id.subtask_index for one in members),
+            tuple(one.ordinal + 1 for one in members),
+        )
+        for vertex_id, members in by_vertex.items()
+    ]
 
 
 def _finished(execution: Execution) -> AttemptFinished:

@@ -1,14 +1,14 @@
 """What wants to run: regions become runnable when their inputs are durable, and their subtasks queue per slot kind.
 
-Invariants: a region is started once, all its vertices together; a subtask is queued only when every partition it reads
-is accepted (R10); *anticipated* subtasks are those whose inputs are all FINISHED but not durable yet: they keep slots
-and count as required, and are never deployed.
+Invariants: a region is started once, all its vertices together, and what is reset of it waits anew; a subtask is queued
+only when every partition it reads is accepted (R10); *anticipated* subtasks are those whose inputs are all FINISHED but
+not durable yet: they keep slots and count as required, and are never deployed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
@@ -29,43 +29,82 @@ _OCCUPYING = (
 
 
 class Region:
-    """Vertices that run at the same time, and the vertices whose results they read."""
+    """Subtasks that start at the same time, and the vertices whose results they read."""
 
-    __slots__ = ("producers", "vertices")
+    __slots__ = ("producers", "subtasks")
 
-    def __init__(self, vertices: tuple[ExecutionJobVertex, ...], producers: tuple[ExecutionJobVertex, ...]) -> None:
-        self.vertices = vertices
+    def __init__(
+        self,
+        subtasks: tuple[tuple[ExecutionJobVertex, Sequence[int]], ...],
+        producers: tuple[ExecutionJobVertex, ...],
+    ) -> None:
+        self.subtasks = subtasks
         self.producers = producers
+
+    @property
+    def is_ready(self) -> bool:
+        """True when every partition that its subtasks read is durable."""
+        return all(
+            edge.is_complete or all(edge.has_inputs_of(index) for index in indices)
+            for vertex, indices in self.subtasks
+            for edge in vertex.inputs
+        )
 
 
 class Demand:
     """Regions that have not started, and the queues of subtasks that can."""
 
-    __slots__ = ("_graph", "_queues", "_waiting", "kinds")
+    __slots__ = ("_graph", "_members", "_queues", "_waiting", "kinds")
 
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
         self._graph = graph
         self.kinds = {vertex.id: kind_of(vertex) for vertex in graph.vertices.values()}
         self._queues: dict[SlotKind, deque[Execution]] = {}
-        self._waiting = [self._region(members) for members in pipelined_regions(graph.job_graph)]
+        self._members = pipelined_regions(graph.job_graph)
+        self._waiting: list[Region] = []
+        self.wait([execution for execution in graph.executions() if execution.state is ExecutionState.CREATED])
 
-    def _region(self, members: frozenset[VertexId]) -> Region:
-        vertices = tuple(vertex for vertex in self._graph.vertices.values() if vertex.id in members)
+    def wait(self, executions: Sequence[Execution]) -> None:
+        """These attempts are CREATED: they start as soon as what they read is durable."""
+        indices: dict[VertexId, list[int]] = {}
+        for execution in executions:
+            indices.setdefault(execution.attempt_id.vertex_id, []).append(execution.attempt_id.subtask_index)
+        for members in self._members:
+            vertices = [vertex for vertex_id in members if (vertex := self._graph.vertices[vertex_id]).id in indices]
+            if vertices:
+                vertices.sort(key=lambda vertex: vertex.order)
+                self._waiting.append(self._region(vertices, indices, members))
+
+    def _region(
+        self, vertices: list[ExecutionJobVertex], indices: dict[VertexId, list[int]], members: frozenset[VertexId]
+    ) -> Region:
         sources = {edge.source for vertex in vertices for edge in vertex.inputs} - members
-        return Region(vertices, tuple(vertex for vertex in self._graph.vertices.values() if vertex.id in sources))
+        producers = tuple(self._graph.vertices[vertex_id] for vertex_id in sources)
+        return Region(tuple((vertex, indices[vertex.id]) for vertex in vertices), producers)
 
-    def take_ready(self) -> list[ExecutionJobVertex]:
-        """The vertices whose inputs have become durable; the caller schedules and then enqueues their attempts."""
-        ready = [region for region in self._waiting if all(vertex.is_accepted for vertex in region.producers)]
+    def take_ready(self) -> list[tuple[ExecutionJobVertex, list[Execution]]]:
+        """What has become runnable, by vertex; the caller schedules the attempts and then enqueues them."""
+        ready = [region for region in self._waiting if region.is_ready]
         if ready:
             self._waiting = [region for region in self._waiting if region not in ready]
-        return [vertex for region in ready for vertex in region.vertices]
+        return [
+            (vertex, [vertex.executions[index] for index in indices])
+            for region in ready
+            for vertex, indices in region.subtasks
+        ]
 
     def enqueue(self, execution: Execution) -> None:
         """An attempt is SCHEDULED: it takes the next slot of its kind."""
         kind = self.kinds[execution.attempt_id.vertex_id]
         self._queues.setdefault(kind, deque()).append(execution)
+
+    def withdraw(self, executions: Sequence[Execution]) -> None:
+        """Attempts that wait for slots are not to get any."""
+        unwanted = {execution.attempt_id for execution in executions}
+        for kind in {self.kinds[attempt_id.vertex_id] for attempt_id in unwanted} & self._queues.keys():
+            kept = (execution for execution in self._queues[kind] if execution.attempt_id not in unwanted)
+            self._queues[kind] = deque(kept)
 
     def clear(self) -> None:
         """Nothing is to be started any more."""
@@ -101,24 +140,24 @@ class Demand:
     def anticipated_counts(self) -> dict[SlotKind, int]:
         """Subtasks by kind that will be runnable as soon as what is FINISHED is durable."""
         counts: dict[SlotKind, int] = {}
-        for vertex in self._anticipated():
+        for vertex, count in self._anticipated():
             kind = self.kinds[vertex.id]
-            counts[kind] = counts.get(kind, 0) + vertex.parallelism
+            counts[kind] = counts.get(kind, 0) + count
         return counts
 
-    def _anticipated(self) -> Iterator[ExecutionJobVertex]:
+    def _anticipated(self) -> Iterator[tuple[ExecutionJobVertex, int]]:
         for region in self._waiting:
             if all(vertex.is_finished for vertex in region.producers):
-                yield from region.vertices
+                yield from ((vertex, len(indices)) for vertex, indices in region.subtasks)
 
     def requirements(self) -> tuple[ResourceRequirement, ...]:
         """Runnable, anticipated and running subtasks, per profile."""
         needed: dict[ResourceProfile, int] = {}
-        anticipated = {vertex.id for vertex in self._anticipated()}
+        anticipated: dict[VertexId, int] = {}
+        for vertex, count in self._anticipated():
+            anticipated[vertex.id] = anticipated.get(vertex.id, 0) + count
         for vertex in self._graph.vertices.values():
-            count = sum(vertex.counts.get(state, 0) for state in _OCCUPYING)
-            if vertex.id in anticipated:
-                count = vertex.parallelism
+            count = sum(vertex.counts.get(state, 0) for state in _OCCUPYING) + anticipated.get(vertex.id, 0)
             if count:
                 profile = self.kinds[vertex.id].profile
                 needed[profile] = needed.get(profile, 0) + count

@@ -60,10 +60,26 @@ class ScheduleDeadline:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleRestart:
+    """Say RestartDue at this monotonic time. Several may be awaited."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class EndRunner:
     """Nothing is left to do. `summary` of a job with a durable result, None when the job is somebody else's."""
 
     summary: JobSummary | None
 
 
-Effect = SendMessages | WriteEvents | WriteResult | DeclareRequirements | PublishSummary | ScheduleDeadline | EndRunner
+Effect = (
+    SendMessages
+    | WriteEvents
+    | WriteResult
+    | DeclareRequirements
+    | PublishSummary
+    | ScheduleDeadline
+    | ScheduleRestart
+    | EndRunner
+)

@@ -13,10 +13,14 @@ from runtime.jobgraph.graph import JobGraph
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Both clocks, read once. Decisions rest on `monotonic` (seconds) only; `millis` is for people."""
+    """Both clocks, read once. Decisions rest on `monotonic` (seconds) only; `millis` is for people.
+
+    `draw` is a number in [-1, 1), for what must not happen to all jobs at the same time.
+    """
 
     monotonic: float
     millis: int
+    draw: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,12 @@ class SlotsGone:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerGone:
-    """The stream to a TaskManager has ended."""
+    """The stream to a TaskManager has ended. `is_reaped`: there is proof that nothing of it runs any more (R13)."""
 
     incarnation: Incarnation
     reason: str
     at: Moment
+    is_reaped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,13 @@ class DeadlineReached:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartDue:
+    """The pause before a restart is over."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class ResourcesNotified:
     """Why requirements are not fulfilled, "" when they are."""
 
@@ -163,5 +175,5 @@ class Ticked:
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = SlotsOffered | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
-ControlEvent = CancelWanted | DeadlineReached | ResourcesNotified | Ticked
+ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
 Event = InitializationEvent | TaskManagerEvent | StoreEvent | ControlEvent

@@ -12,12 +12,14 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 1
+EVENTS_SCHEMA_VERSION = 2
+"""1 had attempts and releases only; every version up to this one is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,40 @@ class PartitionsReleased:
     type: Literal["partitions-released"] = "partitions-released"
 
 
-JobEvent = AttemptFinished | PartitionsReleased
+@dataclass(frozen=True, slots=True)
+class FailureHandled:
+    """A failure after which the job goes on, as the exception history shows it.
+
+    `is_concurrent`: it happened while the one before was handled. `backoff_seconds` is set when the restart strategy
+    counts it: the pause that follows.
+    """
+
+    exception: ArchivedException
+    at_millis: int
+    is_concurrent: bool
+    backoff_seconds: float | None
+    type: Literal["failure-handled"] = "failure-handled"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsLost:
+    """Consumers could not read these partitions: their producers run again, and it counts against them."""
+
+    partitions: tuple[PartitionId, ...]
+    type: Literal["partitions-lost"] = "partitions-lost"
+
+
+@dataclass(frozen=True, slots=True)
+class SubtasksReset:
+    """Subtasks of one vertex run again, finished ones included. `ordinals` are those of the new attempts."""
+
+    vertex_id: VertexId
+    subtasks: tuple[int, ...]
+    ordinals: tuple[int, ...]
+    type: Literal["subtasks-reset"] = "subtasks-reset"
+
+
+JobEvent = AttemptFinished | PartitionsReleased | FailureHandled | PartitionsLost | SubtasksReset
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +104,7 @@ def decode_events(data: bytes) -> tuple[JobEvent, ...]:
     except ValidationError as error:
         message = "cannot read a batch of job events"
         raise InvalidInputError(message, tuple(str(one["loc"]) for one in error.errors())) from error
-    if batch.version != EVENTS_SCHEMA_VERSION:
-        message = f"job events of version {batch.version}, this version reads {EVENTS_SCHEMA_VERSION}"
+    if not 1 <= batch.version <= EVENTS_SCHEMA_VERSION:
+        message = f"job events of version {batch.version}, this version reads up to {EVENTS_SCHEMA_VERSION}"
         raise InvalidInputError(message)
     return batch.events

@@ -8,15 +8,17 @@ only when no attempt runs (R16).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
 from runtime.executiongraph.core.execution import Execution
-from runtime.executiongraph.core.failures import FailureHistory, system_failure
+from runtime.executiongraph.core.failures import FailureHistory, archived_failure, system_failure
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
-from runtime.gateways.resource_manager import JobRequirements, ResourceRequirement
+from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core import events as ev
@@ -27,30 +29,35 @@ from runtime.scheduler.core.effects import (
     EndRunner,
     PublishSummary,
     ScheduleDeadline,
+    ScheduleRestart,
     WriteEvents,
     WriteResult,
 )
+from runtime.scheduler.core.failover import Failover, effective_strategy
+from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.output_commit import OutputCommits, outputs_of
-from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.placement import ON_ITS_WAY, Placement
 from runtime.scheduler.core.publication import Publication
-from runtime.scheduler.core.requirements import DeclaredRequirements, SparkNeeds, spark_needs
+from runtime.scheduler.core.requirements import DeclaredRequirements
 
-_ON_ITS_WAY = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING})
-_NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 _STOPPING = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
-_ALIVE = frozenset({JobStatus.CREATED, JobStatus.RUNNING})
+_STARTED = frozenset({JobStatus.RUNNING, JobStatus.RESTARTING})
+_ALIVE = _STARTED | {JobStatus.CREATED}
 
 
 class _Work:
     """The parts that exist once the graph is there."""
 
-    __slots__ = ("acceptance", "commits", "placement")
+    __slots__ = ("acceptance", "commits", "failover", "placement")
 
-    def __init__(self, graph: ExecutionGraph, outbox: Outbox) -> None:
+    def __init__(
+        self, graph: ExecutionGraph, outbox: Outbox, history: FailureHistory, settings: FailoverSettings
+    ) -> None:
         self.placement = Placement(graph, outbox)
         self.acceptance = Acceptance(graph)
         self.commits = OutputCommits(graph)
+        self.failover = Failover(graph, self.placement, self.acceptance, history, settings)
 
 
 class JobMasterCore:
@@ -61,6 +68,7 @@ class JobMasterCore:
         "_declared",
         "_digest",
         "_effects",
+        "_failover_settings",
         "_failures",
         "_graph",
         "_initialization_reason",
@@ -69,21 +77,31 @@ class JobMasterCore:
         "_publication",
         "_resources_reason",
         "_result",
-        "_spark_needs",
         "_store_reason",
         "_validate",
         "_work",
     )
 
-    def __init__(self, job_id: JobId, epoch: int, *, digest: str, submit_millis: int, validate: bool = False) -> None:
-        self._graph = ExecutionGraph(job_id, epoch, submit_millis=submit_millis)
+    def __init__(
+        self,
+        job_id: JobId,
+        epoch: int,
+        *,
+        digest: str,
+        submit_millis: int,
+        failover: FailoverSettings = NO_FAILOVER,
+        validate: bool = False,
+    ) -> None:
+        self._graph = ExecutionGraph(
+            job_id, epoch, submit_millis=submit_millis, prior_attempts_max=failover.prior_attempts_max
+        )
+        self._failover_settings = failover
         self._digest = digest
         self._validate = validate
         self._outbox = Outbox(job_id, epoch)
-        self._failures = FailureHistory()
+        self._failures = FailureHistory(failover.exceptions_max)
         self._publication = Publication(self._graph)
         self._declared = DeclaredRequirements()
-        self._spark_needs: SparkNeeds | None = None
         self._work: _Work | None = None
         self._result: WriteResult | None = None
         self._effects: list[Effect] = []
@@ -97,6 +115,11 @@ class JobMasterCore:
     def status(self) -> JobStatus:
         """Where the job is in its life; terminal only when that is durable (R3)."""
         return self._graph.status
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """The execution graph, to look at."""
+        return self._graph
 
     @property
     def is_over(self) -> bool:
@@ -134,6 +157,7 @@ class JobMasterCore:
             last_modification_millis=summary.last_modification_millis,
             pending_reason=summary.pending_reason,
             exceptions=self._failures.archived(),
+            restart_strategy=str(effective_strategy(graph, self._failover_settings)),
             result="",
         )
 
@@ -157,7 +181,7 @@ class JobMasterCore:
                 self._on_initialization(event)
             case ev.EventsWritten() | ev.WriteDelayed() | ev.ResultWritten() | ev.OwnershipLost():
                 self._on_store(event)
-            case ev.CancelWanted() | ev.DeadlineReached() | ev.ResourcesNotified() | ev.Ticked():
+            case ev.CancelWanted() | ev.DeadlineReached() | ev.RestartDue() | ev.ResourcesNotified() | ev.Ticked():
                 self._on_control(event)
             case _:
                 self._on_task_manager(event)
@@ -170,7 +194,7 @@ class JobMasterCore:
                 self._start(graph)
             case ev.InitializationFailed(failure, name):
                 self._graph.name = name
-                self._failures.add(failure, None, "")
+                self._failures.add(archived_failure(failure, None, ""), is_concurrent=False)
                 self._write_result(JobStatus.FAILED)
             case ev.InitializationDelayed(reason):
                 self._initialization_reason = reason
@@ -178,7 +202,7 @@ class JobMasterCore:
     def _start(self, job_graph: JobGraph) -> None:
         self._graph.attach(job_graph, self._at.millis)
         self._graph.enter(JobStatus.CREATED, self._at.millis)
-        self._work = _Work(self._graph, self._outbox)
+        self._work = _Work(self._graph, self._outbox, self._failures, self._failover_settings)
 
     def _on_store(self, event: ev.StoreEvent) -> None:
         match event:
@@ -198,8 +222,10 @@ class JobMasterCore:
             case ev.CancelWanted():
                 self._cancel()
             case ev.DeadlineReached():
-                if self.status is JobStatus.RUNNING and self._result is None:
+                if self.status in _STARTED and self._result is None:
                     self._fail(self._timed_out())
+            case ev.RestartDue():
+                return  # what is due is seen after every event
             case ev.ResourcesNotified(reason):
                 self._resources_reason = reason
             case ev.Ticked():
@@ -232,10 +258,11 @@ class JobMasterCore:
     def _on_loss(self, work: _Work, event: ev.SlotsGone | ev.TaskManagerGone) -> None:
         if isinstance(event, ev.SlotsGone):
             lost = [attempt for allocation in event.allocations for attempt in work.placement.pool.remove(allocation)]
-            self._lost(lost, "SlotLostError", event.reason)
+            self._lost(work, lost, "SlotLostError", event.reason, is_reaped=True)
             return
         work.commits.task_manager_gone(event.incarnation)
-        self._lost(work.placement.task_manager_gone(event.incarnation), "TaskManagerLostError", event.reason)
+        lost = work.placement.task_manager_gone(event.incarnation)
+        self._lost(work, lost, "TaskManagerLostError", event.reason, is_reaped=event.is_reaped)
 
     def _on_offers(self, event: ev.SlotsOffered) -> None:
         if self._work is not None and self._result is None and self.status in _ALIVE:
@@ -257,35 +284,38 @@ class JobMasterCore:
     def _on_report(self, work: _Work, report: TaskExecutionReport) -> None:
         execution = self._graph.execution(report.attempt_id)
         if execution is None or execution.location is None:
+            self._on_report_of_prior(work, report)
             return
         if execution.state.is_terminal:
             if execution.is_accepted and report.state.is_terminal:  # R11: told again on a new stream
                 self._acknowledge(work, execution)
             return
         if not report.state.is_terminal:
-            if report.state in _ON_ITS_WAY and execution.machine.can(report.state):
+            if report.state in ON_ITS_WAY and execution.machine.can(report.state):
                 self._transition(execution, report.state, report.timestamp_millis)
             return
         execution.metrics = report.metrics
-        problem = self._incomplete(execution, report)
+        problem = self._graph.incomplete(execution, report)
         if execution.state is ExecutionState.CANCELING:
-            self._stopped(execution, report)
+            self._stopped(work, execution, report)
         elif report.state is ExecutionState.FINISHED and not problem:
             self._finished(work, execution, report)
         else:
             failure = report.failure or self._system_failure("TaskEndedError", problem)
-            self._attempt_failed(execution, failure, report.timestamp_millis)
+            execution.failure = failure
+            self._transition(execution, ExecutionState.FAILED, report.timestamp_millis)
+            self._tasks_failed(work, [execution], failure)
         work.placement.ended(execution.attempt_id, self._at)
 
-    def _incomplete(self, execution: Execution, report: TaskExecutionReport) -> str:
-        """What is wrong with a terminal report that carries no failure."""
-        if report.state is not ExecutionState.FINISHED:
-            return f"the TaskManager reported {report.state.value} unasked and without a reason"
-        expected = len(self._graph.vertex_of(execution).outputs)
-        written = sorted(partition.partition_id.output for partition in report.partitions)
-        if written != list(range(expected)):
-            return f"the attempt was to write {expected} result partitions, it reported {written}"
-        return ""
+    def _on_report_of_prior(self, work: _Work, report: TaskExecutionReport) -> None:
+        """An attempt that was replaced takes no effect any more: its TaskManager is to stop it, and to forget it."""
+        execution = self._graph.prior_execution(report.attempt_id)
+        if execution is None or execution.location is None:
+            return
+        if report.state.is_terminal:
+            self._acknowledge(work, execution)
+        elif execution.location.incarnation in work.placement.task_managers:
+            self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
 
     def _finished(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
         execution.value = report.value
@@ -296,35 +326,65 @@ class JobMasterCore:
         self._transition(execution, ExecutionState.FINISHED, report.timestamp_millis)
         work.acceptance.finished(execution)
 
-    def _stopped(self, execution: Execution, report: TaskExecutionReport) -> None:
+    def _stopped(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
         """A cancelled attempt has ended (in Flink, too, one that finishes meanwhile is CANCELED)."""
         execution.failure = report.failure
         is_failed = report.state is ExecutionState.FAILED
         ended = ExecutionState.FAILED if is_failed else ExecutionState.CANCELED
         self._transition(execution, ended, report.timestamp_millis)
         if is_failed and report.failure is not None:
-            self._fail(report.failure, execution, self._task_name(execution))
+            exception = archived_failure(report.failure, execution, self._graph.task_name(execution))
+            if self.status in _ALIVE:
+                work.failover.concurrent(exception, self._at)
+            elif self.status is not JobStatus.CANCELLING:
+                self._failures.add(exception, is_concurrent=True)
 
-    def _attempt_failed(self, execution: Execution, failure: FailureInfo, at_millis: int) -> None:
-        execution.failure = failure
-        self._transition(execution, ExecutionState.FAILED, at_millis)
-        self._fail(failure, execution, self._task_name(execution))
+    def _lost(
+        self, work: _Work, attempts: list[ExecutionAttemptId], class_name: str, reason: str, *, is_reaped: bool
+    ) -> None:
+        """All of them end first: what follows from the first failure must not try to cancel the others.
 
-    def _lost(self, attempts: list[ExecutionAttemptId], class_name: str, reason: str) -> None:
-        """All of them end first: what follows from the first failure must not try to cancel the others."""
+        Together they are one failure. An exclusive one may run on where nobody sees it: without proof that it does
+        not, its job ends (R13, R14).
+        """
         failed: list[Execution] = []
         failure = self._system_failure(class_name, reason)
         for attempt_id in attempts:
             execution = self._graph.execution(attempt_id)
             assert execution is not None, attempt_id
+            if not is_reaped and self._graph.vertex_of(execution).is_exclusive:
+                failure = replace(failure, is_recoverable=False)
             if execution.state is ExecutionState.CANCELING:
                 self._transition(execution, ExecutionState.CANCELED, self._at.millis)
             else:
-                execution.failure = failure
                 self._transition(execution, ExecutionState.FAILED, self._at.millis)
                 failed.append(execution)
         for execution in failed:
-            self._fail(failure, execution, self._task_name(execution))
+            execution.failure = failure
+        if failed or (attempts and not failure.is_recoverable):
+            self._tasks_failed(work, failed, failure)
+
+    def _tasks_failed(self, work: _Work, executions: list[Execution], failure: FailureInfo) -> None:
+        """Attempts have FAILED, for one reason: restart what depends on them, or end the job."""
+        first = executions[0] if executions else None
+        exceptions = [archived_failure(failure, one, self._graph.task_name(one)) for one in executions]
+        exception = exceptions[0] if exceptions else archived_failure(failure, None, "")
+        if self.status not in _ALIVE:
+            for one in executions:
+                self._fail(failure, one, self._graph.task_name(one))
+            return
+        problem = work.failover.failed(executions, exception, self._at)
+        if problem:
+            self._fail(work.failover.suppressed(failure, problem), first, exception.task_name)
+        elif self.status is JobStatus.RUNNING:
+            self._graph.enter(JobStatus.RESTARTING, self._at.millis, failure.class_name)
+        for other in exceptions[1:]:
+            if problem:
+                self._failures.add(other, is_concurrent=True)
+            else:
+                work.failover.concurrent(other, self._at)
+        if not problem and (due := work.failover.due_after(self._at.monotonic)) is not None:
+            self._effects.append(ScheduleRestart(due))
 
     def _acknowledge(self, work: _Work, execution: Execution) -> None:
         assert execution.location is not None, execution.attempt_id
@@ -337,19 +397,16 @@ class JobMasterCore:
         self._graph.transition(execution, target, max(latest, min(at_millis, self._at.millis)))
         self._publication.counted()
 
-    def _task_name(self, execution: Execution) -> str:
-        vertex = self._graph.vertex_of(execution)
-        subtask = f"({execution.attempt_id.subtask_index + 1}/{vertex.parallelism})"
-        return f"{vertex.vertex.name} {subtask} - execution #{execution.ordinal}"
-
     def _system_failure(self, class_name: str, message: str, *, kind: str = "SYSTEM") -> FailureInfo:
         return system_failure(class_name, message, self._at.millis, kind=kind)
 
     # --- the end of a job ---------------------------------------------------------------------------------
 
     def _fail(self, failure: FailureInfo, execution: Execution | None = None, task_name: str = "") -> None:
+        """End the job by a failure, or note one while it ends."""
         if self.status is not JobStatus.CANCELLING:
-            self._failures.add(failure, execution, task_name)
+            exception = archived_failure(failure, execution, task_name)
+            self._failures.add(exception, is_concurrent=self.status is JobStatus.FAILING)
         if self.status in _ALIVE:
             self._graph.enter(JobStatus.FAILING, self._at.millis, failure.class_name)
             self._stop_attempts()
@@ -365,14 +422,9 @@ class JobMasterCore:
 
     def _stop_attempts(self) -> None:
         assert self._work is not None, self.status
-        self._work.placement.stop()
-        for execution in self._graph.executions():
-            if execution.state in _NEVER_DEPLOYED:
-                self._transition(execution, ExecutionState.CANCELED, self._at.millis)
-            elif execution.state in _ON_ITS_WAY:
-                assert execution.location is not None, execution.attempt_id
-                self._transition(execution, ExecutionState.CANCELING, self._at.millis)
-                self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
+        self._work.failover.stop()
+        self._work.placement.stop(self._at)
+        self._publication.counted()
 
     def _write_result(self, status: JobStatus) -> None:
         """Ask for the terminal state to be made durable, as it will be shown (R3)."""
@@ -385,6 +437,7 @@ class JobMasterCore:
             last_modification_millis=summary.last_modification_millis,
             pending_reason="",
             exceptions=self._failures.archived(),
+            restart_strategy=str(effective_strategy(self._graph, self._failover_settings)),
             result=result_value(self._graph) if status is JobStatus.FINISHED else "",
         )
         self._result = WriteResult(status, archived, summary)
@@ -403,10 +456,7 @@ class JobMasterCore:
         for execution in self._graph.executions():
             if execution.location is not None and not execution.is_accepted:
                 self._acknowledge(work, execution)
-        for slot in work.placement.pool.allocations():
-            self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
-        for incarnation in work.placement.met:
-            self._outbox.to(incarnation).ends = True
+        work.placement.say_goodbye()
 
     # --- what follows from every event --------------------------------------------------------------------
 
@@ -422,6 +472,7 @@ class JobMasterCore:
             work.placement.release_idle()
 
     def _advance_alive(self, work: _Work) -> None:
+        self._restart(work)
         self._commit_outputs(work)
         if self._graph.is_finished and work.commits.is_complete:
             if work.acceptance.in_flight is None and self.status in _ALIVE:
@@ -436,6 +487,16 @@ class JobMasterCore:
         if self.status in _ALIVE and work.acceptance.is_due:
             batch = work.acceptance.begin()
             self._effects.append(WriteEvents(batch.number, batch.events()))
+
+    def _restart(self, work: _Work) -> None:
+        """Reset what is due; the job is RUNNING again when nothing waits for its restart any more."""
+        batch, problem = work.failover.advance(self._at)
+        if batch is not None:
+            self._effects.append(WriteEvents(batch.number, batch.events()))
+        if problem:
+            self._fail(self._system_failure("RestartImpossibleError", problem))
+        elif self.status is JobStatus.RESTARTING and not work.failover.is_pending:
+            self._graph.enter(JobStatus.RUNNING, self._at.millis)
 
     def _run(self) -> None:
         self._graph.enter(JobStatus.RUNNING, self._at.millis)
@@ -452,16 +513,13 @@ class JobMasterCore:
         )
 
     def _commit_outputs(self, work: _Work) -> None:
-        known = work.placement.task_managers
         for vertex in work.commits.due():
-            writers = [one.location for one in reversed(vertex.executions) if one.outputs and one.location is not None]
-            candidates = [one.incarnation for one in writers if one.incarnation in known] or list(known)
-            if not candidates:
+            asked = work.commits.ask(vertex, work.placement.task_managers)
+            if asked is None:
                 message = f"every TaskManager that could move the outputs of {vertex.vertex.name} is lost"
                 self._fail(self._system_failure("OutputCommitError", message), None, vertex.vertex.name)
                 return
-            work.commits.asked(vertex.id, candidates[0])
-            self._outbox.to(candidates[0]).commits.append((vertex.id, outputs_of(vertex)))
+            self._outbox.to(asked).commits.append((vertex.id, outputs_of(vertex)))
 
     def _on_events_written(self, number: int) -> None:
         work = self._work
@@ -476,6 +534,16 @@ class JobMasterCore:
             if producer.location.incarnation in work.placement.task_managers:
                 self._outbox.to(producer.location.incarnation).released.append(partition.partition_id)
         work.placement.inputs_accepted()
+        if batch.resets and self.status in _ALIVE:
+            self._reset(work, batch.resets)
+
+    def _reset(self, work: _Work, executions: list[Execution]) -> None:
+        """The attempts are replaced. What their TaskManagers keep of them they need not keep any more (R10)."""
+        for execution in executions:
+            if execution.location is not None and not execution.is_accepted:
+                self._acknowledge(work, execution)
+        work.failover.reset(executions, self._at)
+        self._publication.counted()
 
     def _conclude(self, event: ev.Event) -> None:
         """Put the effects in order: messages, writes, then what the Dispatcher is told."""
@@ -498,14 +566,7 @@ class JobMasterCore:
         if not self._declared.is_due(requirements, slots_held=slots_held):
             return []
         self._declared.declare(requirements)
-        graph = self._graph
-        if requirements and self._spark_needs is None and graph.job_graph is not None:
-            self._spark_needs = spark_needs(graph.job_graph)
-        needs = self._spark_needs or SparkNeeds()
-        declared = JobRequirements(
-            graph.job_id, graph.epoch, requirements, (), static_conf=needs.static_conf, needs_spark=needs.needs_spark
-        )
-        return [DeclareRequirements(declared)]
+        return [DeclareRequirements(self._declared.message(self._graph, requirements))]
 
     def _pending_reason(self) -> str:
         if self._store_reason:
@@ -515,6 +576,8 @@ class JobMasterCore:
         if self.status in _STOPPING:
             running = self._graph.counts.get(ExecutionState.CANCELING, 0)
             return f"waiting for {running} tasks to stop" if running else ""
+        if self._work is not None and self._work.failover.is_pending:
+            return self._work.failover.pending_reason()
         if self._work is not None and self._work.placement.is_waiting_for_slots:
             return f"waiting for slots: {self._resources_reason}" if self._resources_reason else "waiting for slots"
         return ""
@@ -530,8 +593,8 @@ class JobMasterCore:
         self._work.placement.pool.check_invariants()
         in_slots = {one for slot in self._work.placement.pool.allocations() for one in slot.attempts}
         for execution in self._graph.executions():
-            is_deployed = execution.state in _ON_ITS_WAY or execution.state is ExecutionState.CANCELING
+            is_deployed = execution.state in ON_ITS_WAY or execution.state is ExecutionState.CANCELING
             assert is_deployed == (execution.attempt_id in in_slots), (execution.attempt_id, execution.state)
-            if execution.location is not None:
-                inputs = self._graph.vertex_of(execution).inputs
-                assert all(self._graph.vertices[edge.source].is_accepted for edge in inputs), execution.attempt_id
+            if execution.state in ON_ITS_WAY:
+                index, inputs = execution.attempt_id.subtask_index, self._graph.vertex_of(execution).inputs
+                assert all(edge.has_inputs_of(index) for edge in inputs), execution.attempt_id

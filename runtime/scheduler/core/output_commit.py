@@ -6,7 +6,7 @@ files); one TaskManager is asked at a time, and another one when that one is los
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from runtime.common.ids import Incarnation, VertexId
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
@@ -39,9 +39,16 @@ class OutputCommits:
     def _with_outputs(self) -> Iterator[ExecutionJobVertex]:
         return (vertex for vertex in self._graph.vertices.values() if vertex.has_output_directories)
 
-    def asked(self, vertex_id: VertexId, incarnation: Incarnation) -> None:
-        """A TaskManager has been asked to move the outputs of a vertex."""
-        self._asked[vertex_id] = incarnation
+    def ask(self, vertex: ExecutionJobVertex, known: Collection[Incarnation]) -> Incarnation | None:
+        """The TaskManager that is asked from now on to move the outputs of a vertex: one that wrote some, if it is
+        known, else any. None if there is none.
+        """
+        writers = [one.location.incarnation for one in vertex.executions if one.outputs and one.location is not None]
+        candidates = [incarnation for incarnation in reversed(writers) if incarnation in known] or list(known)
+        if not candidates:
+            return None
+        self._asked[vertex.id] = candidates[0]
+        return candidates[0]
 
     def done(self, vertex_id: VertexId) -> bool:
         """The outputs are in place. False if nobody was asked: a late answer."""

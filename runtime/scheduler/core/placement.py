@@ -7,6 +7,8 @@ to a TaskManager once, before its first deployment there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
@@ -18,6 +20,9 @@ from runtime.scheduler.core.deployment import DeploymentFactory
 from runtime.scheduler.core.events import Moment
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
+
+ON_ITS_WAY = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING})
+_NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 
 
 class Placement:
@@ -62,6 +67,24 @@ class Placement:
         """Attempts have been accepted: regions may have become runnable."""
         self._is_demand_new = True
 
+    def wait(self, executions: Sequence[Execution]) -> None:
+        """Attempts have been reset: they start as soon as what they read is durable."""
+        self._demand.wait(executions)
+        self._is_demand_new = True
+
+    def cancel(self, executions: Iterable[Execution], at: Moment) -> None:
+        """Stop attempts, wherever they are on their way. Terminal ones and those that are stopping are left alone."""
+        queued: list[Execution] = []
+        for execution in executions:
+            if execution.state in ON_ITS_WAY:
+                assert execution.location is not None, execution.attempt_id
+                self._graph.transition(execution, ExecutionState.CANCELING, at.millis)
+                self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
+            elif execution.state in _NEVER_DEPLOYED:
+                self._graph.transition(execution, ExecutionState.CANCELED, at.millis)
+                queued.append(execution)
+        self._demand.withdraw(queued)
+
     def offered(self, location: TaskManagerLocation, offers: tuple[SlotOffer, ...]) -> None:
         """Take the slots that there is work for, refuse the others. An offer that is repeated is taken again (R11)."""
         letter = self._outbox.to(location.incarnation)
@@ -83,11 +106,11 @@ class Placement:
         if not self._is_demand_new:
             return ""
         self._is_demand_new = False
-        for vertex in self._demand.take_ready():
+        for vertex, executions in self._demand.take_ready():
             for edge in vertex.inputs:
                 if problem := edge.mixed_kinds():
                     return problem
-            for execution in vertex.executions:
+            for execution in executions:
                 self._graph.transition(execution, ExecutionState.SCHEDULED, at.millis)
                 self._demand.enqueue(execution)
         return ""
@@ -140,10 +163,18 @@ class Placement:
                 self.pool.remove(slot.allocation_id)
                 self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
 
-    def stop(self) -> None:
-        """Start nothing any more."""
+    def stop(self, at: Moment) -> None:
+        """Start nothing any more, and stop what was started."""
         self._demand.clear()
         self._touched.clear()
+        self.cancel(self._graph.executions(), at)
+
+    def say_goodbye(self) -> None:
+        """The job is over: every slot goes back, and every TaskManager that had one forgets the job."""
+        for slot in self.pool.allocations():
+            self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
+        for incarnation in self.met:
+            self._outbox.to(incarnation).ends = True
 
     def task_manager_gone(self, incarnation: Incarnation) -> list[ExecutionAttemptId]:
         """Forget a TaskManager and its slots. Returns the attempts that were in them."""

@@ -11,7 +11,8 @@ import json
 from dataclasses import dataclass
 
 from runtime.common.spark_conf import static_conf
-from runtime.gateways.resource_manager import ResourceRequirement
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.resource_manager import JobRequirements, ResourceRequirement
 from runtime.gateways.task import ResourceProfile
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 
@@ -37,10 +38,11 @@ def spark_needs(graph: JobGraph) -> SparkNeeds:
 class DeclaredRequirements:
     """What was declared last."""
 
-    __slots__ = ("_declared",)
+    __slots__ = ("_declared", "_spark_needs")
 
     def __init__(self) -> None:
         self._declared: tuple[ResourceRequirement, ...] = ()
+        self._spark_needs: SparkNeeds | None = None
 
     def is_due(self, requirements: tuple[ResourceRequirement, ...], *, slots_held: int) -> bool:
         """True if the difference to what was declared last has to be told."""
@@ -55,6 +57,15 @@ class DeclaredRequirements:
     def declare(self, requirements: tuple[ResourceRequirement, ...]) -> None:
         """They are told now."""
         self._declared = requirements
+
+    def message(self, graph: ExecutionGraph, requirements: tuple[ResourceRequirement, ...]) -> JobRequirements:
+        """How they are told."""
+        if requirements and self._spark_needs is None and graph.job_graph is not None:
+            self._spark_needs = spark_needs(graph.job_graph)
+        needs = self._spark_needs or SparkNeeds()
+        return JobRequirements(
+            graph.job_id, graph.epoch, requirements, (), static_conf=needs.static_conf, needs_spark=needs.needs_spark
+        )
 
 
 def _counts(requirements: tuple[ResourceRequirement, ...]) -> dict[ResourceProfile, int]:

@@ -6,6 +6,7 @@ import os
 import signal
 import traceback
 
+from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.gateways.task import FailureInfo
 from runtime.taskexecutor.slots.memory import format_bytes
 
@@ -34,6 +35,10 @@ class SparkUnavailableError(Exception):
     """Spark was asked for and this TaskManager does not have it now."""
 
 
+_REPEATED_BY_NATURE = (UnusableCodeError, NonRecoverableError, InvalidInputError)
+"""No restart helps: code that cannot be loaded, what user code declares so, a Spark conf that is refused."""
+
+
 def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
     """A failure as it happened in the slot process, with the user's part of the stack."""
     kind, is_recoverable = _kind_of(error)
@@ -52,7 +57,7 @@ def _kind_of(error: BaseException) -> tuple[str, bool]:
         return RESOURCE, True
     if isinstance(error, SparkUnavailableError):
         return SYSTEM, True
-    return USER, not isinstance(error, UnusableCodeError)
+    return USER, not isinstance(error, _REPEATED_BY_NATURE)
 
 
 def _class_name(error: BaseException) -> str:

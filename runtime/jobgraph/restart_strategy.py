@@ -1,0 +1,135 @@
+"""What a job, or the cluster for all of them, says about failed tasks: Flink's restart strategies and their settings.
+
+Each field's default is Flink's. A job without a strategy of its own has the cluster's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.restart_strategies import ATTEMPTS_MAX, DEFAULT_ATTEMPTS, RESTART_STRATEGY_ALIASES
+from runtime.jobgraph.code import JobGraphModel
+
+SECONDS_MAX = 3650 * 86400.0
+
+
+class NoRestartStrategy(JobGraphModel):
+    """The first failure of a task fails the job."""
+
+    type: Literal["none"] = "none"
+
+    def __str__(self) -> str:
+        return "Restart deactivated."
+
+
+class FixedDelayRestartStrategy(JobGraphModel):
+    """So many restarts, each after the same pause."""
+
+    type: Literal["fixed-delay"] = "fixed-delay"
+    attempts: int = 1
+    delay_seconds: float = 1.0
+
+    def __str__(self) -> str:
+        return f"Restart with fixed delay ({_millis(self.delay_seconds)}). #{self.attempts} restart attempts."
+
+
+class FailureRateRestartStrategy(JobGraphModel):
+    """Restarts, each after the same pause, as long as no more than so many failures fall into one interval."""
+
+    type: Literal["failure-rate"] = "failure-rate"
+    max_failures_per_interval: int = 1
+    failure_rate_interval_seconds: float = 60.0
+    delay_seconds: float = 1.0
+
+    def __str__(self) -> str:
+        return (
+            f"Failure rate restart with maximum of {self.max_failures_per_interval} failures within interval "
+            f"{_millis(self.failure_rate_interval_seconds)} and fixed delay {_millis(self.delay_seconds)}."
+        )
+
+
+class ExponentialDelayRestartStrategy(JobGraphModel):
+    """Restarts after pauses that grow with every failure, until the job has been well for a while."""
+
+    type: Literal["exponential-delay"] = "exponential-delay"
+    initial_backoff_seconds: float = 1.0
+    max_backoff_seconds: float = 60.0
+    backoff_multiplier: float = 1.5
+    reset_backoff_threshold_seconds: float = 3600.0
+    jitter_factor: float = 0.1
+    attempts_before_reset_backoff: int = ATTEMPTS_MAX
+
+    def __str__(self) -> str:
+        limit = self.attempts_before_reset_backoff
+        attempts = "unlimited" if limit == ATTEMPTS_MAX else f"#{limit}"
+        return (
+            f"Restart with exponential delay: starting at {_millis(self.initial_backoff_seconds)}, increasing by "
+            f"{self.backoff_multiplier:g}, with maximum {_millis(self.max_backoff_seconds)}, {attempts} restart "
+            f"attempts before {_millis(self.reset_backoff_threshold_seconds)} without a failure."
+        )
+
+
+RestartStrategy = (
+    NoRestartStrategy | FixedDelayRestartStrategy | FailureRateRestartStrategy | ExponentialDelayRestartStrategy
+)
+RestartStrategyField = Annotated[RestartStrategy, Field(discriminator="type")]
+
+NO_RESTART = NoRestartStrategy()
+DEFAULT_RESTART_STRATEGY = ExponentialDelayRestartStrategy(attempts_before_reset_backoff=DEFAULT_ATTEMPTS)
+"""What a cluster does that is told nothing."""
+
+_TYPES: dict[str, type[RestartStrategy]] = {
+    "none": NoRestartStrategy,
+    "fixed-delay": FixedDelayRestartStrategy,
+    "failure-rate": FailureRateRestartStrategy,
+    "exponential-delay": ExponentialDelayRestartStrategy,
+}
+
+
+def restart_strategy_type(text: str) -> str:
+    """One of the four types from any of its spellings. Raises InvalidInputError."""
+    name = text.strip().lower()
+    name = RESTART_STRATEGY_ALIASES.get(name, name)
+    if name not in _TYPES:
+        message = f"{text[:80]!r} is not a restart strategy: expected one of {', '.join(_TYPES)}"
+        raise InvalidInputError(message)
+    return name
+
+
+def restart_strategy_of(given: RestartStrategy | str | None) -> RestartStrategy | None:
+    """What a user wrote: a strategy, the name of one (with Flink's defaults), or None for the cluster's."""
+    return _TYPES[restart_strategy_type(given)]() if isinstance(given, str) else given
+
+
+def restart_strategy_problems(strategy: RestartStrategy) -> Iterator[str]:
+    """Every problem of a strategy, one sentence each."""
+    for name, value in strategy:
+        label = f"restart strategy {strategy.type}: {name}"
+        if isinstance(value, int) and not 0 <= value <= ATTEMPTS_MAX:
+            yield f"{label} is {value}, it must be between 0 and {ATTEMPTS_MAX}"
+        elif name.endswith("_seconds") and not 0 <= value <= SECONDS_MAX:
+            yield f"{label} is {value:g}, it must be between 0 and {SECONDS_MAX:g}"
+    if isinstance(strategy, ExponentialDelayRestartStrategy):
+        yield from _exponential_delay_problems(strategy)
+    elif isinstance(strategy, FailureRateRestartStrategy) and not strategy.failure_rate_interval_seconds > 0:
+        yield "restart strategy failure-rate: failure_rate_interval_seconds must be above 0"
+
+
+def _exponential_delay_problems(strategy: ExponentialDelayRestartStrategy) -> Iterator[str]:
+    label = "restart strategy exponential-delay:"
+    if not 1 <= strategy.backoff_multiplier <= 1000:
+        yield f"{label} backoff_multiplier is {strategy.backoff_multiplier:g}, it must be between 1 and 1000"
+    if not 0 <= strategy.jitter_factor <= 1:
+        yield f"{label} jitter_factor is {strategy.jitter_factor:g}, it must be between 0 and 1"
+    if not strategy.initial_backoff_seconds > 0:
+        yield f"{label} initial_backoff_seconds must be above 0"
+    if strategy.max_backoff_seconds < strategy.initial_backoff_seconds:
+        yield f"{label} max_backoff_seconds must not be below initial_backoff_seconds"
+
+
+def _millis(seconds: float) -> str:
+    return f"{seconds * 1000:g} ms"

@@ -1,0 +1,230 @@
+"""What follows from failed tasks while the job goes on: which tasks stop, how long the pause is, when they are reset.
+
+Invariants: a failure is counted by the restart strategy, and made durable, before anything restarts because of it
+(R10); tasks are reset all at once, when each of them is terminal and the event that says so is durable; what restarts
+is looked up again at that moment, so that nothing is deployed on a partition that went or goes; a partition that
+cannot be read counts against its producer, never against its reader nor the restart strategy, and ends the job after
+PARTITION_LOSSES_MAX times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived import ArchivedException
+from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.failures import FailureHistory
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.task import FailureInfo
+from runtime.jobgraph.restart_strategy import NoRestartStrategy, RestartStrategy
+from runtime.scheduler.core.acceptance import Acceptance, Batch
+from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover_strategy import FailoverStrategy, RestartImpossibleError
+from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost
+from runtime.scheduler.core.job_recovery import RecoveredJob, Subtask
+from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.restart_strategy import CountedFailure, create_strategy
+
+PARTITION_LOSSES_MAX = 3
+"""So often a subtask is run again because its partitions could not be read."""
+
+
+@dataclass(slots=True)
+class PendingRestart:
+    """Tasks that failed and wait for their restart. `due`: not before this monotonic time."""
+
+    failed: tuple[ExecutionAttemptId, ...]
+    due: float
+    lost: list[PartitionId] = field(default_factory=list)
+
+
+class Failover:
+    """Restarts of one job."""
+
+    __slots__ = (
+        "_acceptance",
+        "_failover_strategy",
+        "_graph",
+        "_history",
+        "_is_resetting",
+        "_losses",
+        "_pending",
+        "_placement",
+        "_restart_strategy",
+        "_strategy",
+    )
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        placement: Placement,
+        acceptance: Acceptance,
+        history: FailureHistory,
+        settings: FailoverSettings,
+    ) -> None:
+        self._graph = graph
+        self._placement = placement
+        self._acceptance = acceptance
+        self._history = history
+        self._strategy = effective_strategy(graph, settings)
+        self._restart_strategy = create_strategy(self._strategy)
+        self._failover_strategy = FailoverStrategy(graph, is_full=settings.is_full)
+        self._pending: list[PendingRestart] = []
+        self._losses: dict[Subtask, int] = {}
+        self._is_resetting = False
+
+    @property
+    def is_pending(self) -> bool:
+        """True while tasks wait for their restart: the job is RESTARTING."""
+        return bool(self._pending) or self._is_resetting
+
+    def restore(self, recovered: RecoveredJob, at: Moment) -> None:
+        """Count what earlier owners have counted. Their clocks were others: only how long ago it was is known."""
+        for millis, backoff in recovered.counted:
+            seconds_ago = max(0, at.millis - millis) / 1000
+            self._restart_strategy.note(CountedFailure(at.monotonic - seconds_ago, backoff))
+        self._losses = dict(recovered.losses)
+
+    # --- failures -------------------------------------------------------------------------------------------
+
+    def failed(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
+        """Attempts have ended by one failure, which counts once. Returns why the job must fail, "" if it goes on."""
+        failure = exception.failure
+        if not failure.is_recoverable:
+            return "the failure would come again"
+        if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
+            return self._partitions_lost(executions, exception, lost, at)
+        counted = self._restart_strategy.failure(at.monotonic, at.draw)
+        if counted is not None:
+            self._restart_strategy.note(counted)
+        if not self._restart_strategy.can_restart(at.monotonic):
+            return str(self._strategy)
+        pending = PendingRestart(_ids(executions), at.monotonic + self._restart_strategy.delay(at.monotonic))
+        if problem := self._restart(pending, at):
+            return problem
+        backoff = None if counted is None else counted.delay
+        self._note(exception, at, is_concurrent=counted is None, backoff=backoff)
+        return ""
+
+    def concurrent(self, exception: ArchivedException, at: Moment) -> None:
+        """A task that was being stopped has failed instead: that changes nothing."""
+        self._note(exception, at, is_concurrent=True, backoff=None)
+
+    def _note(self, exception: ArchivedException, at: Moment, *, is_concurrent: bool, backoff: float | None) -> None:
+        is_kept = self._history.add(exception, is_concurrent=is_concurrent)
+        if is_kept or backoff is not None:
+            self._acceptance.record(FailureHandled(exception, at.millis, is_concurrent, backoff))
+
+    def _lost_partitions(self, failure: FailureInfo) -> list[PartitionId]:
+        """Of those that the failure names, the ones that are still what consumers would read."""
+        return [
+            partition
+            for partition in failure.lost_partitions
+            if (producer := self._graph.execution(partition.producer)) is not None
+            and 0 <= partition.output < len(self._graph.vertex_of(producer).outputs)
+            and self._graph.vertex_of(producer).outputs[partition.output].has(partition.producer.subtask_index)
+        ]
+
+    def _partitions_lost(
+        self, executions: Sequence[Execution], exception: ArchivedException, lost: list[PartitionId], at: Moment
+    ) -> str:
+        for partition in lost:
+            producer = partition.producer
+            self._graph.vertices[producer.vertex_id].outputs[partition.output].lose(producer.subtask_index)
+        for subtask in {(one.producer.vertex_id, one.producer.subtask_index) for one in lost}:
+            self._losses[subtask] = self._losses.get(subtask, 0) + 1
+            if self._losses[subtask] > PARTITION_LOSSES_MAX:
+                name = self._graph.vertices[subtask[0]].vertex.name
+                return f"what {name} ({subtask[1] + 1}) writes could not be read {self._losses[subtask]} times"
+        if problem := self._restart(PendingRestart(_ids(executions), at.monotonic, lost), at):
+            return problem
+        self._note(exception, at, is_concurrent=False, backoff=None)
+        return ""
+
+    def _restart(self, pending: PendingRestart, at: Moment) -> str:
+        try:
+            restarted = self._failover_strategy.tasks_to_restart(self._current(pending))
+        except RestartImpossibleError as error:
+            return str(error)
+        self._placement.cancel(restarted, at)
+        self._pending.append(pending)
+        return ""
+
+    def _current(self, pending: PendingRestart) -> list[Execution]:
+        """Those that were not reset together with others meanwhile."""
+        found = [self._graph.execution(attempt_id) for attempt_id in pending.failed]
+        return [execution for execution in found if execution is not None]
+
+    def suppressed(self, failure: FailureInfo, problem: str) -> FailureInfo:
+        """The failure that ends a job although it has a restart strategy, in Flink's words."""
+        if isinstance(self._strategy, NoRestartStrategy):
+            return failure
+        text = failure.stack_trace or f"{failure.class_name}: {failure.message}"
+        return replace(failure, stack_trace=f"Recovery is suppressed: {problem}\nCaused by: {text}")
+
+    # --- restarts -------------------------------------------------------------------------------------------
+
+    def advance(self, at: Moment) -> tuple[Batch | None, str]:
+        """Begin the reset of what is due and has stopped. Returns its batch, and why the job must fail."""
+        if not self._pending or self._acceptance.in_flight is not None:
+            return None, ""
+        due = [pending for pending in self._pending if pending.due <= at.monotonic]
+        for pending in due:
+            try:
+                restarted = self._failover_strategy.tasks_to_restart(self._current(pending))
+            except RestartImpossibleError as error:
+                return None, str(error)
+            self._placement.cancel(restarted, at)  # what was started meanwhile, and reads what is written anew
+            if all(execution.state.is_terminal for execution in restarted):
+                self._pending.remove(pending)
+                if pending.lost:
+                    self._acceptance.record(PartitionsLost(tuple(pending.lost)))
+                if restarted:
+                    return self._begin_reset(restarted), ""
+        return None, ""
+
+    def _begin_reset(self, executions: Sequence[Execution]) -> Batch:
+        """Nobody starts to read what goes when the batch is durable."""
+        self._is_resetting = True
+        for execution in executions:
+            if execution.is_accepted:
+                for edge in self._graph.vertex_of(execution).outputs:
+                    edge.lose(execution.attempt_id.subtask_index)
+        return self._acceptance.begin(executions)
+
+    def due_after(self, now: float) -> float | None:
+        """When the restart that was asked for last is due, None if it need not be waited for."""
+        return self._pending[-1].due if self._pending and self._pending[-1].due > now else None
+
+    def stop(self) -> None:
+        """Nothing restarts any more."""
+        self._pending.clear()
+        self._is_resetting = False
+
+    def reset(self, executions: Sequence[Execution], at: Moment) -> None:
+        """Their reset is durable: the next attempts wait for their inputs."""
+        self._is_resetting = False
+        fresh = [self._graph.reset(execution, at.millis) for execution in executions]
+        self._placement.wait(fresh)
+
+    def pending_reason(self) -> str:
+        """What the job waits for, in words that do not change while it does."""
+        waiting = sum(self._graph.counts.get(state, 0) for state in _STOPPED)
+        return f"{waiting} tasks wait for their restart" if self.is_pending else ""
+
+
+_STOPPED = (ExecutionState.FAILED, ExecutionState.CANCELED, ExecutionState.CANCELING)
+
+
+def effective_strategy(graph: ExecutionGraph, settings: FailoverSettings) -> RestartStrategy:
+    """The job's own strategy, else the cluster's."""
+    own = graph.job_graph.restart_strategy if graph.job_graph is not None else None
+    return own if own is not None else settings.restart_strategy
+
+
+def _ids(executions: Sequence[Execution]) -> tuple[ExecutionAttemptId, ...]:
+    return tuple(execution.attempt_id for execution in executions)

@@ -1,0 +1,135 @@
+"""Which tasks restart with a failed one: Flink's RestartPipelinedRegionFailoverStrategy and RestartAllFailoverStrategy.
+
+A region is what is joined by pipelined edges; while all edges are blocking, that is one subtask. With it restart the
+producers of partitions that it reads and that are gone, and the consumers of whatever is written anew. A producer
+whose partition is still there is not run again.
+
+Invariants: a FINISHED exclusive subtask is never reset (R17), nor one of a sink whose outputs are being moved into
+place; if its result is needed again, the job cannot go on. The answer follows from the graph alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from runtime.common.ids import VertexId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
+from runtime.jobgraph.regions import pipelined_regions
+
+
+class RestartImpossibleError(Exception):
+    """A result is gone, and what produced it must not run a second time. Ends the job."""
+
+
+class FailoverStrategy:
+    """Finds what restarts. `is_full`: everything that has been started."""
+
+    __slots__ = ("_graph", "_is_full", "_region_of")
+
+    def __init__(self, graph: ExecutionGraph, *, is_full: bool) -> None:
+        assert graph.job_graph is not None, graph.job_id
+        self._graph = graph
+        self._is_full = is_full
+        self._region_of = {
+            vertex_id: members
+            for members in pipelined_regions(graph.job_graph)
+            for vertex_id in members
+            if len(members) > 1
+        }
+
+    def tasks_to_restart(self, failed: Iterable[Execution]) -> list[Execution]:
+        """The current attempts that have to be replaced, in topological order. Raises RestartImpossibleError.
+
+        Attempts that have not been started since their last reset are left out: they wait anyway.
+        """
+        search = _Search(self._graph, self._region_of)
+        search.add_all(failed)
+        if self._is_full and search.has_found:
+            search.add_all(self._graph.executions())
+        search.run()
+        return [execution for execution in self._graph.executions() if search.has(execution)]
+
+
+def is_standing(vertex: ExecutionJobVertex, execution: Execution) -> bool:
+    """True for a subtask that has ended for good."""
+    if execution.state is not ExecutionState.FINISHED:
+        return False
+    return vertex.is_exclusive or (vertex.has_output_directories and vertex.is_accepted)
+
+
+class _Search:
+    """Goes from what restarts to what must restart with it, until nothing is added."""
+
+    __slots__ = ("_expanded", "_found", "_graph", "_queue", "_region_of")
+
+    def __init__(self, graph: ExecutionGraph, region_of: Mapping[VertexId, frozenset[VertexId]]) -> None:
+        self._graph = graph
+        self._region_of = region_of
+        self._found: dict[int, Execution] = {}
+        self._queue: deque[Execution] = deque()
+        self._expanded: set[int] = set()
+
+    @property
+    def has_found(self) -> bool:
+        return bool(self._found)
+
+    def has(self, execution: Execution) -> bool:
+        return id(execution) in self._found
+
+    def add(self, execution: Execution) -> None:
+        is_fresh = execution.state is ExecutionState.CREATED
+        if is_fresh or id(execution) in self._found or is_standing(self._graph.vertex_of(execution), execution):
+            return
+        self._found[id(execution)] = execution
+        self._queue.append(execution)
+
+    def add_all(self, executions: Iterable[Execution]) -> None:
+        for execution in executions:
+            self.add(execution)
+
+    def run(self) -> None:
+        while self._queue:
+            execution = self._queue.popleft()
+            for vertex_id in self._region_of.get(execution.attempt_id.vertex_id, ()):
+                self.add_all(self._graph.vertices[vertex_id].executions)
+            self._add_producers(execution)
+            self._add_consumers(execution)
+
+    def _add_producers(self, execution: Execution) -> None:
+        """Of partitions that were here and are not any more. One that was not accepted yet is still to come."""
+        for edge in self._graph.vertex_of(execution).inputs:
+            if edge.is_complete or self._is_expanded(id(edge), edge.reads_all):
+                continue
+            source = self._graph.vertices[edge.source]
+            for index in edge.producers_of(execution.attempt_id.subtask_index):
+                producer = source.executions[index]
+                if not producer.is_accepted or edge.has(index):
+                    continue
+                if is_standing(source, producer):
+                    raise RestartImpossibleError(_impossible(source, producer))
+                self.add(producer)
+
+    def _add_consumers(self, execution: Execution) -> None:
+        """R17: of a producer that runs again. Were it declared non-deterministic, one that stands would end the job."""
+        for edge in self._graph.vertex_of(execution).outputs:
+            if self._is_expanded(-id(edge), edge.reads_all):
+                continue
+            consumers = self._graph.vertices[edge.target].executions
+            for index in edge.consumers_of(execution.attempt_id.subtask_index):
+                self.add(consumers[index])
+
+    def _is_expanded(self, key: int, reads_all: bool) -> bool:  # noqa: FBT001
+        """True if the edge was followed before: where all read from all, once is enough."""
+        if key in self._expanded:
+            return True
+        if reads_all:
+            self._expanded.add(key)
+        return False
+
+
+def _impossible(vertex: ExecutionJobVertex, producer: Execution) -> str:
+    subtask = f"{vertex.vertex.name} ({producer.attempt_id.subtask_index + 1}/{vertex.parallelism})"
+    return f"the result of {subtask} is gone and needed again, but the subtask has finished and must not run twice"
