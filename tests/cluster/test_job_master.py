@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 
@@ -34,6 +36,7 @@ from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads
 from runtime.highavailability.record_codec import decode_record, encode_record
 from runtime.highavailability.records import OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import OperatorKind
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.rpc.settings import RpcLimits
 from runtime.scheduler.core.job_events import decode_events
 from tests.kit.control_plane import eventually
@@ -374,6 +377,36 @@ async def test_execution_timeout_fails_the_job() -> None:
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
+
+
+@pytest.mark.asyncio
+async def test_a_failed_task_restarts_after_its_pause_and_the_job_finishes() -> None:
+    def failing_first(task: TaskDeploymentDescriptor) -> Iterable[TaskExecutionReport]:
+        return reports_of(task, E.FAILED, failure=user_failure("once")) if task.ordinal == 0 else finishing(task)
+
+    async with job_master_box() as box:
+        task_manager = await box.task_manager(1, failing_first)
+        strategy = FixedDelayRestartStrategy(delay_seconds=0.01)
+        assignment = await box.assign(JOB, lone(restart_strategy=strategy))
+        _, running = box.start(assignment)
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        task_manager.offer(JOB, assignment.epoch)
+        await box.listener.changes.wait_until(lambda _: len(box.listener.requirements) >= 3)
+        task_manager.offer(JOB, assignment.epoch)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FINISHED
+        statuses = [summary.status for summary in box.listener.summaries]
+        assert [status.name for status, _ in groupby(statuses)] == [
+            "CREATED",
+            "RUNNING",
+            "RESTARTING",
+            "RUNNING",
+            "FINISHED",
+        ]
+        archived = await stored_archive(box)
+        assert [one.failure.message for one in archived.exceptions] == ["once"]
+        assert archived.vertices[0].subtasks[0].current.attempt == 1
 
 
 @pytest.mark.asyncio

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import traceback
+from dataclasses import replace
 
 from runtime.common.errors import InvalidInputError, NonRecoverableError
+from runtime.common.ids import PartitionId
 from runtime.gateways.task import FailureInfo
 from runtime.taskexecutor.slots.memory import format_bytes
 
@@ -16,6 +18,7 @@ STACK_LENGTH_MAX = 64 * 1024
 USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
 
 _CLASS_OF_EXIT = "SlotProcessExitError"
+LOST_PARTITIONS = "PartitionUnavailableError"
 
 
 _CRASHES = frozenset(
@@ -104,6 +107,17 @@ def _shorten(text: str, length_max: int) -> str:
         return clean
     half = length_max // 2
     return f"{clean[:half]}\n... {len(clean) - 2 * half} characters left out ...\n{clean[-half:]}"
+
+
+def of_lost_partitions(failure: FailureInfo, partition_ids: tuple[PartitionId, ...], problem: str) -> FailureInfo:
+    """The failure of a task whose input is gone: not its own, and no retry of it alone helps."""
+    return replace(
+        failure,
+        class_name=LOST_PARTITIONS,
+        message=_shorten(f"input partitions cannot be read: {problem} ({failure.class_name})", MESSAGE_LENGTH_MAX),
+        kind=SYSTEM,
+        lost_partitions=partition_ids,
+    )
 
 
 def of_system(message: str, *, timestamp_millis: int, kind: str = SYSTEM, class_name: str = "SlotError") -> FailureInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,8 +39,7 @@ def _is_local(directory: str) -> bool:
 def _local_files(directory: str) -> Iterator[WrittenFile]:
     from pyarrow import parquet
 
-    parsed = urlparse(directory)
-    root = Path(unquote(parsed.path) if parsed.scheme else directory)
+    root = _local_path(directory)
     for path in root.iterdir() if root.is_dir() else ():
         if match := _PART.match(path.name):
             rows = parquet.read_metadata(path).num_rows
@@ -56,6 +56,55 @@ def _remote_files(directory: str) -> Iterator[WrittenFile]:
             with files.open(entry["name"]) as file:
                 rows = parquet.read_metadata(file).num_rows
             yield WrittenFile(f"{directory}/{name}", int(match[1]), int(entry["size"]), rows)
+
+
+def file_problem(path: str, size_bytes: int, *, reads_content: bool) -> str:
+    """What is wrong with a file that was once written with that size: missing, short, unreadable; "" if nothing is.
+
+    Storage that does not answer is no problem of the file. `reads_content` also opens it.
+    """
+    try:
+        found = _size_of(path)
+    except FileNotFoundError:
+        return f"{path} is missing"
+    except OSError:
+        return ""
+    if found != size_bytes:
+        return f"{path} has {found} bytes, it was written with {size_bytes}"
+    if reads_content and not _is_readable(path):
+        return f"{path} cannot be read"
+    return ""
+
+
+def _size_of(path: str) -> int:
+    if _is_local(path):
+        return _local_path(path).stat().st_size
+    files, stripped = fsspec.core.url_to_fs(path)
+    return int(files.size(stripped))
+
+
+def _is_readable(path: str) -> bool:
+    from pyarrow import ArrowException, parquet
+
+    try:
+        if path.endswith(_VALUE):
+            json.loads(read_value(path))
+        elif _is_local(path):
+            parquet.read_metadata(_local_path(path))
+        else:
+            files, stripped = fsspec.core.url_to_fs(path)
+            with files.open(stripped) as file:
+                parquet.read_metadata(file)
+    except (ArrowException, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _local_path(location: str) -> Path:
+    parsed = urlparse(location)
+    return Path(unquote(parsed.path) if parsed.scheme else location)
 
 
 def write_value(directory: str, data: bytes) -> str:

@@ -21,6 +21,7 @@ from runtime.taskexecutor.slots.code import CodeLoader
 from runtime.taskexecutor.slots.exchange import Exchange
 from runtime.taskexecutor.slots.failures import TaskError
 from runtime.taskexecutor.slots.json_values import encode_value
+from runtime.taskexecutor.slots.lost_partitions import lost_partitions
 from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
@@ -73,7 +74,7 @@ class TaskRunner:
                     state = AttemptState(order, self._channel, self._attachment.session)
                     self._run_operators(order, state, result)
                 except BaseException as error:  # noqa: BLE001 - the boundary of user code: its failure is the result
-                    self._note_failure(error, result)
+                    self._note_failure(error, order, result)
         finally:
             self._leave_if_forked()
             is_clean = self._end_attempt(state, threads)
@@ -114,12 +115,14 @@ class TaskRunner:
             raise TaskError(message)
         return encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {operator.name!r}")
 
-    def _note_failure(self, error: BaseException, result: _Result) -> None:
+    def _note_failure(self, error: BaseException, order: WorkOrder, result: _Result) -> None:
         if isinstance(error, ImportError):
             error.add_note(failures.import_hint(error, self._task_manager_id))
         if isinstance(error, SystemExit):
             error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
         failure = failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
+        if failure.is_recoverable and (lost := lost_partitions(order)).partition_ids:
+            failure = failures.of_lost_partitions(failure, lost.partition_ids, lost.problem)
         result.failure = failure
         result.is_spark_lost = self._attachment.is_connection_error(error)
         sys.stderr.write(failure.stack_trace)

@@ -1,0 +1,115 @@
+"""A failed task says which of its inputs were missing, short or unreadable, and nothing of those that were not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
+from runtime.gateways.task import FailureInfo, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
+from runtime.taskexecutor.slots import failures
+from runtime.taskexecutor.slots.lost_partitions import lost_partitions
+from runtime.taskexecutor.slots.partition_files import write_value
+from runtime.taskexecutor.slots.running_attempt import work_order
+from runtime.taskexecutor.slots.wire import WorkOrder
+from tests.kit.slot_work import JOB, slot_work
+
+
+def partition_id(producer: int) -> PartitionId:
+    return PartitionId(ExecutionAttemptId(JOB, VertexId("a" * 32), producer, 1, 0), 0)
+
+
+def of_rows(directory: Path, producer: int, consumer: int = -1) -> PartitionDescriptor:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = directory / f"part-{producer}.parquet"
+    parquet.write_table(pa.table({"x": list(range(1000))}), path)
+    file = PartitionFile(str(path), path.stat().st_size, 1000, consumer)
+    return PartitionDescriptor(partition_id(producer), PartitionKind.PARQUET, str(directory), "{}", (file,), b"")
+
+
+def of_value(directory: str, producer: int) -> PartitionDescriptor:
+    path = write_value(f"{directory}/{producer}", b'{"a": 1}')
+    file = PartitionFile(path, 8, 0, -1)
+    return PartitionDescriptor(partition_id(producer), PartitionKind.JSON, directory, "", (file,), b"")
+
+
+def order_of(
+    directory: Path, *partitions: PartitionDescriptor, mode: ExchangeMode = ExchangeMode.REBALANCE, subtask: int = 0
+) -> WorkOrder:
+    gate = InputGate("up", mode, (), partitions)
+    return work_order(slot_work(directory, "json:dumps", subtask=subtask, inputs=(gate,)))
+
+
+def damage_by_truncating(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def damage_by_overwriting(path: Path) -> None:
+    path.write_bytes(b"\0" * path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (Path.unlink, "is missing"),
+        (damage_by_truncating, "bytes, it was written with"),
+        (damage_by_overwriting, "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["rows", "value"])
+def test_what_cannot_be_read_is_named(tmp_path: Path, damage: Callable[[Path], None], problem: str, kind: str) -> None:
+    if kind == "rows":
+        partitions = [of_rows(tmp_path, number) for number in range(3)]
+    else:
+        partitions = [of_value(str(tmp_path), number) for number in range(3)]
+    if damage is damage_by_truncating and kind == "value":
+        Path(partitions[1].files[0].path).write_bytes(b"{}")
+    else:
+        damage(Path(partitions[1].files[0].path))
+    lost = lost_partitions(order_of(tmp_path, *partitions))
+    assert lost.partition_ids == (partition_id(1),)
+    assert problem in lost.problem
+
+
+def test_what_can_be_read_is_not_named(tmp_path: Path) -> None:
+    inline = replace(of_value(str(tmp_path), 2), files=(), inline=b"1")
+    order = order_of(tmp_path, of_rows(tmp_path, 0), of_value(str(tmp_path), 1), inline)
+    assert lost_partitions(order).partition_ids == ()
+
+
+def test_files_of_other_readers_are_none_of_the_tasks_business(tmp_path: Path) -> None:
+    partition = of_rows(tmp_path, 0, consumer=1)
+    Path(partition.files[0].path).unlink()
+    assert lost_partitions(order_of(tmp_path, partition, subtask=0)).partition_ids == ()
+    assert lost_partitions(order_of(tmp_path, partition, subtask=1)).partition_ids == (partition_id(0),)
+    forward = replace(partition, files=(replace(partition.files[0], consumer=-1),))
+    other = order_of(tmp_path, forward, mode=ExchangeMode.FORWARD, subtask=1)
+    assert lost_partitions(other).partition_ids == ()
+
+
+def test_object_stores_are_asked_too(tmp_path: Path) -> None:
+    partition = of_value("memory://exchange/lost", 0)
+    assert lost_partitions(order_of(tmp_path, partition)).partition_ids == ()
+    fsspec.filesystem("memory").rm("/exchange/lost", recursive=True)
+    assert lost_partitions(order_of(tmp_path, partition)).partition_ids == (partition_id(0),)
+
+
+def test_the_failure_names_the_partitions_and_keeps_its_story() -> None:
+    own = FailureInfo("Py4JJavaError", "an error", "the stack", "USER", is_recoverable=True, timestamp_millis=5)
+    failure = failures.of_lost_partitions(own, (partition_id(0),), "x is missing")
+    assert failure == FailureInfo(
+        "PartitionUnavailableError",
+        "input partitions cannot be read: x is missing (Py4JJavaError)",
+        "the stack",
+        "SYSTEM",
+        is_recoverable=True,
+        timestamp_millis=5,
+        lost_partitions=(partition_id(0),),
+    )
