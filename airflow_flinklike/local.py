@@ -32,6 +32,8 @@ _OPTIONS = {
     "high-availability.etcd.embedded": "false",
     "jobmanager.jobmaster.single.enable": "false",
     "rest.port": "0",
+    # Whoever tries a job here wants to see its first failure.
+    "restart-strategy.type": "none",
     "env.log.level": "WARNING",
     # Built in the background, in longer than such a cluster lives.
     "taskmanager.spark.class-archive": "false",

@@ -47,7 +47,7 @@ class OsCluster:
 
     def __init__(self, directory: Path, options: dict[str, str]) -> None:
         self.directory = directory
-        self._options = options
+        self._options = {"restart-strategy.type": "none", **options}
         self._processes: list[OsProcess] = []
         self._conf = directory / "conf"
         self._conf.mkdir()

@@ -53,7 +53,7 @@ class ScriptCluster:
             "FLINKLIKE_IDENT_STRING": "test",
             "FLINKLIKE_ADDRESS": self.url,
         }
-        self._options = {"rest.port": str(self.port), **options}
+        self._options = {"rest.port": str(self.port), "restart-strategy.type": "none", **options}
 
     @property
     def url(self) -> str:

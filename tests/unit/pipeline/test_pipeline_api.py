@@ -4,17 +4,27 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from enum import IntEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from airflow_flinklike import Edge, Pipeline, ResourceSpec, Stream
+from airflow_flinklike import (
+    Edge,
+    FixedDelayRestartStrategy,
+    Pipeline,
+    ResourceSpec,
+    Stream,
+    function_job,
+    script_job,
+)
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.loading import build_job
 from airflow_flinklike.pipeline import default_max_parallelism
 from runtime.common.exchange import ExchangeMode as Mode
 from runtime.jobgraph.graph import BlobCode, FunctionReference, JobGraph, OperatorKind, PickledCode
+from runtime.jobgraph.restart_strategy import NO_RESTART, RestartStrategy
 from tests.kit.job_graphs import lone
 
 
@@ -201,6 +211,43 @@ def test_all_job_options_reach_the_graph(tmp_path: Any) -> None:
     assert graph.execution_timeout_seconds == 120
     assert graph.params == {"added": 1}
     assert graph.client_version
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("none", NO_RESTART),
+        ("fixed-delay", FixedDelayRestartStrategy()),
+        (FixedDelayRestartStrategy(attempts=5), FixedDelayRestartStrategy(attempts=5)),
+    ],
+)
+def test_a_job_may_bring_its_restart_strategy(
+    tmp_path: Path, given: RestartStrategy | str | None, expected: RestartStrategy | None
+) -> None:
+    pipeline = Pipeline("p", restart_strategy=given)
+    pipeline.source("a", read)
+    (tmp_path / "job.py").write_text("")
+    script = script_job(tmp_path / "job.py", restart_strategy=given)
+    for program in (pipeline, function_job(len, args=[()], restart_strategy=given), script):
+        graph = program.job_graph()
+        assert graph.restart_strategy == expected
+        assert JobGraph.parse(graph.canonical_json()) == graph
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("always", "'always' is not a restart strategy"),
+        (5, "restart_strategy: "),
+        (FixedDelayRestartStrategy(attempts=-1), "restart strategy fixed-delay: attempts is -1"),
+    ],
+)
+def test_a_wrong_restart_strategy_is_refused(given: Any, words: str) -> None:
+    pipeline = Pipeline("p", restart_strategy=given)
+    pipeline.source("a", read)
+    with pytest.raises(PipelineError, match=words):
+        pipeline.job_graph()
 
 
 def test_code_is_a_reference_a_pickle_or_a_blob() -> None:

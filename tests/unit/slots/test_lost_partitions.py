@@ -1,7 +1,9 @@
-"""A failed task says which of its inputs were missing, short or unreadable, and nothing of those that were not."""
+"""What a failed task says: which of its inputs could not be read, and whether a restart can help."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.gateways.task import FailureInfo, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
@@ -113,3 +116,33 @@ def test_the_failure_names_the_partitions_and_keeps_its_story() -> None:
         timestamp_millis=5,
         lost_partitions=(partition_id(0),),
     )
+
+
+class OwnRefusalError(NonRecoverableError):
+    """User code may have its own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "is_recoverable"),
+    [
+        (ValueError("x"), True),
+        (MemoryError(), True),
+        (failures.SparkUnavailableError("x"), True),
+        (failures.TaskError("x"), True),
+        (failures.UnusableCodeError("x"), False),
+        (NonRecoverableError("x"), False),
+        (OwnRefusalError("x"), False),
+        (InvalidInputError("a static conf is refused"), False),
+    ],
+)
+def test_what_would_come_again_is_not_worth_a_restart(error: Exception, *, is_recoverable: bool) -> None:
+    assert failures.of_exception(error, timestamp_millis=1).is_recoverable == is_recoverable
+
+
+def test_the_error_for_users_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from airflow_flinklike import NonRecoverableError; NonRecoverableError('x'); "
+        "heavy = {'pydantic', 'airflow', 'pyspark', 'grpc', 'httpx', 'pyarrow'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
