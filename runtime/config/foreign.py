@@ -74,7 +74,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "jobmanager.adaptive-scheduler": _ONE_SCHEDULER,
     "jobmanager.archive.fs.dir": "archives are below high-availability.storageDir: remove it",
     "jobmanager.execution": _NO_TUNING,
-    "jobmanager.failure-enrichers": "there are no plug-ins: remove it",
     "jobmanager.future-pool.size": _NO_TUNING,
     "jobmanager.io-pool.size": _NO_TUNING,
     "jobmanager.memory": _HEAP,

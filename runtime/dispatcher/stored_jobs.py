@@ -75,7 +75,7 @@ def unowned_archive(
     source: JobSource, graph: bytes, summary: JobSummary, failure: FailureInfo | None = None
 ) -> ArchivedExecutionGraph:
     """The execution graph of a job that no owner tells of: as if nothing had run. Also for one that cannot be read."""
-    exceptions = () if failure is None else (ArchivedException(failure, "", "", ""),)
+    exceptions = () if failure is None else (ArchivedException(failure, "", "", "", labels={"type": failure.kind}),)
     timestamps = {JobStatus.INITIALIZING: source.submit_millis}
     if summary.end_millis >= 0:
         timestamps[summary.status] = summary.end_millis

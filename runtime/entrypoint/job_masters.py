@@ -22,6 +22,7 @@ from runtime.jobgraph.restart_strategy import (
 )
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
+from runtime.jobmaster.failure_enrichers import load_failure_enrichers
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
 from runtime.rpc.service import RpcService, StreamKind
 from runtime.scheduler.core.failover_settings import FailoverSettings
@@ -57,13 +58,14 @@ def job_manager_runner_factory(
 
 
 def job_master_settings(configuration: Configuration) -> JobMasterSettings:
-    """What the cluster's configuration says to every JobMaster."""
+    """What the cluster's configuration says to every JobMaster. Raises InvalidInputError."""
     return JobMasterSettings(
         failover=FailoverSettings(
             restart_strategy=restart_strategy(configuration),
             is_full=configuration.get(options.FAILOVER_STRATEGY) == "full",
             exceptions_max=configuration.get(options.EXCEPTION_HISTORY_SIZE),
             prior_attempts_max=configuration.get(options.ATTEMPTS_HISTORY_SIZE),
+            enrich=load_failure_enrichers(configuration.get(options.FAILURE_ENRICHERS)),
         )
     )
 

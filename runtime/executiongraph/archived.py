@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -153,13 +153,17 @@ class ArchivedEdge:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedException:
-    """A failure. `task_name` is "" for one that is no task's. Concurrent ones happened while it was handled."""
+    """A failure. `task_name` is "" for one that is no task's. Concurrent ones happened while it was handled.
+
+    `labels` are those of the failure enrichers.
+    """
 
     failure: FailureInfo
     task_name: str
     endpoint: str
     task_manager_id: str
     concurrent: tuple[ArchivedException, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def _exception(one: Any) -> Body:
         "exceptionName": failure.class_name,
         "stacktrace": failure.stack_trace or f"{failure.class_name}: {failure.message}",
         "timestamp": failure.timestamp_millis,
-        "failureLabels": {"type": failure.kind} if failure.kind else {},
+        "failureLabels": dict(one.labels),
     }
     if one.task_name:
         body |= {"taskName": one.task_name, "endpoint": one.endpoint, "taskManagerId": one.task_manager_id}

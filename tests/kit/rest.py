@@ -84,7 +84,7 @@ def archived(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING) -> Arch
         pending_reason="",
         vertices=(vertex(1, "read"), vertex(2, "write <b>")),
         edges=(ArchivedEdge(VertexId(f"{1:032x}"), VertexId(f"{2:032x}"), ExchangeMode.HASH, 0),),
-        exceptions=(ArchivedException(FAILURE, "read (1/1)", "127.0.0.1:1", "tm-1"),)
+        exceptions=(ArchivedException(FAILURE, "read (1/1)", "127.0.0.1:1", "tm-1", labels={"type": "USER"}),)
         if status is JobStatus.FAILED
         else (),
         config=NO_CONFIG,

@@ -16,6 +16,7 @@ from runtime.config.option import (
     int_between,
     int_option,
     one_of,
+    parse_list,
 )
 
 
@@ -94,4 +95,12 @@ ATTEMPTS_HISTORY_SIZE = int_option(
 )
 EXCEPTION_HISTORY_SIZE = int_option(
     "web.exception-history-size", 16, "Failures of one job that its exception history keeps.", high=1000
+)
+FAILURE_ENRICHERS: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "jobmanager.failure-enrichers",
+    parse_list,
+    ("type",),
+    "Plug-ins that label failures, by the names of their entry points in airflow_flinklike.failure_enrichers. `type` "
+    "labels a failure USER, SYSTEM or RESOURCE.",
+    "List",
 )

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.failure_enricher import Enrich, FailureContext
 from runtime.gateways.task import FailureInfo
 
 CONCURRENT_FAILURES_MAX = 15
-ROOT_FAILURES_MAX = 16
 
 
 def system_failure(class_name: str, message: str, at_millis: int, *, kind: str = "SYSTEM") -> FailureInfo:
@@ -37,9 +38,11 @@ class _Entry:
 class FailureHistory:
     """Failures by what was done about them: a root cause each, with those that happened while it was handled."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_enrich", "_entries", "_graph")
 
-    def __init__(self, roots_max: int = ROOT_FAILURES_MAX) -> None:
+    def __init__(self, graph: ExecutionGraph, roots_max: int, enrich: Enrich) -> None:
+        self._graph = graph
+        self._enrich = enrich
         self._entries: deque[_Entry] = deque(maxlen=roots_max)
 
     def add(self, exception: ArchivedException, *, is_concurrent: bool) -> bool:
@@ -57,13 +60,14 @@ class FailureHistory:
         """Newest first."""
         return tuple(replace(entry.root, concurrent=tuple(entry.concurrent)) for entry in reversed(self._entries))
 
-
-def archived_failure(failure: FailureInfo, execution: Execution | None, task_name: str) -> ArchivedException:
-    """A failure of a task or (without one) of the whole job, as the history shows it."""
-    location = execution.location if execution is not None else None
-    return ArchivedException(
-        failure=failure,
-        task_name=task_name,
-        endpoint=location.address if location is not None else "",
-        task_manager_id=location.task_manager_id if location is not None else "",
-    )
+    def exception(self, failure: FailureInfo, execution: Execution | None, whose: str = "") -> ArchivedException:
+        """A failure of a task or (without one) of the whole job, or of what `whose` names, as the history shows it."""
+        location = execution.location if execution is not None else None
+        task_name = self._graph.task_name(execution) if execution is not None else whose
+        return ArchivedException(
+            failure=failure,
+            task_name=task_name,
+            endpoint=location.address if location is not None else "",
+            task_manager_id=location.task_manager_id if location is not None else "",
+            labels=self._enrich(FailureContext(self._graph.job_id, self._graph.name, task_name, failure)),
+        )

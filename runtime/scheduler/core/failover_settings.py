@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.gateways.failure_enricher import Enrich, label_type
 from runtime.jobgraph.restart_strategy import DEFAULT_RESTART_STRATEGY, NO_RESTART, RestartStrategy
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverSettings:
-    """`restart_strategy` is for jobs without one of their own; `is_full` restarts every task with a failed one."""
+    """`restart_strategy` is for jobs without one of their own; `is_full` restarts every task with a failed one.
+
+    `enrich` labels failures: quick, without side effects that matter, and it never raises.
+    """
 
     restart_strategy: RestartStrategy = DEFAULT_RESTART_STRATEGY
     is_full: bool = False
     exceptions_max: int = 16
     prior_attempts_max: int = 16
+    enrich: Enrich = label_type
 
 
 NO_FAILOVER = FailoverSettings(restart_strategy=NO_RESTART)

@@ -15,7 +15,7 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
 from runtime.executiongraph.core.execution import Execution
-from runtime.executiongraph.core.failures import FailureHistory, archived_failure, system_failure
+from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, FailureHistory, system_failure
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.resource_manager import ResourceRequirement
@@ -99,7 +99,7 @@ class JobMasterCore:
         self._digest = digest
         self._validate = validate
         self._outbox = Outbox(job_id, epoch)
-        self._failures = FailureHistory(failover.exceptions_max)
+        self._failures = FailureHistory(self._graph, failover.exceptions_max, failover.enrich)
         self._publication = Publication(self._graph)
         self._declared = DeclaredRequirements()
         self._work: _Work | None = None
@@ -194,7 +194,7 @@ class JobMasterCore:
                 self._start(graph)
             case ev.InitializationFailed(failure, name):
                 self._graph.name = name
-                self._failures.add(archived_failure(failure, None, ""), is_concurrent=False)
+                self._failures.add(self._failures.exception(failure, None), is_concurrent=False)
                 self._write_result(JobStatus.FAILED)
             case ev.InitializationDelayed(reason):
                 self._initialization_reason = reason
@@ -333,7 +333,7 @@ class JobMasterCore:
         ended = ExecutionState.FAILED if is_failed else ExecutionState.CANCELED
         self._transition(execution, ended, report.timestamp_millis)
         if is_failed and report.failure is not None:
-            exception = archived_failure(report.failure, execution, self._graph.task_name(execution))
+            exception = self._failures.exception(report.failure, execution)
             if self.status in _ALIVE:
                 work.failover.concurrent(exception, self._at)
             elif self.status is not JobStatus.CANCELLING:
@@ -366,19 +366,18 @@ class JobMasterCore:
 
     def _tasks_failed(self, work: _Work, executions: list[Execution], failure: FailureInfo) -> None:
         """Attempts have FAILED, for one reason: restart what depends on them, or end the job."""
-        first = executions[0] if executions else None
-        exceptions = [archived_failure(failure, one, self._graph.task_name(one)) for one in executions]
-        exception = exceptions[0] if exceptions else archived_failure(failure, None, "")
         if self.status not in _ALIVE:
             for one in executions:
-                self._fail(failure, one, self._graph.task_name(one))
+                self._fail(failure, one)
             return
+        shown: list[Execution | None] = [*executions[: CONCURRENT_FAILURES_MAX + 1]] or [None]
+        exception, *others = [self._failures.exception(failure, one) for one in shown]
         problem = work.failover.failed(executions, exception, self._at)
         if problem:
-            self._fail(work.failover.suppressed(failure, problem), first, exception.task_name)
+            self._fail(work.failover.suppressed(failure, problem), shown[0])
         elif self.status is JobStatus.RUNNING:
             self._graph.enter(JobStatus.RESTARTING, self._at.millis, failure.class_name)
-        for other in exceptions[1:]:
+        for other in others:
             if problem:
                 self._failures.add(other, is_concurrent=True)
             else:
@@ -402,10 +401,10 @@ class JobMasterCore:
 
     # --- the end of a job ---------------------------------------------------------------------------------
 
-    def _fail(self, failure: FailureInfo, execution: Execution | None = None, task_name: str = "") -> None:
+    def _fail(self, failure: FailureInfo, execution: Execution | None = None, whose: str = "") -> None:
         """End the job by a failure, or note one while it ends."""
         if self.status is not JobStatus.CANCELLING:
-            exception = archived_failure(failure, execution, task_name)
+            exception = self._failures.exception(failure, execution, whose)
             self._failures.add(exception, is_concurrent=self.status is JobStatus.FAILING)
         if self.status in _ALIVE:
             self._graph.enter(JobStatus.FAILING, self._at.millis, failure.class_name)

@@ -88,7 +88,7 @@ def recover(
     """The durable part of a job, for the owner with that epoch. New attempts carry it (R9)."""
     graph = ExecutionGraph(job_id, epoch, submit_millis=submit_millis, prior_attempts_max=settings.prior_attempts_max)
     graph.attach(job_graph, at_millis)
-    recovered = RecoveredJob(graph, FailureHistory(settings.exceptions_max))
+    recovered = RecoveredJob(graph, FailureHistory(graph, settings.exceptions_max, settings.enrich))
     for event in events:
         recovered.apply(event, at_millis)
     return recovered

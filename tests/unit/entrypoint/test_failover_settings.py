@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from runtime.config.configuration import InvalidConfigurationError, load
+from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import load
 from runtime.entrypoint.job_masters import job_master_settings, restart_strategy
 from runtime.jobgraph.restart_strategy import (
     NO_RESTART,
@@ -86,7 +89,8 @@ def test_strategies_of_the_cluster(options: list[str], expected: RestartStrategy
 
 
 def test_what_is_remembered_and_what_restarts() -> None:
-    assert settings() == FailoverSettings()
+    default = settings()
+    assert default == replace(FailoverSettings(), enrich=default.enrich)
     given = settings(
         "jobmanager.execution.failover-strategy=full",
         "web.exception-history-size=3",
@@ -103,8 +107,9 @@ def test_what_is_remembered_and_what_restarts() -> None:
         (f"{EXPONENTIAL}backoff-multiplier=half", "expected a number between 1 and 1000"),
         (f"{EXPONENTIAL}max-backoff=1 ms", "must not be below"),
         ("jobmanager.execution.failover-strategy=half", "expected one of region, full"),
+        ("jobmanager.failure-enrichers=type,guess", "no failure enricher guess: known are type"),
     ],
 )
 def test_other_values_stop_the_process_at_its_start(option: str, words: str) -> None:
-    with pytest.raises(InvalidConfigurationError, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         settings(option)
