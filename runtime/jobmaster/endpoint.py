@@ -294,7 +294,7 @@ class JobMaster:
 
     def _fail_attempts(self, tasks: tuple[TaskDeploymentDescriptor, ...], reason: str) -> None:
         at = self.moment()
-        failure = system_failure("MessageTooLargeError", reason, at.millis, kind="RESOURCE")
+        failure = system_failure("MessageTooLargeError", reason, at.millis, kind="RESOURCE", is_recoverable=False)
         reports = tuple(
             TaskExecutionReport(
                 attempt_id=task.attempt_id,

@@ -426,6 +426,7 @@ async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
         failure = (await stored_archive(box)).failure
         assert failure is not None
         assert "rpc.max-message-size" in failure.message
+        assert not failure.is_recoverable
 
 
 @pytest.mark.asyncio

@@ -17,14 +17,16 @@ from runtime.gateways.task import FailureInfo
 CONCURRENT_FAILURES_MAX = 15
 
 
-def system_failure(class_name: str, message: str, at_millis: int, *, kind: str = "SYSTEM") -> FailureInfo:
+def system_failure(
+    class_name: str, message: str, at_millis: int, *, kind: str = "SYSTEM", is_recoverable: bool = True
+) -> FailureInfo:
     """A failure that the JobMaster itself found."""
     return FailureInfo(
         class_name=class_name,
         message=message,
         stack_trace=f"{class_name}: {message}",
         kind=kind,
-        is_recoverable=True,
+        is_recoverable=is_recoverable,
         timestamp_millis=at_millis,
     )
 

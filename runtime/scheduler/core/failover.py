@@ -95,7 +95,7 @@ class Failover:
         """Attempts have ended by one failure, which counts once. Returns why the job must fail, "" if it goes on."""
         failure = exception.failure
         if not failure.is_recoverable:
-            return "the failure would come again"
+            return "the failure is not recoverable"
         if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
             return self._partitions_lost(executions, exception, lost, at)
         counted = self._restart_strategy.failure(at.monotonic, at.draw)

@@ -30,27 +30,29 @@ class FailoverStrategy:
     __slots__ = ("_graph", "_is_full", "_region_of")
 
     def __init__(self, graph: ExecutionGraph, *, is_full: bool) -> None:
-        assert graph.job_graph is not None, graph.job_id
         self._graph = graph
         self._is_full = is_full
-        self._region_of = {
-            vertex_id: members
-            for members in pipelined_regions(graph.job_graph)
-            for vertex_id in members
-            if len(members) > 1
-        }
+        self._region_of: dict[VertexId, frozenset[VertexId]] | None = None
 
     def tasks_to_restart(self, failed: Iterable[Execution]) -> list[Execution]:
         """The current attempts that have to be replaced, in topological order. Raises RestartImpossibleError.
 
         Attempts that have not been started since their last reset are left out: they wait anyway.
         """
-        search = _Search(self._graph, self._region_of)
+        search = _Search(self._graph, self._regions())
         search.add_all(failed)
         if self._is_full and search.has_found:
             search.add_all(self._graph.executions())
         search.run()
         return [execution for execution in self._graph.executions() if search.has(execution)]
+
+    def _regions(self) -> dict[VertexId, frozenset[VertexId]]:
+        """Vertices that share a region with others. Most jobs never fail: nothing is made before it is needed."""
+        if self._region_of is None:
+            assert self._graph.job_graph is not None, self._graph.job_id
+            regions = [members for members in pipelined_regions(self._graph.job_graph) if len(members) > 1]
+            self._region_of = {vertex_id: members for members in regions for vertex_id in members}
+        return self._region_of
 
 
 def is_standing(vertex: ExecutionJobVertex, execution: Execution) -> bool:

@@ -1,0 +1,80 @@
+"""The durable events of a job: what a newer version must still read, byte by byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived import ArchivedException
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.task import (
+    FailureInfo,
+    OutputDirectory,
+    PartitionDescriptor,
+    PartitionFile,
+    PartitionKind,
+    TaskMetrics,
+)
+from runtime.scheduler.core.job_events import (
+    EVENTS_SCHEMA_VERSION,
+    AttemptFinished,
+    FailureHandled,
+    JobEvent,
+    PartitionsLost,
+    PartitionsReleased,
+    SubtasksReset,
+    decode_events,
+    encode_events,
+)
+from tests.kit.job_master_driver import location
+
+VERTEX = VertexId("a" * 32)
+ATTEMPT = ExecutionAttemptId(JobId("1" * 32), VERTEX, 3, 7, 2)
+PARTITION = PartitionId(ATTEMPT, 1)
+PLACE: TaskManagerLocation = location(1)
+
+FINISHED = AttemptFinished(
+    attempt_id=ATTEMPT,
+    ordinal=2,
+    location=PLACE,
+    timestamps={ExecutionState.CREATED: 1, ExecutionState.FINISHED: 9},
+    value='{"gr\u00fcn": 1}'.encode(),
+    partitions=(
+        PartitionDescriptor(PARTITION, PartitionKind.PARQUET, "d", "{}", (PartitionFile("d/f", 10, 1, -1),), b""),
+    ),
+    outputs=(OutputDirectory("base", "hidden"),),
+    metrics=TaskMetrics(read_bytes=1),
+)
+FAILURE = FailureInfo("ValueError", "no", "stack", "USER", is_recoverable=True, timestamp_millis=5)
+EVENTS: dict[int, tuple[JobEvent, ...]] = {
+    1: (FINISHED, PartitionsReleased((PARTITION,))),
+    2: (
+        FINISHED,
+        PartitionsReleased((PARTITION,)),
+        FailureHandled(
+            ArchivedException(FAILURE, "read (1/1) - execution #0", "host:1", "tm-1", labels={"type": "USER"}),
+            at_millis=5,
+            is_concurrent=False,
+            backoff_seconds=1.5,
+        ),
+        PartitionsLost((PARTITION,)),
+        SubtasksReset(VERTEX, (0, 3), (1, 3)),
+    ),
+}
+
+
+def recorded(version: int) -> bytes:
+    return Path(__file__).with_name(f"job_events.v{version}.json").read_bytes().strip()
+
+
+@pytest.mark.parametrize("version", EVENTS)
+def test_what_every_version_has_stored_is_read(version: int) -> None:
+    assert decode_events(recorded(version)) == EVENTS[version]
+
+
+def test_the_stored_form_changes_only_with_its_version() -> None:
+    assert max(EVENTS) == EVENTS_SCHEMA_VERSION
+    assert encode_events(EVENTS[EVENTS_SCHEMA_VERSION]) == recorded(EVENTS_SCHEMA_VERSION)
