@@ -284,7 +284,7 @@ class JobMasterCore:
     def _on_report(self, work: _Work, report: TaskExecutionReport) -> None:
         execution = self._graph.execution(report.attempt_id)
         if execution is None or execution.location is None:
-            self._on_report_of_prior(work, report)
+            self._on_report_of_prior(report)
             return
         if execution.state.is_terminal:
             if execution.is_accepted and report.state.is_terminal:  # R11: told again on a new stream
@@ -307,15 +307,13 @@ class JobMasterCore:
             self._tasks_failed(work, [execution], failure)
         work.placement.ended(execution.attempt_id, self._at)
 
-    def _on_report_of_prior(self, work: _Work, report: TaskExecutionReport) -> None:
+    def _on_report_of_prior(self, report: TaskExecutionReport) -> None:
         """An attempt that was replaced takes no effect any more: its TaskManager is to stop it, and to forget it."""
         execution = self._graph.prior_execution(report.attempt_id)
         if execution is None or execution.location is None:
             return
-        if report.state.is_terminal:
-            self._acknowledge(work, execution)
-        elif execution.location.incarnation in work.placement.task_managers:
-            self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
+        letter = self._outbox.to(execution.location.incarnation)  # whoever reports is connected
+        (letter.acknowledged if report.state.is_terminal else letter.cancelled).append(execution.attempt_id)
 
     def _finished(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
         execution.value = report.value

@@ -17,9 +17,12 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
 )
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover import PARTITION_LOSSES_MAX
+from runtime.scheduler.core.acceptance import Acceptance
+from runtime.scheduler.core.failover import PARTITION_LOSSES_MAX, Failover
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, PartitionsLost, SubtasksReset
+from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost, SubtasksReset
+from runtime.scheduler.core.outbox import Outbox
+from runtime.scheduler.core.placement import Placement
 from tests.kit.job_graphs import edge, graph, lone, source, vertex
 from tests.kit.job_master_driver import JobMasterDriver, durable_view, unreadable, user_failure
 
@@ -279,8 +282,9 @@ def test_an_attempt_that_was_replaced_is_cancelled_when_heard_of() -> None:
     (new,) = job.running()
     job.offer(3, tm=1)
     job.report(old, E.RUNNING)
-    assert job.messages(CancelTasks) == []  # that TaskManager does not know the job
+    assert [message.attempts for message in job.messages(CancelTasks)] == [(old,)]
     job.report(old, E.FINISHED)
+    assert old in job.messages(AcknowledgeReports)[-1].attempts
     assert job.running() == [new]
     assert not job.has_result()
 
@@ -427,4 +431,33 @@ def test_the_next_owner_knows_what_was_durable_and_counts_anew() -> None:
     assert [(one.ordinal, one.state) for one in use.executions] == [(1, E.CREATED), (0, E.FINISHED)]
     assert use.executions[0].attempt_id.epoch == job.core.graph.epoch + 1
     assert recovered.failures.archived() == job.core.archived().exceptions
-    assert [event for batch in job.durable for event in batch if isinstance(event, AttemptFinished)]
+
+
+@pytest.mark.parametrize("at_most", [2, 3])
+def test_the_next_owner_counts_on(at_most: int) -> None:
+    settings = FailoverSettings(
+        ExponentialDelayRestartStrategy(jitter_factor=0.0, attempts_before_reset_backoff=at_most)
+    )
+    job = JobMasterDriver(lone(), failover=settings)
+    for number in range(2):
+        job.offer(number)
+        job.now += 10
+        job.report(job.running()[0], E.FAILED, failure=user_failure())
+        while job.pending_events is not None:
+            job.events_durable()
+        job.restart_due()
+        job.events_durable()
+    recovered = job.recovered()
+    outbox = Outbox(recovered.graph.job_id, recovered.graph.epoch)
+    acceptance = Acceptance(recovered.graph)
+    failover = Failover(recovered.graph, Placement(recovered.graph, outbox), acceptance, recovered.failures, settings)
+    # Another process, with another monotonic clock, ten seconds later.
+    at = ev.Moment(5.0, job.at().millis + 10_000)
+    failover.restore(recovered, at)
+    (execution,) = recovered.graph.executions()
+    assert execution.ordinal == 2
+    for state in (E.SCHEDULED, E.DEPLOYING, E.FAILED):
+        recovered.graph.transition(execution, state, at.millis)
+    problem = failover.failed([execution], recovered.failures.exception(user_failure(), execution), at)
+    assert bool(problem) == (at_most == 2)
+    assert failover.due_after(at.monotonic) == (None if problem else 5.0 + 2.25)
