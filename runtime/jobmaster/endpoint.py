@@ -200,7 +200,9 @@ class JobMaster:
         finally:
             self._events = None
         if self._core.status is not before:
-            logger.info("job %s: %s -> %s", self.job_id, before.name, self._core.status.name)
+            reason = self._core.summary().pending_reason if self._failure is None else ""
+            after = f"{self._core.status.name} ({reason})" if reason else self._core.status.name
+            logger.info("job %s: %s -> %s", self.job_id, before.name, after)
 
     def receive(self, location: TaskManagerLocation, message: JobMessage) -> None:
         """A message of a TaskManager."""

@@ -15,6 +15,7 @@ from runtime.gateways.failure_enricher import Enrich, FailureContext
 from runtime.gateways.task import FailureInfo
 
 CONCURRENT_FAILURES_MAX = 15
+LATEST_LENGTH_MAX = 200
 
 
 def system_failure(
@@ -29,6 +30,11 @@ def system_failure(
         is_recoverable=is_recoverable,
         timestamp_millis=at_millis,
     )
+
+
+def shown(failure: FailureInfo) -> FailureInfo:
+    """As people see it: the partitions are for the scheduler, and can be many."""
+    return replace(failure, lost_partitions=()) if failure.lost_partitions else failure
 
 
 @dataclass(slots=True)
@@ -58,6 +64,14 @@ class FailureHistory:
         concurrent.append(exception)
         return True
 
+    @property
+    def latest(self) -> str:
+        """What happened last, in one line."""
+        if not self._entries:
+            return ""
+        failure = self._entries[-1].root.failure
+        return " ".join(f"{failure.class_name}: {failure.message[:LATEST_LENGTH_MAX]}".split())
+
     def archived(self) -> tuple[ArchivedException, ...]:
         """Newest first."""
         return tuple(replace(entry.root, concurrent=tuple(entry.concurrent)) for entry in reversed(self._entries))
@@ -67,7 +81,7 @@ class FailureHistory:
         location = execution.location if execution is not None else None
         task_name = self._graph.task_name(execution) if execution is not None else whose
         return ArchivedException(
-            failure=failure,
+            failure=shown(failure),
             task_name=task_name,
             endpoint=location.address if location is not None else "",
             task_manager_id=location.task_manager_id if location is not None else "",

@@ -91,9 +91,10 @@ class Failover:
 
     # --- failures -------------------------------------------------------------------------------------------
 
-    def failed(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
+    def failed(
+        self, executions: Sequence[Execution], failure: FailureInfo, exception: ArchivedException, at: Moment
+    ) -> str:
         """Attempts have ended by one failure, which counts once. Returns why the job must fail, "" if it goes on."""
-        failure = exception.failure
         if not failure.is_recoverable:
             return "the failure is not recoverable"
         if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
@@ -214,7 +215,7 @@ class Failover:
     def pending_reason(self) -> str:
         """What the job waits for, in words that do not change while it does."""
         waiting = sum(self._graph.counts.get(state, 0) for state in _STOPPED)
-        return f"{waiting} tasks wait for their restart" if self.is_pending else ""
+        return f"{waiting} tasks wait for their restart after {self._history.latest}" if self.is_pending else ""
 
 
 _STOPPED = (ExecutionState.FAILED, ExecutionState.CANCELED, ExecutionState.CANCELING)

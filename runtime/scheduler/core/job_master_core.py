@@ -15,7 +15,7 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
 from runtime.executiongraph.core.execution import Execution
-from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, FailureHistory, system_failure
+from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, FailureHistory, shown, system_failure
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.resource_manager import ResourceRequirement
@@ -302,7 +302,7 @@ class JobMasterCore:
             self._finished(work, execution, report)
         else:
             failure = report.failure or self._system_failure("TaskEndedError", problem)
-            execution.failure = failure
+            execution.failure = shown(failure)
             self._transition(execution, ExecutionState.FAILED, report.timestamp_millis)
             self._tasks_failed(work, [execution], failure)
         work.placement.ended(execution.attempt_id, self._at)
@@ -326,7 +326,7 @@ class JobMasterCore:
 
     def _stopped(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
         """A cancelled attempt has ended (in Flink, too, one that finishes meanwhile is CANCELED)."""
-        execution.failure = report.failure
+        execution.failure = report.failure and shown(report.failure)
         is_failed = report.state is ExecutionState.FAILED
         ended = ExecutionState.FAILED if is_failed else ExecutionState.CANCELED
         self._transition(execution, ended, report.timestamp_millis)
@@ -368,11 +368,11 @@ class JobMasterCore:
             for one in executions:
                 self._fail(failure, one)
             return
-        shown: list[Execution | None] = [*executions[: CONCURRENT_FAILURES_MAX + 1]] or [None]
-        exception, *others = [self._failures.exception(failure, one) for one in shown]
-        problem = work.failover.failed(executions, exception, self._at)
+        kept: list[Execution | None] = [*executions[: CONCURRENT_FAILURES_MAX + 1]] or [None]
+        exception, *others = [self._failures.exception(failure, one) for one in kept]
+        problem = work.failover.failed(executions, failure, exception, self._at)
         if problem:
-            self._fail(work.failover.suppressed(failure, problem), shown[0])
+            self._fail(work.failover.suppressed(failure, problem), kept[0])
         elif self.status is JobStatus.RUNNING:
             self._graph.enter(JobStatus.RESTARTING, self._at.millis, failure.class_name)
         for other in others:

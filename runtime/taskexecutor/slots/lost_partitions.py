@@ -15,7 +15,7 @@ from runtime.gateways.task import PartitionDescriptor, PartitionFile
 from runtime.taskexecutor.slots import partition_files
 from runtime.taskexecutor.slots.wire import WorkOrder
 
-_NAMED_MAX = 1000
+_NAMED_MAX = 500
 _OPENED_MAX = 200
 
 
