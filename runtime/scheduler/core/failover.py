@@ -211,6 +211,10 @@ class Failover:
         self._is_resetting = False
         fresh = [self._graph.reset(execution, at.millis) for execution in executions]
         self._placement.wait(fresh)
+        for pending in [one for one in self._pending if not self._current(one)]:
+            self._pending.remove(pending)  # its tasks restart with these
+            if pending.lost:
+                self._acceptance.record(PartitionsLost(tuple(pending.lost)))
 
     def pending_reason(self) -> str:
         """What the job waits for, in words that do not change while it does."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import PartitionId
-from runtime.gateways.task import PartitionDescriptor, PartitionFile
-from runtime.taskexecutor.slots import partition_files
+from runtime.gateways.task import FailureInfo, PartitionDescriptor, PartitionFile
+from runtime.taskexecutor.slots import failures, partition_files
 from runtime.taskexecutor.slots.wire import WorkOrder
 
 _NAMED_MAX = 500
@@ -25,6 +25,14 @@ class LostPartitions:
 
     partition_ids: tuple[PartitionId, ...] = ()
     problem: str = ""
+
+
+def with_lost_partitions(failure: FailureInfo, order: WorkOrder) -> FailureInfo:
+    """The failure of an attempt, or that of its inputs if some of them cannot be read. Never raises."""
+    if not failure.is_recoverable:
+        return failure
+    lost = lost_partitions(order)
+    return failures.of_lost_partitions(failure, lost.partition_ids, lost.problem) if lost.partition_ids else failure
 
 
 def lost_partitions(order: WorkOrder) -> LostPartitions:

@@ -21,7 +21,7 @@ from runtime.taskexecutor.slots.code import CodeLoader
 from runtime.taskexecutor.slots.exchange import Exchange
 from runtime.taskexecutor.slots.failures import TaskError
 from runtime.taskexecutor.slots.json_values import encode_value
-from runtime.taskexecutor.slots.lost_partitions import lost_partitions
+from runtime.taskexecutor.slots.lost_partitions import with_lost_partitions
 from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
@@ -121,9 +121,7 @@ class TaskRunner:
         if isinstance(error, SystemExit):
             error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
         failure = failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
-        if failure.is_recoverable and (lost := lost_partitions(order)).partition_ids:
-            failure = failures.of_lost_partitions(failure, lost.partition_ids, lost.problem)
-        result.failure = failure
+        result.failure = with_lost_partitions(failure, order)
         result.is_spark_lost = self._attachment.is_connection_error(error)
         sys.stderr.write(failure.stack_trace)
 

@@ -321,6 +321,20 @@ def test_a_partition_that_cannot_be_read_is_written_again_and_nobody_is_blamed_f
     assert job.has_result()
 
 
+def test_a_restart_that_another_one_took_along_is_not_waited_for() -> None:
+    job = JobMasterDriver(two_stages(), failover=AFTER_A_SECOND)
+    first, second = second_stage(job)
+    job.report(first, E.FAILED, failure=user_failure())
+    job.now = 0.5
+    job.report(second, E.FAILED, failure=unreadable(partition_of("read", 0)))
+    while not job.has_result():
+        settle(job)
+        job.finish_all()
+    assert job.now == 0.5
+    job.result_durable()
+    assert job.status() is J.FINISHED
+
+
 def test_finished_consumers_read_again_unless_they_are_exclusive() -> None:  # R17
     for is_exclusive in (False, True):
         job = JobMasterDriver(two_stages(readers_are_exclusive=is_exclusive), failover=AT_ONCE)

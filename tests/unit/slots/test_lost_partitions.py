@@ -16,7 +16,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.gateways.task import FailureInfo, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
 from runtime.taskexecutor.slots import failures
-from runtime.taskexecutor.slots.lost_partitions import lost_partitions
+from runtime.taskexecutor.slots.lost_partitions import lost_partitions, with_lost_partitions
 from runtime.taskexecutor.slots.partition_files import write_value
 from runtime.taskexecutor.slots.running_attempt import work_order
 from runtime.taskexecutor.slots.wire import WorkOrder
@@ -104,18 +104,28 @@ def test_object_stores_are_asked_too(tmp_path: Path) -> None:
     assert lost_partitions(order_of(tmp_path, partition)).partition_ids == (partition_id(0),)
 
 
-def test_the_failure_names_the_partitions_and_keeps_its_story() -> None:
+def test_the_failure_names_the_partitions_and_keeps_its_story(tmp_path: Path) -> None:
     own = FailureInfo("Py4JJavaError", "an error", "the stack", "USER", is_recoverable=True, timestamp_millis=5)
-    failure = failures.of_lost_partitions(own, (partition_id(0),), "x is missing")
-    assert failure == FailureInfo(
+    partition = of_value(str(tmp_path), 0)
+    order = order_of(tmp_path, partition)
+    assert with_lost_partitions(own, order) == own
+    Path(partition.files[0].path).unlink()
+    assert with_lost_partitions(own, order) == FailureInfo(
         "PartitionUnavailableError",
-        "input partitions cannot be read: x is missing (Py4JJavaError)",
+        f"input partitions cannot be read: {partition.files[0].path} is missing (Py4JJavaError)",
         "the stack",
         "SYSTEM",
         is_recoverable=True,
         timestamp_millis=5,
         lost_partitions=(partition_id(0),),
     )
+    final = replace(own, is_recoverable=False)
+    assert with_lost_partitions(final, order) == final
+
+
+def test_storage_that_does_not_answer_is_no_problem_of_the_file(tmp_path: Path) -> None:
+    strange = replace(of_value(str(tmp_path), 0), files=(PartitionFile("unheard-of://x/value.json", 8, 0, -1),))
+    assert lost_partitions(order_of(tmp_path, strange)).partition_ids == ()
 
 
 class OwnRefusalError(NonRecoverableError):
