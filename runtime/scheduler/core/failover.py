@@ -136,7 +136,7 @@ class Failover:
         for partition in lost:
             producer = partition.producer
             self._graph.vertices[producer.vertex_id].outputs[partition.output].lose(producer.subtask_index)
-        for subtask in {(one.producer.vertex_id, one.producer.subtask_index) for one in lost}:
+        for subtask in dict.fromkeys((one.producer.vertex_id, one.producer.subtask_index) for one in lost):
             self._losses[subtask] = self._losses.get(subtask, 0) + 1
             if self._losses[subtask] > PARTITION_LOSSES_MAX:
                 name = self._graph.vertices[subtask[0]].vertex.name

@@ -11,13 +11,14 @@ place; if its result is needed again, the job cannot go on. The answer follows f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
-from runtime.jobgraph.regions import pipelined_regions
+from runtime.jobgraph.graph import JobEdge
+from runtime.jobgraph.regions import is_pipelined, pipelined_regions
 
 
 class RestartImpossibleError(Exception):
@@ -27,10 +28,13 @@ class RestartImpossibleError(Exception):
 class FailoverStrategy:
     """Finds what restarts. `is_full`: everything that has been started."""
 
-    __slots__ = ("_graph", "_is_full", "_region_of")
+    __slots__ = ("_graph", "_is_full", "_pipelined", "_region_of")
 
-    def __init__(self, graph: ExecutionGraph, *, is_full: bool) -> None:
+    def __init__(
+        self, graph: ExecutionGraph, *, is_full: bool, pipelined: Callable[[JobEdge], bool] = is_pipelined
+    ) -> None:
         self._graph = graph
+        self._pipelined = pipelined
         self._is_full = is_full
         self._region_of: dict[VertexId, frozenset[VertexId]] | None = None
 
@@ -50,8 +54,9 @@ class FailoverStrategy:
         """Vertices that share a region with others. Most jobs never fail: nothing is made before it is needed."""
         if self._region_of is None:
             assert self._graph.job_graph is not None, self._graph.job_id
-            regions = [members for members in pipelined_regions(self._graph.job_graph) if len(members) > 1]
-            self._region_of = {vertex_id: members for members in regions for vertex_id in members}
+            regions = pipelined_regions(self._graph.job_graph, pipelined=self._pipelined)
+            several = [members for members in regions if len(members) > 1]
+            self._region_of = {vertex_id: members for members in several for vertex_id in members}
         return self._region_of
 
 

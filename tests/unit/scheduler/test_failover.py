@@ -9,6 +9,7 @@ import pytest
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import AcknowledgeReports, CancelTasks, ReleasePartitions
 from runtime.jobgraph.graph import JobGraph, OperatorKind, vertex_id_of
 from runtime.jobgraph.restart_strategy import (
@@ -20,11 +21,12 @@ from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.failover import PARTITION_LOSSES_MAX, Failover
 from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover_strategy import FailoverStrategy
 from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost, SubtasksReset
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.placement import Placement
 from tests.kit.job_graphs import edge, graph, lone, source, vertex
-from tests.kit.job_master_driver import JobMasterDriver, durable_view, unreadable, user_failure
+from tests.kit.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, durable_view, unreadable, user_failure
 
 E = ExecutionState
 J = JobStatus
@@ -64,10 +66,7 @@ def settle(job: JobMasterDriver) -> None:
 
 
 def partition_of(name: str, index: int = 0, counter: int = 0, output: int = 0) -> PartitionId:
-    job = JobMasterDriver()
-    return PartitionId(
-        ExecutionAttemptId(job.core.graph.job_id, vertex_id_of(name), index, job.core.graph.epoch, counter), output
-    )
+    return PartitionId(ExecutionAttemptId(JOB_ID, vertex_id_of(name), index, EPOCH, counter), output)
 
 
 def names(attempts: list[ExecutionAttemptId]) -> list[tuple[str, int, int]]:
@@ -243,6 +242,25 @@ def test_the_execution_timeout_ends_a_job_that_waits_for_a_restart() -> None:
     job.handle(ev.DeadlineReached(job.at()))
     assert job.pending_result is not None
     assert job.pending_result.archived.exceptions[0].failure.class_name == "JobExecutionTimeoutError"
+
+
+@pytest.mark.parametrize(
+    ("joined", "expected"),
+    [
+        (False, [("use", 0, 0)]),
+        (True, [("read", 0, 0), ("read", 1, 0), ("use", 0, 0), ("use", 1, 0)]),
+    ],
+)
+def test_what_is_joined_by_pipelined_edges_restarts_together(
+    *, joined: bool, expected: list[tuple[str, int, int]]
+) -> None:
+    made = ExecutionGraph(JOB_ID, EPOCH, submit_millis=1)
+    made.attach(two_stages(), 1)
+    for execution in made.executions():
+        made.transition(execution, E.SCHEDULED, 1)
+    strategy = FailoverStrategy(made, is_full=False, pipelined=lambda _: joined)
+    failed = made.vertices[vertex_id_of("use")].executions[0]
+    assert names([one.attempt_id for one in strategy.tasks_to_restart([failed])]) == expected
 
 
 # --- lost TaskManagers -----------------------------------------------------------------------------------------------
