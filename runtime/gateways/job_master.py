@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
+from runtime.common.states import ExecutionState
 from runtime.gateways.task import (
     DEFAULT_PROFILE,
     FailureInfo,
@@ -129,6 +130,33 @@ class OfferSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldAttempt:
+    """An attempt that its TaskManager knows: it waits (DEPLOYING) or runs (RUNNING) in the slot of `allocation_id`, or
+    has ended in `state`, and its report is not acknowledged and follows.
+    """
+
+    attempt_id: ExecutionAttemptId
+    state: ExecutionState
+    allocation_id: AllocationId | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobCensus:
+    """Everything a TaskManager has of a job (R6): the first message about it on a stream, if there is anything (R11).
+
+    `slots` are those the job has taken (ACTIVE); others are offered again. A large census comes in parts, the last one
+    `is_complete`.
+    """
+
+    job_id: JobId
+    epoch: int
+    slots: tuple[SlotOffer, ...]
+    attempts: tuple[HeldAttempt, ...]
+    is_complete: bool
+    task_manager_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReports:
     """State changes of attempts, in the order in which they happened."""
 
@@ -189,4 +217,6 @@ JobMasterToTaskManager = (
     | Heartbeat
 )
 
-TaskManagerToJobMaster = OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted | Heartbeat
+TaskManagerToJobMaster = (
+    JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted | Heartbeat
+)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, Incarnation, JobId
 
 
 class LogStream(Enum):
@@ -37,8 +37,29 @@ class AttemptLogResponse:
     is_truncated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class CensusRequest:
+    """The owner of a job at `epoch` asks what there is of the job (R6). It is a JobMaster process, at `address`."""
+
+    job_id: JobId
+    epoch: int
+    job_master_incarnation: Incarnation
+    job_master_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class CensusAccepted:
+    """From now on orders of lower epochs are refused. The answer itself is the JobCensus on the stream to the owner."""
+
+
 class TaskExecutorGateway(Protocol):
     """Unary calls to a TaskManager; everything that is part of running jobs goes over streams."""
+
+    async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
+        """Tell the new owner of a job, over a stream, what there is of it. Idempotent.
+
+        StaleTokenError when another owner has a higher epoch, or the job has ended here.
+        """
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """A piece of one attempt's log. NotFoundError when this TaskManager does not have it."""

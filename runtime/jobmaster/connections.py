@@ -19,6 +19,7 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import (
     AnswerSlotOffers,
     Heartbeat,
+    JobCensus,
     JobMasterToTaskManager,
     OfferSlots,
     OutputsCommitted,
@@ -33,7 +34,7 @@ from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
 
-JobMessage = OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted
+JobMessage = JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted
 
 
 class ConnectedJob(Protocol):
@@ -145,7 +146,7 @@ class TaskManagerConnections:
         match message:
             case Heartbeat():
                 return
-            case OfferSlots():
+            case JobCensus() | OfferSlots():
                 self._route_to_job(connection, message, message.task_manager_id)
             case TaskReports() | TaskProgresses() | SlotsLost() | OutputsCommitted():
                 self._route_to_job(connection, message, "")

@@ -27,6 +27,7 @@ from runtime.gateways.job_manager_runner import JobMasterListener
 from runtime.gateways.job_master import (
     CommitOutputs,
     DeployTasks,
+    JobCensus,
     JobMasterToTaskManager,
     OfferSlots,
     OutputsCommitted,
@@ -208,6 +209,8 @@ class JobMaster:
         """A message of a TaskManager."""
         at = self.moment()
         match message:
+            case JobCensus():
+                self.post(ev.JobCounted(location, message.slots, message.attempts, at))
             case OfferSlots():
                 self.post(ev.SlotsOffered(location, message.offers, at))
             case TaskReports():

@@ -29,7 +29,13 @@ from runtime.gateways.resource_manager import (
     SlotReport,
     SlotRequestRefused,
 )
-from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, TaskExecutorGateway
+from runtime.gateways.task_executor import (
+    AttemptLogRequest,
+    AttemptLogResponse,
+    CensusAccepted,
+    CensusRequest,
+    TaskExecutorGateway,
+)
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.archives import UnpackLimits
@@ -37,6 +43,7 @@ from runtime.taskexecutor.attempts import Attempts, bare_report, failure_of, sys
 from runtime.taskexecutor.core.events import (
     AttemptReported,
     CancelAttempt,
+    CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
     DeletePartitions,
@@ -484,6 +491,15 @@ class TaskExecutor:
             if token is not None and self._cluster and token.cluster != self._cluster:
                 message = f"the call comes from cluster {token.cluster}, this is {self._cluster}"
                 raise StaleTokenError(message)
+
+    async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
+        """A new owner of a job: it is told, over a stream, what there is of the job (R6)."""
+        refusal = self._core.jobs.refusal(request.job_id, request.epoch)
+        if refusal:
+            raise StaleTokenError(refusal)
+        owner = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
+        self._post(CensusRequested(request.job_id, request.epoch, owner))
+        return CensusAccepted()
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """A piece of one attempt's log."""

@@ -16,6 +16,7 @@ from runtime.common.ids import ClusterUuid, PartitionId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import (
     CommitOutputs,
+    JobCensus,
     OfferSlots,
     OutputsCommitted,
     RegisterJob,
@@ -32,7 +33,7 @@ from runtime.gateways.resource_manager import (
     SlotsFreed,
 )
 from runtime.gateways.task import BlobReference, ExchangeMode, OutputDirectory, ResultPartitionSpec, TaskProgress
-from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExecutorGateway
+from runtime.gateways.task_executor import AttemptLogRequest, CensusRequest, LogStream, TaskExecutorGateway
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.taskexecutor.resource_manager_connection import (
     LeaderLocation,
@@ -456,3 +457,22 @@ async def test_callers_of_another_cluster_or_none_are_refused(tmp_path: Path, se
         )
         with pytest.raises(StaleTokenError):
             await gateway.request_attempt_log(AttemptLogRequest(attempt_id(1, 0), LogStream.STDOUT, 0, 100))
+
+
+async def test_a_new_owner_takes_a_census(tmp_path: Path) -> None:
+    async with task_executor_cluster(tmp_path) as cluster:  # R6
+        await cluster.activate()
+        cluster.job_master.send(deploy(1, 0))
+        await cluster.job_master.wait_reports(1)
+        gateway = cluster.leader.rpc.connect(
+            TaskExecutorGateway, cluster.rpc.server.address, target=None, sender=FencingToken(CLUSTER, 1), timeout=5
+        )
+        owner = (incarnation(2), cluster.job_master.address)
+        await gateway.request_census(CensusRequest(job_id(1), 8, *owner))
+        census = await cluster.job_master.wait_for(JobCensus)
+        assert census.epoch == 8
+        assert [(held.attempt_id, held.state) for held in census.attempts] == [
+            (attempt_id(1, 0), ExecutionState.RUNNING)
+        ]
+        with pytest.raises(StaleTokenError, match="its owner is at epoch 8"):
+            await gateway.request_census(CensusRequest(job_id(1), 7, *owner))

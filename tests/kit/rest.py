@@ -36,7 +36,14 @@ from runtime.gateways.dispatcher import (
 from runtime.gateways.overview import JobMasterInfo
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotStatus, TaskManagerInfo
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
-from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream, TaskExecutorGateway
+from runtime.gateways.task_executor import (
+    AttemptLogRequest,
+    AttemptLogResponse,
+    CensusAccepted,
+    CensusRequest,
+    LogStream,
+    TaskExecutorGateway,
+)
 from runtime.rest.context import LeaderComponents, RestContext
 
 JOB = JobId("a" * 32)
@@ -237,6 +244,10 @@ class FakeTaskExecutor:
         start = request.offset if request.offset >= 0 else max(0, len(data) + request.offset)
         piece = data[start : start + request.limit]
         return AttemptLogResponse(piece, start + len(piece), len(data), False)
+
+    async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
+        """REST asks for none."""
+        raise AssertionError(request)
 
 
 class RestFakes:

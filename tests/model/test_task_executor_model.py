@@ -8,10 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import JobCensus
 from runtime.taskexecutor.core.events import (
     AttemptEnded,
     AttemptReported,
     CancelAttempt,
+    CensusRequested,
     Effect,
     Event,
     ForgetJob,
@@ -25,8 +27,10 @@ from runtime.taskexecutor.core.events import (
     SendReport,
     SlotTimedOut,
     StartSlotTimer,
+    TellOwner,
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
+from runtime.taskexecutor.core.reports import AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
 from tests.kit.task_messages import (
@@ -93,8 +97,20 @@ class TaskExecutorMachine(RuleBasedStateMachine):
                 assert earlier is sent.state, "one terminal state per attempt"
             case StartSlotTimer(allocation):
                 self.timers.append(SlotTimedOut(allocation))
+            case TellOwner(_, JobCensus() as census):
+                self.check_census(census)
             case _:
                 pass
+
+    def check_census(self, census: JobCensus) -> None:
+        """R6: whatever was deployed and is not acknowledged is named, and where the owner's slots are."""
+        named = {held.attempt_id for held in census.attempts}
+        for attempt in self.deployed:
+            if attempt.job_id == census.job_id and attempt not in named:
+                assert self.core.ledger.state(attempt) is AttemptState.ACKNOWLEDGED
+        held = {slot.allocation_id for slot in census.slots}
+        for slot in self.core.slots.of_job(census.job_id):
+            assert (slot.allocation_id in held) == (slot.state is SlotState.ACTIVE)
 
     def forget(self, job: str) -> None:
         self.ever_run = {attempt for attempt in self.ever_run if attempt.job_id != job}
@@ -133,6 +149,10 @@ class TaskExecutorMachine(RuleBasedStateMachine):
     @rule(job=jobs)
     def end(self, job: int) -> None:
         self.says(end_job(job))
+
+    @rule(job=jobs)
+    def count(self, job: int) -> None:
+        self.apply(CensusRequested(job_id(job), 1, OWNER))
 
     @rule(is_connected=st.booleans())
     def connect(self, *, is_connected: bool) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, Incarnation, VertexId
 from runtime.executiongraph.core.execution import TaskManagerLocation
-from runtime.gateways.job_master import SlotOffer
+from runtime.gateways.job_master import HeldAttempt, SlotOffer
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph
 
@@ -57,6 +57,16 @@ class SlotsOffered:
 
     location: TaskManagerLocation
     offers: tuple[SlotOffer, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounted:
+    """A TaskManager says what it has of the job, on a new stream: slots that the job had taken, and attempts."""
+
+    location: TaskManagerLocation
+    slots: tuple[SlotOffer, ...]
+    attempts: tuple[HeldAttempt, ...]
     at: Moment
 
 
@@ -173,7 +183,9 @@ class Ticked:
 
 
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
-TaskManagerEvent = SlotsOffered | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
+TaskManagerEvent = (
+    SlotsOffered | JobCounted | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
+)
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
 ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
 Event = InitializationEvent | TaskManagerEvent | StoreEvent | ControlEvent

@@ -237,6 +237,8 @@ class JobMasterCore:
         match event:
             case ev.SlotsOffered():
                 self._on_offers(event)
+            case ev.JobCounted():
+                self._on_counted(event)
             case ev.AttemptsReported(reports) if work is not None:
                 for report in reports:
                     self._on_report(work, report)
@@ -270,6 +272,17 @@ class JobMasterCore:
             return
         letter = self._outbox.to(event.location.incarnation)
         letter.rejected.extend(offer.allocation_id for offer in event.offers)
+
+    def _on_counted(self, event: ev.JobCounted) -> None:
+        """What a TaskManager has that is not this job's (any more), because a stream to it was lost, ends there."""
+        letter = self._outbox.to(event.location.incarnation)
+        pool = self._work.placement.pool if self._work is not None else ()
+        letter.freed.extend(slot.allocation_id for slot in event.slots if slot.allocation_id not in pool)
+        for held in event.attempts:
+            execution = self._graph.execution(held.attempt_id)
+            is_wanted = execution is not None and not execution.state.is_terminal
+            if not is_wanted and not held.state.is_terminal:
+                letter.cancelled.append(held.attempt_id)
 
     def _on_outputs_moved(self, work: _Work, vertex_id: VertexId, failure: FailureInfo | None) -> None:
         if not work.commits.is_asked(vertex_id):

@@ -14,6 +14,7 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
+    JobCensus,
     OfferSlots,
     OutputsCommitted,
     RegisterJob,
@@ -45,6 +46,15 @@ class OwnerSpoke:
 
     owner: JobMasterLocation
     message: OwnerMessage
+
+
+@dataclass(frozen=True, slots=True)
+class CensusRequested:
+    """A new owner asks what there is of its job."""
+
+    job_id: JobId
+    epoch: int
+    owner: JobMasterLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,7 @@ Event = (
     RequestSlot
     | JobsEnded
     | OwnerSpoke
+    | CensusRequested
     | JobMasterConnected
     | JobMasterDisconnected
     | SlotTimedOut
@@ -131,7 +142,7 @@ class TellOwner:
     """Send a message to a connected JobMaster process."""
 
     owner: Incarnation
-    message: OfferSlots | SlotsLost | OutputsCommitted
+    message: JobCensus | OfferSlots | SlotsLost | OutputsCommitted
 
 
 @dataclass(frozen=True, slots=True)

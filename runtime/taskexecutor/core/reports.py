@@ -12,6 +12,7 @@ from enum import Enum
 
 from runtime.common.fsm import IllegalTransitionError, TransitionTable
 from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.states import ExecutionState
 from runtime.gateways.task import TaskExecutionReport
 
 MESSAGE_SIZE_BYTES_MAX = 1 << 20
@@ -99,6 +100,16 @@ class AttemptLedger:
         self._move(attempt_id, AttemptState.ACKNOWLEDGED)
         self._drop(self._reports[attempt_id.job_id].pop(attempt_id))
         return True
+
+    def unacknowledged(self, job_id: JobId) -> Iterator[tuple[ExecutionAttemptId, ExecutionState]]:
+        """The attempts of a job that wait (DEPLOYING), run (RUNNING), or have ended and wait for an acknowledgement."""
+        reports = self._reports.get(job_id, {})
+        for attempt_id, state in self._states.get(job_id, {}).items():
+            if state is AttemptState.REPORTED:
+                yield attempt_id, reports[attempt_id].state
+            elif state is not AttemptState.ACKNOWLEDGED:
+                is_waiting = state is AttemptState.WAITING
+                yield attempt_id, ExecutionState.DEPLOYING if is_waiting else ExecutionState.RUNNING
 
     def pending(self, job_id: JobId) -> Sequence[TaskExecutionReport]:
         """What a new stream to the owner begins with: last news of every attempt that is not acknowledged."""

@@ -6,7 +6,7 @@ a job that is ending starts nothing and reports nothing; a job leaves when none 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
@@ -19,6 +19,8 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
+    HeldAttempt,
+    JobCensus,
     OfferSlots,
     OutputsCommitted,
     RegisterJob,
@@ -33,6 +35,7 @@ from runtime.taskexecutor.core.events import (
     AttemptProgressed,
     AttemptReported,
     CancelAttempt,
+    CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
     DeletePartitions,
@@ -60,6 +63,9 @@ from runtime.taskexecutor.core.jobs import Job, JobMasterLocation, JobTable
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
 
+CENSUS_ATTEMPTS_MAX = 4096
+"""How many attempts one part of a census names: half a megabyte."""
+
 
 class TaskExecutorCore:
     """Pure. One instance per life of a TaskManager process."""
@@ -81,6 +87,8 @@ class TaskExecutorCore:
                 effects = self._on_request_slot(event)
             case OwnerSpoke(owner, message):
                 effects = self._on_owner_message(owner, message)
+            case CensusRequested():
+                effects = self._on_census_requested(event)
             case AttemptReported(report):
                 effects = self._on_report(report)
             case AttemptEnded(slot_index, attempt_id):
@@ -177,9 +185,7 @@ class TaskExecutorCore:
         return f"slot {taken.index} is held by job {taken.job_id} with allocation {taken.allocation_id}"
 
     def _offer(self, job: Job, slots: Sequence[TaskSlot]) -> list[Effect]:
-        offers = tuple(
-            SlotOffer(slot.allocation_id, slot.index, slot.profile) for slot in slots if slot.allocation_id is not None
-        )
+        offers = tuple(map(_offer_of, slots))
         if not offers:
             return []
         return self._tell_owner(job, OfferSlots(job.job_id, job.epoch, offers, self._task_manager_id))
@@ -357,14 +363,46 @@ class TaskExecutorCore:
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
+    def _on_census_requested(self, request: CensusRequested) -> list[Effect]:
+        """R6: from now on lower epochs are refused, also if nothing of the job is here."""
+        refusal = self.jobs.refusal(request.job_id, request.epoch)
+        if refusal:
+            return [Refused(f"CensusRequest: {refusal}")]
+        job = self.jobs.admit(request.job_id, request.epoch, request.owner)
+        job.is_adopted = True
+        if job.owner.incarnation in self._connected:
+            return self._resume(job)
+        return [ConnectJobMaster(job.owner)]
+
     def _resume(self, job: Job) -> list[Effect]:
-        """A new stream to the owner: tell everything that it may not have heard (R10, R11)."""
+        """A new stream to the owner, or a new owner: tell everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
-        effects = self._offer(job, allocated)
+        effects = [effect for part in self._census(job) for effect in self._tell_owner(job, part)]
+        effects += self._offer(job, allocated)
         effects += [SendReport(job.owner.incarnation, job.epoch, report) for report in self.ledger.pending(job.job_id)]
         return effects
 
-    def _tell_owner(self, job: Job, message: OfferSlots | SlotsLost | OutputsCommitted) -> list[Effect]:
+    def _census(self, job: Job) -> Iterator[JobCensus]:
+        """Everything that is here of the job, in parts; none when nothing is, and nobody has asked."""
+        held = self.slots.of_job(job.job_id)
+        slots = tuple(_offer_of(slot) for slot in held if slot.state is SlotState.ACTIVE)
+        places = {
+            attempt_id: slot.allocation_id
+            for slot in held
+            for attempt_id in (slot.running, *(task.attempt_id for task in slot.waiting))
+        }
+        attempts = [
+            HeldAttempt(attempt_id, state, places.get(attempt_id))
+            for attempt_id, state in self.ledger.unacknowledged(job.job_id)
+        ]
+        if not (job.is_adopted or slots or attempts):
+            return
+        for start in range(0, max(len(attempts), 1), CENSUS_ATTEMPTS_MAX):
+            end = start + CENSUS_ATTEMPTS_MAX
+            part, is_last = tuple(attempts[start:end]), end >= len(attempts)
+            yield JobCensus(job.job_id, job.epoch, slots, part, is_last, self._task_manager_id)
+
+    def _tell_owner(self, job: Job, message: JobCensus | OfferSlots | SlotsLost | OutputsCommitted) -> list[Effect]:
         if job.owner.incarnation not in self._connected:
             return []
         return [TellOwner(job.owner.incarnation, message)]
@@ -394,5 +432,12 @@ class TaskExecutorCore:
 
     def _leave_if_empty(self, job: Job) -> None:
         """A job that was only offered slots and never used one leaves without a trace."""
-        if job.information is None and self.ledger.is_empty(job.job_id) and not self.slots.of_job(job.job_id):
+        if job.is_adopted or job.information is not None:
+            return
+        if self.ledger.is_empty(job.job_id) and not self.slots.of_job(job.job_id):
             self.jobs.forget(job.job_id, has_ended=False)
+
+
+def _offer_of(slot: TaskSlot) -> SlotOffer:
+    assert slot.allocation_id is not None, slot.index
+    return SlotOffer(slot.allocation_id, slot.index, slot.profile)

@@ -13,8 +13,10 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
+    HeldAttempt,
     RegisterJob,
     ReleasePartitions,
+    SlotOffer,
 )
 from runtime.gateways.task import ResourceProfile
 from runtime.jobgraph.graph import JobGraph, OperatorKind, ResourceSpec
@@ -33,6 +35,7 @@ from tests.kit.job_master_driver import (
     JobMasterDriver,
     allocation,
     inline,
+    location,
 )
 
 E = ExecutionState
@@ -143,6 +146,21 @@ def test_takes_only_slots_it_has_work_for() -> None:
     job.offer(1, 2, 3)
     assert job.slots == {allocation(1), allocation(2)}
     assert job.rejected == {allocation(3)}
+
+
+def test_what_a_lost_stream_left_behind_ends_when_its_task_manager_comes_back() -> None:  # R11
+    job = JobMasterDriver(wide(2))
+    job.offer(1, tm=0)
+    job.offer(2, tm=1)
+    first, second = job.running()
+    job.lose_task_manager(0)
+    assert job.status() is J.FAILING
+    slots = (SlotOffer(allocation(1), 1),)
+    attempts = (HeldAttempt(first, E.RUNNING, allocation(1)), HeldAttempt(second, E.FAILED, None))
+    job.cancelled.clear()
+    job.handle(ev.JobCounted(location(0), slots, attempts, job.at()))
+    assert job.cancelled == [first]
+    assert job.messages(FreeSlots)[-1].allocations == (allocation(1),)
 
 
 def test_repeated_offer_of_a_held_slot_is_taken_again() -> None:  # R11

@@ -10,6 +10,7 @@ from runtime.common.ids import PartitionId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import (
     CommitOutputs,
+    JobCensus,
     OfferSlots,
     OutputsCommitted,
     ReleasePartitions,
@@ -22,6 +23,7 @@ from runtime.taskexecutor.core.events import (
     AttemptProgressed,
     AttemptReported,
     CancelAttempt,
+    CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
     DeletePartitions,
@@ -47,7 +49,7 @@ from runtime.taskexecutor.core.events import (
 )
 from runtime.taskexecutor.core.jobs import ENDED_JOBS_REMEMBERED_MAX, JobMasterLocation
 from runtime.taskexecutor.core.slot_table import SlotState
-from runtime.taskexecutor.core.task_executor import TaskExecutorCore
+from runtime.taskexecutor.core.task_executor import CENSUS_ATTEMPTS_MAX, TaskExecutorCore
 from tests.kit.task_messages import (
     VERTEX,
     acknowledge,
@@ -394,6 +396,83 @@ def test_a_higher_epoch_moves_the_job_to_its_new_owner() -> None:
     assert (sent.owner, sent.epoch) == (incarnation(2), 8)
     [refused] = driver.says(end_job(epoch=1))
     assert isinstance(refused, Refused)
+
+
+def census_request(*, job: int = 1, epoch: int = 8, owner: int = 2) -> CensusRequested:
+    return CensusRequested(job_id(job), epoch, JobMasterLocation(incarnation(owner), "job-master:2"))
+
+
+def census_of(effects: list[Effect]) -> list[JobCensus]:
+    return [tell.message for tell in only(effects, TellOwner) if isinstance(tell.message, JobCensus)]
+
+
+def test_a_new_owner_is_dialled_and_told_everything_that_is_not_acknowledged() -> None:
+    driver = Driver(slots=3)  # R6
+    driver.activate(1)
+    driver.activate(2, slot=1)
+    driver.handle(request_slot(3, slot=2))
+    driver.says(deploy(1, 0, 1))
+    driver.says(deploy(2, 2))
+    for subtask, slot in ((0, 0), (2, 1)):
+        driver.handle(AttemptReported(report(1, subtask)))
+        driver.handle(AttemptEnded(slot, attempt_id(1, subtask)))
+    driver.says(acknowledge(2))
+    assert driver.handle(census_request()) == [ConnectJobMaster(JobMasterLocation(incarnation(2), "job-master:2"))]
+    effects = driver.handle(JobMasterConnected(incarnation(2)))
+    [census] = census_of(effects)
+    assert (census.epoch, census.is_complete, census.task_manager_id) == (8, True, "tm-1")
+    assert [slot.allocation_id for slot in census.slots] == [allocation_id(1), allocation_id(2)]
+    assert [(held.attempt_id.subtask_index, held.state.value, held.allocation_id) for held in census.attempts] == [
+        (0, "FINISHED", None),
+        (1, "RUNNING", allocation_id(1)),
+    ]
+    assert [effect.report for effect in only(effects, SendReport)] == [report(1, 0)]
+    [offered] = [tell.message for tell in only(effects, TellOwner) if isinstance(tell.message, OfferSlots)]
+    assert [offer.allocation_id for offer in offered.offers] == [allocation_id(3)]
+    assert isinstance(effects[0], TellOwner)
+    assert effects[0].message is census, "the census comes before all else of the job (R11)"
+
+
+def test_an_attempt_that_waits_is_deploying_in_the_census() -> None:
+    driver = Driver()
+    driver.activate()
+    driver.says(deploy(1, 0, 1))
+    driver.handle(JobMasterConnected(incarnation(2)))
+    [census] = census_of(driver.handle(census_request()))
+    assert [held.state.value for held in census.attempts] == ["RUNNING", "DEPLOYING"]
+
+
+def test_after_a_census_lower_epochs_are_refused_also_where_nothing_of_the_job_is() -> None:
+    driver = Driver()  # R6
+    driver.handle(JobMasterConnected(incarnation(2)))
+    [census] = census_of(driver.handle(census_request()))
+    assert (census.slots, census.attempts, census.is_complete) == ((), (), True)
+    [refused] = driver.handle(request_slot(1, epoch=7))
+    assert isinstance(refused, TellResourceManager)
+    assert isinstance(driver.says(register_job(epoch=7))[0], Refused)
+    assert isinstance(driver.handle(census_request(epoch=7, owner=3))[0], Refused)
+    driver.says(end_job(epoch=8), owner=2)
+    assert driver.core.jobs.get(job_id(1)) is None
+
+
+def test_a_large_census_comes_in_parts() -> None:
+    driver = Driver()
+    driver.activate()
+    count = CENSUS_ATTEMPTS_MAX + 1
+    driver.reports(driver.says(cancel(*range(count))))
+    driver.handle(JobMasterConnected(incarnation(2)))
+    first, last = census_of(driver.handle(census_request()))
+    assert (len(first.attempts), first.is_complete) == (CENSUS_ATTEMPTS_MAX, False)
+    assert (len(last.attempts), last.is_complete) == (1, True)
+
+
+def test_a_new_stream_to_the_same_owner_begins_with_a_census_only_when_there_is_something() -> None:
+    driver = Driver()  # R11
+    driver.handle(request_slot(1))
+    assert census_of(driver.handle(JobMasterConnected(incarnation(1)))) == []
+    driver.says(answer_offers(1))
+    [census] = census_of(driver.handle(JobMasterConnected(incarnation(1))))
+    assert [slot.allocation_id for slot in census.slots] == [allocation_id(1)]
 
 
 def test_an_acknowledgement_for_an_unknown_job_leaves_no_trace() -> None:
