@@ -1,0 +1,85 @@
+"""The census of a job by its new owner (R6): which TaskManagers have to answer, and what they have said.
+
+Invariants: the census is complete when every TaskManager that was registered at its beginning has told everything it
+has, or is registered no more (its processes are dead then, R13, R14); one whose stream is lost has to answer again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from runtime.common.ids import Incarnation
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import HeldAttempt, SlotOffer
+
+
+@dataclass(slots=True)
+class CensusAnswer:
+    """What one TaskManager has of the job: slots that it had taken, and attempts."""
+
+    location: TaskManagerLocation
+    slots: tuple[SlotOffer, ...] = ()
+    attempts: list[HeldAttempt] = field(default_factory=list)
+    is_complete: bool = False
+
+
+class Census:
+    """One job's. Begun by the first `registered`."""
+
+    __slots__ = ("_answers", "_awaited", "_is_begun")
+
+    def __init__(self) -> None:
+        self._awaited: set[Incarnation] = set()
+        self._answers: dict[Incarnation, CensusAnswer] = {}
+        self._is_begun = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True when nobody can have anything of the job that is not in the answers."""
+        return self._is_begun and not self._awaited
+
+    @property
+    def awaited(self) -> int:
+        """How many TaskManagers have not answered yet."""
+        return len(self._awaited)
+
+    def registered(self, incarnations: Iterable[Incarnation]) -> None:
+        """These are registered now. One that came later has nothing of the job; one that went has nothing any more."""
+        present = set(incarnations)
+        self._awaited = self._awaited & present if self._is_begun else present - self._complete()
+        self._answers = {incarnation: one for incarnation, one in self._answers.items() if incarnation in present}
+        self._is_begun = True
+
+    def answered(
+        self,
+        location: TaskManagerLocation,
+        slots: tuple[SlotOffer, ...],
+        attempts: Sequence[HeldAttempt],
+        *,
+        is_last: bool,
+    ) -> None:
+        """One part of an answer. What follows the last part is another answer, which takes the place of the first."""
+        answer = self._answers.get(location.incarnation)
+        if answer is None or answer.is_complete:
+            answer = self._answers[location.incarnation] = CensusAnswer(location)
+        answer.slots = slots
+        answer.attempts.extend(attempts)
+        answer.is_complete = is_last
+        if is_last:
+            self._awaited.discard(location.incarnation)
+        elif self._is_begun:
+            self._awaited.add(location.incarnation)
+
+    def disconnected(self, incarnation: Incarnation) -> None:
+        """Its stream is lost: what it has may change unheard."""
+        if self._answers.pop(incarnation, None) is not None and self._is_begun:
+            self._awaited.add(incarnation)
+
+    def answers(self) -> Sequence[CensusAnswer]:
+        """Those of all TaskManagers; only when it is complete."""
+        assert self.is_complete, self._awaited
+        return tuple(self._answers.values())
+
+    def _complete(self) -> set[Incarnation]:
+        return {incarnation for incarnation, answer in self._answers.items() if answer.is_complete}
