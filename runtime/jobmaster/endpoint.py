@@ -210,7 +210,7 @@ class JobMaster:
         at = self.moment()
         match message:
             case JobCensus():
-                self.post(ev.JobCounted(location, message.slots, message.attempts, at))
+                self.post(ev.JobCounted(location, message.slots, message.attempts, message.is_complete, at))
             case OfferSlots():
                 self.post(ev.SlotsOffered(location, message.offers, at))
             case TaskReports():

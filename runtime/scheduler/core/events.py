@@ -9,6 +9,7 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import HeldAttempt, SlotOffer
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph
+from runtime.scheduler.core.job_events import JobEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,23 @@ class JobGraphLoaded:
     """The job's graph is here, verified and valid."""
 
     graph: JobGraph
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class JobRead:
+    """A job that had an owner before: its graph and its durable events are here (R6). The census is still to come."""
+
+    graph: JobGraph
+    events: tuple[JobEvent, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class TaskManagersRegistered:
+    """These TaskManagers are registered now: whoever is asked in a census."""
+
+    incarnations: frozenset[Incarnation]
     at: Moment
 
 
@@ -67,6 +85,7 @@ class JobCounted:
     location: TaskManagerLocation
     slots: tuple[SlotOffer, ...]
     attempts: tuple[HeldAttempt, ...]
+    is_last: bool
     at: Moment
 
 

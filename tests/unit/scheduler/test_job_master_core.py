@@ -158,7 +158,7 @@ def test_what_a_lost_stream_left_behind_ends_when_its_task_manager_comes_back() 
     slots = (SlotOffer(allocation(1), 1),)
     attempts = (HeldAttempt(first, E.RUNNING, allocation(1)), HeldAttempt(second, E.FAILED, None))
     job.cancelled.clear()
-    job.handle(ev.JobCounted(location(0), slots, attempts, job.at()))
+    job.handle(ev.JobCounted(location(0), slots, attempts, True, job.at()))
     assert job.cancelled == [first]
     assert job.messages(FreeSlots)[-1].allocations == (allocation(1),)
 
