@@ -29,7 +29,7 @@ from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha_options
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import option_mapping as options
-from runtime.entrypoint.job_masters import job_manager_runner_factory, job_master_settings, serve_job_masters
+from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
@@ -130,14 +130,7 @@ class JobMasterEntryPoint:
                 scope.spawn_eternal("heartbeats", heartbeats.run())
                 connections = serve_job_masters(rpc, heartbeats, options.heartbeat_timing(configuration))
                 scope.spawn_eternal("task-manager-connections", connections.run())
-                runners = job_manager_runner_factory(
-                    ha,
-                    connections,
-                    SharedGraphs(blobs),
-                    context.clock,
-                    context.entropy,
-                    job_master_settings(configuration),
-                )
+                runners = job_manager_runner_factory(context, rpc, ha, connections, SharedGraphs(blobs))
                 container = self._container(context, rpc, ha, heartbeats, leader, runners, io)
                 scope.spawn_eternal("registration", registration.run())
                 _ = await registration.registered.wait_until(bool)

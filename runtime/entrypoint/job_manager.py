@@ -29,7 +29,7 @@ from runtime.entrypoint.components import (
     StandaloneComponentFactory,
 )
 from runtime.entrypoint.job_manager_options import dispatcher_settings, resource_manager_settings, rest_settings
-from runtime.entrypoint.job_masters import job_manager_runner_factory, job_master_settings, serve_job_masters
+from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext, run_process
 from runtime.entrypoint.storage import (
     COLLECTION_PERIOD,
@@ -163,9 +163,7 @@ class ClusterEntrypoint:
         connections = serve_job_masters(services.rpc, services.heartbeats, options.heartbeat_timing(configuration))
         scope.spawn_eternal("task-manager-connections", connections.run())
         graphs = StoredGraphs(services.blobs)
-        runners = job_manager_runner_factory(
-            services.ha, connections, graphs, context.clock, context.entropy, job_master_settings(configuration)
-        )
+        runners = job_manager_runner_factory(context, services.rpc, services.ha, connections, graphs)
         return StandaloneComponentFactory(services, settings, runners)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from runtime.common.clock import Clock
-from runtime.common.entropy import Entropy
+from runtime.aio.retry import RetryPolicy
 from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.config.configuration import Configuration
 from runtime.config.options import failures as options
+from runtime.config.options.cluster import RPC_TIMEOUT
+from runtime.entrypoint.option_mapping import seconds
+from runtime.entrypoint.process import ProcessContext
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.services import HighAvailabilityServices
@@ -20,12 +22,15 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
     RestartStrategy,
 )
+from runtime.jobmaster.census import CensusSettings, CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
 from runtime.rpc.service import RpcService, StreamKind
 from runtime.scheduler.core.failover_settings import FailoverSettings
+
+CENSUS_RETRY = RetryPolicy(delay_initial=0.05, delay_max=1.0)
 
 
 def serve_job_masters(rpc: RpcService, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> TaskManagerConnections:
@@ -39,22 +44,28 @@ def serve_job_masters(rpc: RpcService, heartbeats: HeartbeatService, timing: Hea
 
 
 def job_manager_runner_factory(
+    context: ProcessContext,
+    rpc: RpcService,
     ha: HighAvailabilityServices,
     connections: TaskManagerConnections,
     graph_source: GraphSource,
-    clock: Clock,
-    entropy: Entropy,
-    settings: JobMasterSettings,
 ) -> DefaultJobManagerRunnerFactory:
     """Runners of the JobMasters of this process. `graph_source` reads graphs that did not travel inline."""
     return DefaultJobManagerRunnerFactory(
         store=ha.owner_job_store(),
         connections=connections,
         graph_source=graph_source,
-        clock=clock,
-        entropy=entropy,
-        settings=settings,
+        census_taker=_census_taker(context, rpc, ha) if ha.is_durable else None,
+        clock=context.clock,
+        entropy=context.entropy,
+        settings=job_master_settings(context.configuration),
     )
+
+
+def _census_taker(context: ProcessContext, rpc: RpcService, ha: HighAvailabilityServices) -> CensusTaker:
+    timeout = seconds(context.configuration, RPC_TIMEOUT)
+    settings = CensusSettings(context.incarnation, ha.cluster, timeout, CENSUS_RETRY)
+    return CensusTaker(settings, rpc, ha.follow_task_managers, clock=context.clock, entropy=context.entropy)
 
 
 def job_master_settings(configuration: Configuration) -> JobMasterSettings:

@@ -132,10 +132,11 @@ class OfferSlots:
 @dataclass(frozen=True, slots=True)
 class HeldAttempt:
     """An attempt that its TaskManager knows: it waits (DEPLOYING) or runs (RUNNING) in the slot of `allocation_id`, or
-    has ended in `state`, and its report is not acknowledged and follows.
+    has ended in `state`, and its report is not acknowledged and follows. `ordinal` -1: it was never deployed here.
     """
 
     attempt_id: ExecutionAttemptId
+    ordinal: int
     state: ExecutionState
     allocation_id: AllocationId | None
 

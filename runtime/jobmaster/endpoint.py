@@ -94,6 +94,7 @@ class JobMaster:
         "_timers",
         "_waiter",
         "epoch",
+        "initialized",
         "job_id",
     )
 
@@ -131,6 +132,7 @@ class JobMaster:
         self._timers: set[asyncio.TimerHandle] = set()
         self._final: JobSummary | None = None
         self._failure: Exception | None = None
+        self.initialized = asyncio.Event()
 
     @property
     def status(self) -> JobStatus:
@@ -200,6 +202,8 @@ class JobMaster:
             self._wake()
         finally:
             self._events = None
+        if self._core.status is not JobStatus.INITIALIZING:
+            self.initialized.set()
         if self._core.status is not before:
             reason = self._core.summary().pending_reason if self._failure is None else ""
             after = f"{self._core.status.name} ({reason})" if reason else self._core.status.name
@@ -214,7 +218,7 @@ class JobMaster:
             case OfferSlots():
                 self.post(ev.SlotsOffered(location, message.offers, at))
             case TaskReports():
-                self.post(ev.AttemptsReported(message.reports, at))
+                self.post(ev.AttemptsReported(message.reports, at, location.incarnation))
             case TaskProgresses():
                 self.post(ev.AttemptsProgressed(message.progresses, at))
             case SlotsLost():

@@ -2,8 +2,8 @@
 
 Invariants: a graph is used only when its digest is the assignment's; storage that is away is asked again without limit
 and with a visible reason, a graph that is wrong or authoritatively missing is looked for twice, 10 s apart, and then
-fails this job and nothing else (R20); an assignment under which something may still be running is never started anew
-(R6).
+fails this job and nothing else (R20), as are its events; an assignment under which something may still be running
+decides nothing before it has read the events and taken a census of all TaskManagers (R6).
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from typing import Protocol
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import FlinklikeError, PermanentError, RetryableError
-from runtime.common.ids import JobId
+from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
+from runtime.common.ids import Incarnation, JobId
 from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.highavailability.job_store import OwnerJobStore
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobmaster.census import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
 from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.job_events import JobEvent, decode_events
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +44,30 @@ class JobGraphCorruptError(PermanentError):
     """The bytes of a graph do not have the digest that the assignment names."""
 
 
+NO_CENSUS = (
+    "it had an owner before, and without high-availability.type: etcd nobody knows which TaskManagers may still run "
+    "something of it: it is not started a second time"
+)
+
+
 class NotAdoptableError(PermanentError):
-    """Something of the job may be running under an earlier owner."""
+    """Something of the job may be running under an earlier owner, and nobody can say whether it does (R6)."""
 
 
 class DefaultJobManagerRunner:
     """Implements `JobManagerRunner`."""
 
-    __slots__ = ("_assignment", "_clock", "_connections", "_entropy", "_graph_source", "_job_master", "_settings")
+    __slots__ = (
+        "_assignment",
+        "_census_taker",
+        "_clock",
+        "_connections",
+        "_entropy",
+        "_graph_source",
+        "_job_master",
+        "_settings",
+        "_store",
+    )
 
     def __init__(
         self,
@@ -59,6 +77,7 @@ class DefaultJobManagerRunner:
         store: OwnerJobStore,
         connections: TaskManagerConnections,
         graph_source: GraphSource,
+        census_taker: CensusTaker | None,
         clock: Clock,
         entropy: Entropy,
         settings: JobMasterSettings,
@@ -66,9 +85,11 @@ class DefaultJobManagerRunner:
         self._assignment: AssignJob | None = assignment
         self._connections = connections
         self._graph_source = graph_source
+        self._census_taker = census_taker
         self._clock = clock
         self._entropy = entropy
         self._settings = settings
+        self._store = store
         self._job_master = JobMaster(
             assignment,
             store=store,
@@ -111,45 +132,64 @@ class DefaultJobManagerRunner:
         assert assignment is not None, f"runner of job {self.job_id} runs twice"
         self._connections.register(self._job_master)
         try:
-            if assignment.graph or not assignment.is_fresh:
-                self._initialize(assignment, assignment.graph)
+            if assignment.graph and assignment.is_fresh:
+                self._initialize(assignment, assignment.graph, ())
                 del assignment
                 summary = await self._job_master.run()
             else:
-                summary = await self._run_with_fetch(assignment)
+                summary = await self._run_and_read(assignment)
         finally:
             self._connections.unregister(self._job_master)
         return JobManagerRunnerResult(self.job_id, self.epoch, summary)
 
-    async def _run_with_fetch(self, assignment: AssignJob) -> JobSummary | None:
+    async def _run_and_read(self, assignment: AssignJob) -> JobSummary | None:
         async with Scope(f"job {self.job_id}") as scope:
-            fetching = scope.start("fetch-graph", self._fetch(assignment))
+            tasks = [scope.start("read", self._read(assignment))]
+            if not assignment.is_fresh and self._census_taker is not None:
+                tasks.append(scope.start("census", self._take_census(self._census_taker)))
             summary = await self._job_master.run()
-            fetching.cancel()
+            for task in tasks:
+                task.cancel()
         return summary
 
-    # --- the graph ------------------------------------------------------------------------------------------------
+    async def _take_census(self, taker: CensusTaker) -> None:
+        """R6, until the job is taken over."""
+        try:
+            async with Scope(f"census of job {self.job_id}") as scope:
+                taking = scope.start("take", taker.take(self.job_id, self.epoch, self._note_registered))
+                await self._job_master.initialized.wait()
+                taking.cancel()
+        except* StaleTokenError as stale:
+            reason = str(stale.exceptions[0])
+            self._job_master.post(ev.OwnershipLost(reason, self._job_master.moment()))
 
-    async def _fetch(self, assignment: AssignJob) -> None:
+    def _note_registered(self, incarnations: frozenset[Incarnation]) -> None:
+        self._job_master.post(ev.TaskManagersRegistered(incarnations, self._job_master.moment()))
+
+    # --- what is stored of the job --------------------------------------------------------------------------------
+
+    async def _read(self, assignment: AssignJob) -> None:
         attempt = 0
         looked_once = False
         while True:
             try:
-                data = await self._graph_source(assignment.graph_key, assignment.digest)
+                data = assignment.graph or await self._graph_source(assignment.graph_key, assignment.digest)
                 _verify(data, assignment.digest)
+                stored = () if assignment.is_fresh else await self._store.events(self.job_id)
+                batches = tuple(map(decode_events, stored))
             except RetryableError as error:
                 delay = self._settings.graph_retry.delay(attempt, self._entropy)
                 attempt += 1
-                self._delayed(f"the job graph cannot be read, it is tried again: {error}")
+                self._delayed(f"the job cannot be read, it is tried again: {error}")
             except PermanentError as error:
                 if looked_once:
                     self._fail(error, b"")
                     return
                 looked_once = True
                 delay = self._settings.graph_second_look
-                self._delayed(f"the job graph is looked for once more in {delay:g} s: {error}")
+                self._delayed(f"the job is looked for once more in {delay:g} s: {error}")
             else:
-                self._initialize(assignment, data)
+                self._initialize(assignment, data, batches)
                 return
             await asyncio.sleep(delay)
 
@@ -157,16 +197,18 @@ class DefaultJobManagerRunner:
         logger.warning("job %s: %s", self.job_id, reason)
         self._job_master.post(ev.InitializationDelayed(reason, self._job_master.moment()))
 
-    def _initialize(self, assignment: AssignJob, data: bytes) -> None:
+    def _initialize(self, assignment: AssignJob, data: bytes, batches: tuple[tuple[JobEvent, ...], ...]) -> None:
         try:
-            _check_fresh(assignment)
+            if not assignment.is_fresh and self._census_taker is None:
+                raise NotAdoptableError(f"job {self.job_id}: {NO_CENSUS}")
             _verify(data, assignment.digest)
             # Which Python the code was pickled with is the slots' concern, not this process's.
             graph = JobGraph.parse(data, python=None)
         except FlinklikeError as error:
             self._fail(error, data)
             return
-        self._job_master.post(ev.JobGraphLoaded(graph, self._job_master.moment()))
+        at = self._job_master.moment()
+        self._job_master.post(ev.JobGraphLoaded(graph, at) if assignment.is_fresh else ev.JobRead(graph, batches, at))
 
     def _fail(self, error: FlinklikeError, data: bytes) -> None:
         logger.error("job %s cannot be initialised: %s", self.job_id, error)
@@ -184,6 +226,7 @@ class DefaultJobManagerRunnerFactory:
         store: OwnerJobStore,
         connections: TaskManagerConnections,
         graph_source: GraphSource,
+        census_taker: CensusTaker | None,
         clock: Clock,
         entropy: Entropy,
         settings: JobMasterSettings,
@@ -191,6 +234,7 @@ class DefaultJobManagerRunnerFactory:
         self._store = store
         self._connections = connections
         self._graph_source = graph_source
+        self._census_taker = census_taker
         self._clock = clock
         self._entropy = entropy
         self._settings = settings
@@ -203,20 +247,11 @@ class DefaultJobManagerRunnerFactory:
             store=self._store,
             connections=self._connections,
             graph_source=self._graph_source,
+            census_taker=self._census_taker,
             clock=self._clock,
             entropy=self._entropy,
             settings=self._settings,
         )
-
-
-def _check_fresh(assignment: AssignJob) -> None:
-    if assignment.is_fresh:
-        return
-    message = (
-        f"job {assignment.job_id} had an owner before epoch {assignment.epoch}, and what that one started may still "
-        "be running: it is not started a second time"
-    )
-    raise NotAdoptableError(message)
 
 
 def _verify(data: bytes, digest: str) -> None:

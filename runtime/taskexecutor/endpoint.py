@@ -18,7 +18,7 @@ from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import FlinklikeError, StaleTokenError
+from runtime.common.errors import FlinklikeError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.gateways.job_master import CommitOutputs, OutputsCommitted
@@ -494,6 +494,10 @@ class TaskExecutor:
 
     async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
         """A new owner of a job: it is told, over a stream, what there is of the job (R6)."""
+        job = self._core.jobs.get(request.job_id)
+        if job is not None and job.is_ending:
+            message = f"job {request.job_id} is ending on this TaskManager"
+            raise UnavailableError(message)
         refusal = self._core.jobs.refusal(request.job_id, request.epoch)
         if refusal:
             raise StaleTokenError(refusal)

@@ -414,6 +414,7 @@ class ControlPlane:
             store=self.owner_store,
             connections=connections,
             graph_source=stored_graph,
+            census_taker=None,
             clock=self.clock,
             entropy=self.entropy,
             settings=JobMasterSettings(failover=NO_FAILOVER, validate=True),

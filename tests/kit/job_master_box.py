@@ -233,6 +233,7 @@ class JobMasterBox:
             store=self.store,
             connections=self.connections,
             graph_source=self.read_graph,
+            census_taker=None,
             clock=self.clock,
             entropy=entropy,
             settings=settings,

@@ -12,11 +12,13 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.job_master import (
+    AcknowledgeReports,
     AnswerSlotOffers,
     CancelTasks,
     CommitOutputs,
     DeployTasks,
     FreeSlots,
+    HeldAttempt,
     JobMasterToTaskManager,
     SlotOffer,
 )
@@ -114,11 +116,11 @@ class JobMasterDriver:
     def __init__(
         self, graph: JobGraph | None = None, *, validate: bool = True, failover: FailoverSettings = NO_FAILOVER
     ) -> None:
-        self.core = JobMasterCore(
-            JOB_ID, EPOCH, digest="d" * 64, submit_millis=1000, failover=failover, validate=validate
-        )
+        self.epoch = EPOCH
         self.graph = graph
         self.failover = failover
+        self.validate = validate
+        self.core = self._new_core()
         self.now = 0.0
         self.sent: list[tuple[Incarnation, tuple[JobMasterToTaskManager, ...]]] = []
         self.deployed: dict[ExecutionAttemptId, TaskDeploymentDescriptor] = {}
@@ -127,6 +129,7 @@ class JobMasterDriver:
         self.cancelled: list[ExecutionAttemptId] = []
         self.slots: set[AllocationId] = set()
         self.rejected: set[AllocationId] = set()
+        self.unacknowledged: dict[ExecutionAttemptId, tuple[TaskManagerLocation, TaskExecutionReport]] = {}
         self.commits: list[tuple[Incarnation, CommitOutputs]] = []
         self.pending_events: WriteEvents | None = None
         self.pending_result: WriteResult | None = None
@@ -138,6 +141,16 @@ class JobMasterDriver:
         self.ended: list[JobSummary | None] = []
         if graph is not None:
             self.load(graph)
+
+    def _new_core(self) -> JobMasterCore:
+        return JobMasterCore(
+            JOB_ID,
+            self.epoch,
+            digest="d" * 64,
+            submit_millis=1000,
+            failover=self.failover,
+            validate=self.validate,
+        )
 
     def at(self) -> ev.Moment:
         """Now."""
@@ -190,6 +203,9 @@ class JobMasterDriver:
                 self.cancelled.extend(attempts)
             case FreeSlots(_, _, allocations):
                 self.slots.difference_update(allocations)
+            case AcknowledgeReports(_, _, attempts):
+                for attempt_id in attempts:
+                    self.unacknowledged.pop(attempt_id, None)
             case CommitOutputs():
                 self.commits.append((incarnation, message))
             case _:
@@ -247,9 +263,10 @@ class JobMasterDriver:
         """A TaskManager reports several attempts in one message."""
         for report in reports:
             if report.state.is_terminal:
-                for attempts in self.in_slot.values():
+                for number, attempts in self.in_slot.items():
                     if report.attempt_id in attempts:
                         attempts.remove(report.attempt_id)
+                        self.unacknowledged[report.attempt_id] = (self.places[number], report)
         return self.handle(ev.AttemptsReported(reports, self.at()))
 
     def finish_all(self) -> None:
@@ -263,9 +280,14 @@ class JobMasterDriver:
         """The events transaction succeeds, if one is in flight."""
         if self.pending_events is None:
             return []
+        return self.handle(ev.EventsWritten(self.events_applied(), self.at()))
+
+    def events_applied(self) -> int:
+        """The events transaction in flight succeeds, and its owner does not learn it (yet). The batch's number."""
+        assert self.pending_events is not None
         written, self.pending_events = self.pending_events, None
         self.durable.append(written.events)
-        return self.handle(ev.EventsWritten(written.number, self.at()))
+        return written.number
 
     def restart_due(self) -> list[Effect]:
         """The pauses before all restarts pass."""
@@ -279,7 +301,7 @@ class JobMasterDriver:
         return recover(
             self.graph,
             JOB_ID,
-            EPOCH + 1,
+            self.epoch + 1,
             [event for batch in self.durable for event in decode_events(encode_events(batch))],
             submit_millis=1000,
             at_millis=self.at().millis,
@@ -292,12 +314,53 @@ class JobMasterDriver:
         return self.handle(ev.ResultWritten(self.at()))
 
     def lose_task_manager(self, tm: int = 0, reason: str = "stream ended", *, is_reaped: bool = False) -> list[Effect]:
-        """A stream ends."""
+        """A TaskManager is gone, and its reports with it."""
+        self.unacknowledged = {
+            attempt_id: (place, report)
+            for attempt_id, (place, report) in self.unacknowledged.items()
+            if place != location(tm)
+        }
         for number, place in self.places.items():
             if place == location(tm):
                 self.in_slot.pop(number, None)
                 self.slots.discard(number)
         return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at(), is_reaped))
+
+    def change_owner(self, task_managers: Iterable[int]) -> None:
+        """The owner is gone, and what it had not made durable; the next one reads and takes a census (R6)."""
+        assert self.graph is not None
+        self.epoch += 1
+        self.core = self._new_core()
+        self.pending_events = None
+        for told in (self.requirements, self.restarts, self.deadlines):
+            told.clear()
+        everyone = [location(tm) for tm in task_managers]
+        self.handle(ev.TaskManagersRegistered(frozenset(one.incarnation for one in everyone), self.at()))
+        batches = tuple(decode_events(encode_events(batch)) for batch in self.durable)
+        self.handle(ev.JobRead(self.graph, batches, self.at()))
+        for one in everyone:
+            self.handle(self.census_of(one))
+            kept = tuple(report for place, report in self.unacknowledged.values() if place == one)
+            if kept:
+                self.handle(ev.AttemptsReported(kept, self.at(), one.incarnation))
+
+    def census_of(self, place: TaskManagerLocation) -> ev.JobCounted:
+        """What a TaskManager has of the job."""
+        numbers = [number for number in sorted(self.slots) if self.places[number] == place]
+        attempts = [
+            HeldAttempt(one, self.deployed[one].ordinal, ExecutionState.DEPLOYING if index else ExecutionState.RUNNING,
+                        number if number in self.slots else None)
+            for number, held in self.in_slot.items()
+            if self.places[number] == place
+            for index, one in enumerate(held)
+        ]  # fmt: skip
+        attempts += [
+            HeldAttempt(one, self.deployed[one].ordinal, report.state, None)
+            for one, (where, report) in self.unacknowledged.items()
+            if where == place
+        ]
+        slots = tuple(SlotOffer(number, 0) for number in numbers)
+        return ev.JobCounted(place, slots, tuple(attempts), True, self.at())
 
     def status(self) -> JobStatus:
         """The job's status (a call: mypy must not think that it stays)."""

@@ -20,8 +20,9 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
 )
 from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.effects import WriteEvents
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
+from runtime.scheduler.core.job_events import AttemptFinished, PartitionsLost, SubtasksReset
 from runtime.scheduler.core.slot_pool import AHEAD_MAX
 from tests.kit.job_graphs import edge, graph, vertex
 from tests.kit.job_master_driver import JobMasterDriver, durable_view, location, unreadable, user_failure
@@ -89,7 +90,7 @@ class Scenario:
             actions += [self.make_durable] * 3
         if self.job.commits:
             actions.append(self.move_outputs)
-        actions.append(self.cancel_rarely)
+        actions += [self.cancel_rarely, self.change_owner_rarely]
         self.data.draw(st.sampled_from(actions))()
         self.check()
 
@@ -172,19 +173,36 @@ class Scenario:
     def tell_again(self) -> None:  # R11
         self.job.reports(self.data.draw(st.sampled_from(self.told)))
 
+    def change_owner_rarely(self) -> None:  # R6
+        if self.data.draw(st.integers(0, self.trouble)) > 0:
+            return
+        self.is_disturbed = True
+        if self.job.pending_events is not None and self.data.draw(st.booleans()):
+            self.note_durable(self.job.pending_events)
+            self.job.events_applied()
+        durable = [event for batch in self.job.durable for event in batch]
+        lost = [event.partitions for event in durable if isinstance(event, PartitionsLost)]
+        self.unreadable &= {partition for partitions in lost for partition in partitions}
+        known = self.accepted | self.job.unacknowledged.keys()
+        self.standing = {subtask: one for subtask, one in self.standing.items() if one in known}
+        self.job.change_owner(range(1, TASK_MANAGERS + 1))
+
     def make_durable(self) -> None:
         if self.job.pending_events is None:
             return
-        resets = [event for event in self.job.pending_events.events if isinstance(event, SubtasksReset)]
+        self.note_durable(self.job.pending_events)
+        self.job.events_durable()
+        if self.job.core.status in ALIVE:
+            self.check_recovery()
+
+    def note_durable(self, written: WriteEvents) -> None:
+        resets = [event for event in written.events if isinstance(event, SubtasksReset)]
         self.check_readers({(event.vertex_id, index) for event in resets for index in event.subtasks})
-        for event in self.job.pending_events.events:
+        for event in written.events:
             if isinstance(event, AttemptFinished):
                 self.accepted.add(event.attempt_id)
             elif isinstance(event, SubtasksReset):
                 self.replace_subtasks(event)
-        self.job.events_durable()
-        if self.job.core.status in ALIVE:
-            self.check_recovery()
 
     def replace_subtasks(self, event: SubtasksReset) -> None:
         for index in event.subtasks:
@@ -239,6 +257,8 @@ class Scenario:
     # --- what must hold -----------------------------------------------------------------------------------
 
     def check(self) -> None:
+        live = [(one.vertex_id, one.subtask_index) for one in self.job.running() if self.is_exclusive[one.vertex_id]]
+        assert len(live) == len(set(live)), "two live attempts of an exclusive subtask"
         for attempts in self.job.in_slot.values():
             assert len(attempts) <= 1 + AHEAD_MAX
             assert len({attempt_id.vertex_id for attempt_id in attempts}) <= 1

@@ -274,6 +274,13 @@ class ExecutionGraph:
             counts[before.state] -= 1
             counts[after.state] = counts.get(after.state, 0) + 1
 
+    def adopt(self, execution: Execution) -> None:
+        """Put an attempt that an earlier owner started in the place of the one that was not started (R6)."""
+        vertex = self.vertex_of(execution)
+        current = vertex.executions[execution.attempt_id.subtask_index]
+        assert current.state is ExecutionState.CREATED, current.attempt_id
+        self._replace(vertex, current, execution)
+
     def restore(self, execution: Execution) -> None:
         """Put an attempt that an earlier owner accepted in the place of the one that was not started (R10)."""
         vertex = self.vertex_of(execution)

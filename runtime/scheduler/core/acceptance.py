@@ -58,13 +58,13 @@ class Acceptance:
 
     __slots__ = ("_graph", "_is_due", "_next_number", "_records", "_rider_bytes", "_unrecorded", "in_flight")
 
-    def __init__(self, graph: ExecutionGraph) -> None:
+    def __init__(self, graph: ExecutionGraph, *, first_number: int = 0) -> None:
         self._graph = graph
         self._unrecorded: list[Execution] = []
         self._records: list[JobEvent] = []
         self._is_due = False
         self._rider_bytes = 0
-        self._next_number = 0
+        self._next_number = first_number
         self.in_flight: Batch | None = None
 
     @property

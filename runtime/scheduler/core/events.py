@@ -37,7 +37,7 @@ class JobRead:
     """A job that had an owner before: its graph and its durable events are here (R6). The census is still to come."""
 
     graph: JobGraph
-    events: tuple[JobEvent, ...]
+    batches: tuple[tuple[JobEvent, ...], ...]
     at: Moment
 
 
@@ -111,10 +111,11 @@ class TaskManagerGone:
 
 @dataclass(frozen=True, slots=True)
 class AttemptsReported:
-    """News of attempts, in the order in which they happened."""
+    """News of attempts, in the order in which they happened. `incarnation`: the TaskManager that says so."""
 
     reports: tuple[TaskExecutionReport, ...]
     at: Moment
+    incarnation: Incarnation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +202,11 @@ class Ticked:
     at: Moment
 
 
+RecoveryEvent = JobRead | TaskManagersRegistered
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = (
     SlotsOffered | JobCounted | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
 )
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
 ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
-Event = InitializationEvent | TaskManagerEvent | StoreEvent | ControlEvent
+Event = InitializationEvent | RecoveryEvent | TaskManagerEvent | StoreEvent | ControlEvent

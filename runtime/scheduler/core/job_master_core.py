@@ -22,7 +22,6 @@ from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.effects import (
     DeclareRequirements,
     Effect,
@@ -33,31 +32,20 @@ from runtime.scheduler.core.effects import (
     WriteEvents,
     WriteResult,
 )
-from runtime.scheduler.core.failover import Failover, effective_strategy
+from runtime.scheduler.core.failover import effective_strategy
 from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.outbox import Outbox
-from runtime.scheduler.core.output_commit import OutputCommits, outputs_of
-from runtime.scheduler.core.placement import ON_ITS_WAY, Placement
+from runtime.scheduler.core.output_commit import outputs_of
+from runtime.scheduler.core.placement import ON_ITS_WAY
 from runtime.scheduler.core.publication import Publication
+from runtime.scheduler.core.reasons import Reasons
+from runtime.scheduler.core.recovery import Inheritance, Recovery
 from runtime.scheduler.core.requirements import DeclaredRequirements
+from runtime.scheduler.core.work import Work
 
 _STOPPING = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
 _STARTED = frozenset({JobStatus.RUNNING, JobStatus.RESTARTING})
 _ALIVE = _STARTED | {JobStatus.CREATED}
-
-
-class _Work:
-    """The parts that exist once the graph is there."""
-
-    __slots__ = ("acceptance", "commits", "failover", "placement")
-
-    def __init__(
-        self, graph: ExecutionGraph, outbox: Outbox, history: FailureHistory, settings: FailoverSettings
-    ) -> None:
-        self.placement = Placement(graph, outbox)
-        self.acceptance = Acceptance(graph)
-        self.commits = OutputCommits(graph)
-        self.failover = Failover(graph, self.placement, self.acceptance, history, settings)
 
 
 class JobMasterCore:
@@ -71,13 +59,12 @@ class JobMasterCore:
         "_failover_settings",
         "_failures",
         "_graph",
-        "_initialization_reason",
         "_is_over",
         "_outbox",
         "_publication",
-        "_resources_reason",
+        "_reasons",
+        "_recovery",
         "_result",
-        "_store_reason",
         "_validate",
         "_work",
     )
@@ -102,13 +89,12 @@ class JobMasterCore:
         self._failures = FailureHistory(self._graph, failover.exceptions_max, failover.enrich)
         self._publication = Publication(self._graph)
         self._declared = DeclaredRequirements()
-        self._work: _Work | None = None
+        self._recovery: Recovery | None = None
+        self._work: Work | None = None
         self._result: WriteResult | None = None
         self._effects: list[Effect] = []
         self._at = ev.Moment(0.0, submit_millis)
-        self._initialization_reason = "loading the job graph"
-        self._resources_reason = ""
-        self._store_reason = ""
+        self._reasons = Reasons()
         self._is_over = False
 
     @property
@@ -136,12 +122,12 @@ class JobMasterCore:
     @property
     def _is_quiet(self) -> bool:
         """True while only the result is awaited, which takes milliseconds: the next thing shown is the end."""
-        return self._result is not None and not self._store_reason
+        return self._result is not None and not self._reasons.store
 
     def summary(self) -> JobSummary:
         """What is known of the job now."""
         if not self._is_quiet and not self._is_over:
-            return self._publication.refresh(self._pending_reason(), self._at.millis)
+            return self._publication.refresh(self._reasons.pending(self._graph, self._work), self._at.millis)
         return self._publication.latest
 
     def archived(self) -> ArchivedExecutionGraph:
@@ -179,6 +165,8 @@ class JobMasterCore:
         match event:
             case ev.JobGraphLoaded() | ev.InitializationFailed() | ev.InitializationDelayed():
                 self._on_initialization(event)
+            case ev.JobRead() | ev.TaskManagersRegistered():
+                self._recover(event)
             case ev.EventsWritten() | ev.WriteDelayed() | ev.ResultWritten() | ev.OwnershipLost():
                 self._on_store(event)
             case ev.CancelWanted() | ev.DeadlineReached() | ev.RestartDue() | ev.ResourcesNotified() | ev.Ticked():
@@ -197,20 +185,45 @@ class JobMasterCore:
                 self._failures.add(self._failures.exception(failure, None), is_concurrent=False)
                 self._write_result(JobStatus.FAILED)
             case ev.InitializationDelayed(reason):
-                self._initialization_reason = reason
+                self._reasons.initialization = reason
 
     def _start(self, job_graph: JobGraph) -> None:
         self._graph.attach(job_graph, self._at.millis)
         self._graph.enter(JobStatus.CREATED, self._at.millis)
-        self._work = _Work(self._graph, self._outbox, self._failures, self._failover_settings)
+        self._work = Work(self._graph, self._outbox, self._failures, self._failover_settings)
+
+    def _recover(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
+        """R6: nothing is decided before everything is known that earlier owners have left."""
+        if self.status is not JobStatus.INITIALIZING or self._result is not None:
+            return
+        self._recovery = self._recovery or Recovery()
+        self._recovery.take(event)
+        self._reasons.initialization = self._recovery.reason
+        found = self._recovery.complete()
+        if found is not None:
+            self._take_over(found, is_cancel_wanted=self._recovery.is_cancel_wanted)
+
+    def _take_over(self, found: Inheritance, *, is_cancel_wanted: bool) -> None:
+        self._recovery = None
+        self._work = Work.taken_over(
+            found, self._graph, self._outbox, self._failures, self._failover_settings, self._at
+        )
+        self._graph.enter(JobStatus.CREATED, self._at.millis)
+        if any(execution.state is not ExecutionState.CREATED for execution in self._graph.executions()):
+            self._run()
+        self._publication.counted()
+        for event in found.kept:
+            self._on_task_manager(event)
+        if is_cancel_wanted:
+            self._cancel()
 
     def _on_store(self, event: ev.StoreEvent) -> None:
         match event:
             case ev.EventsWritten(number):
-                self._store_reason = ""
+                self._reasons.store = ""
                 self._on_events_written(number)
             case ev.WriteDelayed(reason):
-                self._store_reason = self._store_reason or reason
+                self._reasons.store = self._reasons.store or reason
             case ev.ResultWritten():
                 self._on_result_written()
             case ev.OwnershipLost(reason):
@@ -227,18 +240,21 @@ class JobMasterCore:
             case ev.RestartDue():
                 return  # what is due is seen after every event
             case ev.ResourcesNotified(reason):
-                self._resources_reason = reason
+                self._reasons.resources = reason
             case ev.Ticked():
                 if self._work is not None:
                     self._work.acceptance.make_due()
 
     def _on_task_manager(self, event: ev.TaskManagerEvent) -> None:
         work = self._work
+        if self._recovery is not None:
+            self._recover(event)
+            return
         match event:
             case ev.SlotsOffered():
                 self._on_offers(event)
-            case ev.JobCounted():
-                self._on_counted(event)
+            case ev.JobCounted() if work is not None:
+                work.placement.counted(event)
             case ev.AttemptsReported(reports) if work is not None:
                 for report in reports:
                     self._on_report(work, report)
@@ -248,7 +264,7 @@ class JobMasterCore:
                 self._on_outputs_moved(work, vertex_id, failure)
             case ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
                 self._on_loss(work, event)
-            case ev.AttemptsReported() | ev.OutputsMoved() | ev.SlotsGone() | ev.TaskManagerGone():
+            case _:
                 return  # nothing was deployed yet
 
     def _on_progress(self, progresses: tuple[TaskProgress, ...]) -> None:
@@ -257,7 +273,7 @@ class JobMasterCore:
             if execution is not None and not execution.state.is_terminal:
                 execution.progress = progress
 
-    def _on_loss(self, work: _Work, event: ev.SlotsGone | ev.TaskManagerGone) -> None:
+    def _on_loss(self, work: Work, event: ev.SlotsGone | ev.TaskManagerGone) -> None:
         if isinstance(event, ev.SlotsGone):
             lost = [attempt for allocation in event.allocations for attempt in work.placement.pool.remove(allocation)]
             self._lost(work, lost, "SlotLostError", event.reason, is_reaped=True)
@@ -273,18 +289,7 @@ class JobMasterCore:
         letter = self._outbox.to(event.location.incarnation)
         letter.rejected.extend(offer.allocation_id for offer in event.offers)
 
-    def _on_counted(self, event: ev.JobCounted) -> None:
-        """What a TaskManager has that is not this job's (any more), because a stream to it was lost, ends there."""
-        letter = self._outbox.to(event.location.incarnation)
-        pool = self._work.placement.pool if self._work is not None else ()
-        letter.freed.extend(slot.allocation_id for slot in event.slots if slot.allocation_id not in pool)
-        for held in event.attempts:
-            execution = self._graph.execution(held.attempt_id)
-            is_wanted = execution is not None and not execution.state.is_terminal
-            if not is_wanted and not held.state.is_terminal:
-                letter.cancelled.append(held.attempt_id)
-
-    def _on_outputs_moved(self, work: _Work, vertex_id: VertexId, failure: FailureInfo | None) -> None:
+    def _on_outputs_moved(self, work: Work, vertex_id: VertexId, failure: FailureInfo | None) -> None:
         if not work.commits.is_asked(vertex_id):
             return
         if failure is None:
@@ -294,7 +299,7 @@ class JobMasterCore:
 
     # --- reports ------------------------------------------------------------------------------------------
 
-    def _on_report(self, work: _Work, report: TaskExecutionReport) -> None:
+    def _on_report(self, work: Work, report: TaskExecutionReport) -> None:
         execution = self._graph.execution(report.attempt_id)
         if execution is None or execution.location is None:
             self._on_report_of_prior(report)
@@ -328,7 +333,7 @@ class JobMasterCore:
         letter = self._outbox.to(execution.location.incarnation)  # whoever reports is connected
         (letter.acknowledged if report.state.is_terminal else letter.cancelled).append(execution.attempt_id)
 
-    def _finished(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
+    def _finished(self, work: Work, execution: Execution, report: TaskExecutionReport) -> None:
         execution.value = report.value
         execution.partitions = report.partitions
         execution.outputs = report.outputs
@@ -337,7 +342,7 @@ class JobMasterCore:
         self._transition(execution, ExecutionState.FINISHED, report.timestamp_millis)
         work.acceptance.finished(execution)
 
-    def _stopped(self, work: _Work, execution: Execution, report: TaskExecutionReport) -> None:
+    def _stopped(self, work: Work, execution: Execution, report: TaskExecutionReport) -> None:
         """A cancelled attempt has ended (in Flink, too, one that finishes meanwhile is CANCELED)."""
         execution.failure = report.failure and shown(report.failure)
         is_failed = report.state is ExecutionState.FAILED
@@ -351,7 +356,7 @@ class JobMasterCore:
                 self._failures.add(exception, is_concurrent=True)
 
     def _lost(
-        self, work: _Work, attempts: list[ExecutionAttemptId], class_name: str, reason: str, *, is_reaped: bool
+        self, work: Work, attempts: list[ExecutionAttemptId], class_name: str, reason: str, *, is_reaped: bool
     ) -> None:
         """All of them end first: what follows from the first failure must not try to cancel the others.
 
@@ -375,7 +380,7 @@ class JobMasterCore:
         if failed or (attempts and not failure.is_recoverable):
             self._tasks_failed(work, failed, failure)
 
-    def _tasks_failed(self, work: _Work, executions: list[Execution], failure: FailureInfo) -> None:
+    def _tasks_failed(self, work: Work, executions: list[Execution], failure: FailureInfo) -> None:
         """Attempts have FAILED, for one reason: restart what depends on them, or end the job."""
         if self.status not in _ALIVE:
             for one in executions:
@@ -396,7 +401,7 @@ class JobMasterCore:
         if not problem and (due := work.failover.due_after(self._at.monotonic)) is not None:
             self._effects.append(ScheduleRestart(due))
 
-    def _acknowledge(self, work: _Work, execution: Execution) -> None:
+    def _acknowledge(self, work: Work, execution: Execution) -> None:
         assert execution.location is not None, execution.attempt_id
         if execution.location.incarnation in work.placement.task_managers:
             self._outbox.to(execution.location.incarnation).acknowledged.append(execution.attempt_id)
@@ -424,7 +429,9 @@ class JobMasterCore:
     def _cancel(self) -> None:
         if self._result is not None:
             return
-        if self.status is JobStatus.INITIALIZING:
+        if self._recovery is not None:
+            self._recovery.is_cancel_wanted = True
+        elif self.status is JobStatus.INITIALIZING:
             self._write_result(JobStatus.CANCELED)
         elif self.status in _ALIVE:
             self._graph.enter(JobStatus.CANCELLING, self._at.millis)
@@ -462,7 +469,7 @@ class JobMasterCore:
         self._publication.latest = result.summary
         self._is_over = True
 
-    def _say_goodbye(self, work: _Work) -> None:
+    def _say_goodbye(self, work: Work) -> None:
         for execution in self._graph.executions():
             if execution.location is not None and not execution.is_accepted:
                 self._acknowledge(work, execution)
@@ -481,7 +488,7 @@ class JobMasterCore:
         if self._result is None:
             work.placement.release_idle()
 
-    def _advance_alive(self, work: _Work) -> None:
+    def _advance_alive(self, work: Work) -> None:
         self._restart(work)
         self._commit_outputs(work)
         if self._graph.is_finished and work.commits.is_complete:
@@ -498,7 +505,7 @@ class JobMasterCore:
             batch = work.acceptance.begin()
             self._effects.append(WriteEvents(batch.number, batch.events()))
 
-    def _restart(self, work: _Work) -> None:
+    def _restart(self, work: Work) -> None:
         """Reset what is due; the job is RUNNING again when nothing waits for its restart any more."""
         batch, problem = work.failover.advance(self._at)
         if batch is not None:
@@ -522,7 +529,7 @@ class JobMasterCore:
             "JobExecutionTimeoutError", f"the job has run for its execution.timeout of {timeout:g} s"
         )
 
-    def _commit_outputs(self, work: _Work) -> None:
+    def _commit_outputs(self, work: Work) -> None:
         for vertex in work.commits.due():
             asked = work.commits.ask(vertex, work.placement.task_managers)
             if asked is None:
@@ -537,17 +544,12 @@ class JobMasterCore:
         batch = work.acceptance.complete(number)
         for execution in batch.executions:
             self._acknowledge(work, execution)
-        for partition in batch.released:
-            producer = self._graph.execution(partition.partition_id.producer)
-            if producer is None or producer.location is None:
-                continue
-            if producer.location.incarnation in work.placement.task_managers:
-                self._outbox.to(producer.location.incarnation).released.append(partition.partition_id)
+        work.placement.release(batch.released)
         work.placement.inputs_accepted()
         if batch.resets and self.status in _ALIVE:
             self._reset(work, batch.resets)
 
-    def _reset(self, work: _Work, executions: list[Execution]) -> None:
+    def _reset(self, work: Work, executions: list[Execution]) -> None:
         """The attempts are replaced. What their TaskManagers keep of them they need not keep any more (R10)."""
         for execution in executions:
             if execution.location is not None and not execution.is_accepted:
@@ -566,7 +568,7 @@ class JobMasterCore:
             if self._result is None:
                 alive = self._work if self.status in _ALIVE else None
                 told += self._declare(alive.placement.requirements() if alive is not None else ())
-            self._publication.refresh(self._pending_reason(), self._at.millis)
+            self._publication.refresh(self._reasons.pending(self._graph, self._work), self._at.millis)
             if self._publication.is_due or (isinstance(event, ev.Ticked) and self._publication.is_behind):
                 told.append(PublishSummary(self._publication.pushed()))
         self._effects = [*self._outbox.take(), *self._effects, *told]
@@ -577,20 +579,6 @@ class JobMasterCore:
             return []
         self._declared.declare(requirements)
         return [DeclareRequirements(self._declared.message(self._graph, requirements))]
-
-    def _pending_reason(self) -> str:
-        if self._store_reason:
-            return self._store_reason
-        if self.status is JobStatus.INITIALIZING:
-            return self._initialization_reason
-        if self.status in _STOPPING:
-            running = self._graph.counts.get(ExecutionState.CANCELING, 0)
-            return f"waiting for {running} tasks to stop" if running else ""
-        if self._work is not None and self._work.failover.is_pending:
-            return self._work.failover.pending_reason()
-        if self._work is not None and self._work.placement.is_waiting_for_slots:
-            return f"waiting for slots: {self._resources_reason}" if self._resources_reason else "waiting for slots"
-        return ""
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the job contradicts itself. Everything is checked only with `validate`."""

@@ -15,9 +15,11 @@ from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
+from runtime.gateways.task import PartitionDescriptor
+from runtime.scheduler.core.adoption import Adoption
 from runtime.scheduler.core.demand import Demand
 from runtime.scheduler.core.deployment import DeploymentFactory
-from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.events import JobCounted, Moment
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
 
@@ -101,6 +103,31 @@ class Placement:
             else:
                 letter.rejected.append(offer.allocation_id)
 
+    def inherit(self, adoption: Adoption, at: Moment) -> None:
+        """What one TaskManager has of a job that had an owner before: slots, attempts in them, and leftovers."""
+        location = adoption.answer.location
+        letter = self._outbox.to(location.incarnation)
+        self.met[location.incarnation] = None
+        letter.cancelled.extend(adoption.unwanted)
+        letter.acknowledged.extend(adoption.settled)
+        if adoption.answer.slots or adoption.answer.attempts:
+            self.task_managers[location.incarnation] = location
+            letter.job = self._deployments.job
+        for offer in adoption.answer.slots:
+            slot = self.pool.accept(offer, location)
+            for attempt_id in adoption.in_slots.get(offer.allocation_id, ()):
+                self.pool.assign(slot, attempt_id, self._demand.kinds[attempt_id.vertex_id], at.monotonic)
+
+    def counted(self, event: JobCounted) -> None:
+        """What a TaskManager has that is not this job's (any more), because a stream to it was lost, ends there."""
+        letter = self._outbox.to(event.location.incarnation)
+        letter.freed.extend(slot.allocation_id for slot in event.slots if slot.allocation_id not in self.pool)
+        for held in event.attempts:
+            execution = self._graph.execution(held.attempt_id)
+            is_wanted = execution is not None and not execution.state.is_terminal
+            if not is_wanted and not held.state.is_terminal:
+                letter.cancelled.append(held.attempt_id)
+
     def schedule(self, at: Moment) -> str:
         """Start regions whose inputs are durable. Returns why the job must fail, "" if all is well."""
         if not self._is_demand_new:
@@ -162,6 +189,14 @@ class Placement:
             if not _take_kind(anticipated, slot):
                 self.pool.remove(slot.allocation_id)
                 self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
+
+    def release(self, partitions: Iterable[PartitionDescriptor]) -> None:
+        """Nobody needs these any more: who wrote them deletes them."""
+        for partition in partitions:
+            producer = self._graph.execution(partition.partition_id.producer)
+            location = producer.location if producer is not None else None
+            if location is not None and location.incarnation in self.task_managers:
+                self._outbox.to(location.incarnation).released.append(partition.partition_id)
 
     def stop(self, at: Moment) -> None:
         """Start nothing any more, and stop what was started."""

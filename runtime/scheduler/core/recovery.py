@@ -1,42 +1,42 @@
 """What a later owner of a job has to know before it decides anything (R6): graph, durable events, and a whole census.
 
-Invariants: until that is together every other news of TaskManagers is kept in order, and nothing is decided; of a
-TaskManager whose stream is lost nothing is kept, since the next stream begins with everything again (R11).
+Invariants: until that is together all other news of TaskManagers is kept, in order, and nothing is decided; of a
+TaskManager whose stream is lost nothing is kept, since its next stream begins with everything again (R11).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation
-from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.census import Census, CensusAnswer
-from runtime.scheduler.core.job_events import JobEvent
 
-KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.AttemptsReported | ev.AttemptsProgressed | ev.OutputsMoved
+KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.AttemptsReported
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveredJob:
-    """Everything, at the moment at which it was complete. `kept` is to be handled after the answers."""
+class Inheritance:
+    """Everything, once it is complete. `kept` is to be handled after the answers."""
 
-    graph: JobGraph
-    events: tuple[JobEvent, ...]
+    read: ev.JobRead
     answers: Sequence[CensusAnswer]
     kept: Sequence[KeptEvent]
 
 
 class Recovery:
-    """Collects. `recovered` is None until all is together."""
+    """Collects, from the first thing that says that the job had an owner before."""
 
-    __slots__ = ("_census", "_kept", "_read")
+    __slots__ = ("_census", "_kept", "_read", "is_cancel_wanted")
 
     def __init__(self) -> None:
         self._census = Census()
         self._read: ev.JobRead | None = None
         self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
+        self.is_cancel_wanted = False
+        """A cancel that has to wait until it is known what there is to stop (R16)."""
 
     @property
     def reason(self) -> str:
@@ -44,48 +44,40 @@ class Recovery:
         if self._read is None:
             return "reading what the job's last owner wrote"
         waits = self._census.awaited
-        return f"waiting for {waits} TaskManagers to say what they have of the job" if waits else "taking over its tasks"
+        return (
+            f"waiting for {waits} TaskManagers to say what they have of the job" if waits else "taking over its tasks"
+        )
 
-    def read(self, event: ev.JobRead) -> None:
-        """Graph and events are here."""
-        self._read = event
+    def take(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
+        """Take one event."""
+        match event:
+            case ev.JobRead():
+                self._read = event
+            case ev.TaskManagersRegistered(incarnations):
+                self._census.registered(incarnations)
+                self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
+            case ev.JobCounted():
+                self._census.answered(event.location, event.slots, event.attempts, is_last=event.is_last)
+            case ev.TaskManagerGone(incarnation):
+                self._census.disconnected(incarnation)
+                self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
+            case ev.SlotsOffered(location):
+                self._kept.append((location.incarnation, event))
+            case ev.SlotsGone(incarnation) | ev.AttemptsReported(incarnation=incarnation):
+                self._kept.append((incarnation, event))
+            case ev.AttemptsProgressed() | ev.OutputsMoved():
+                return  # progress comes again, and a move is asked for again
+            case _:
+                assert_never(event)
 
-    def registered(self, event: ev.TaskManagersRegistered) -> None:
-        """Who has to answer."""
-        self._census.registered(event.incarnations)
-        self._forget_all_but(event.incarnations)
-
-    def counted(self, event: ev.JobCounted) -> None:
-        """A part of an answer."""
-        self._census.answered(event.location, event.slots, event.attempts, is_last=event.is_last)
-
-    def gone(self, event: ev.TaskManagerGone) -> None:
-        """A stream is lost: its TaskManager will say everything again."""
-        self._census.disconnected(event.incarnation)
-        self._kept = [(incarnation, kept) for incarnation, kept in self._kept if incarnation != event.incarnation]
-
-    def keep(self, incarnation: Incarnation | None, event: KeptEvent) -> None:
-        """News that is for later."""
-        self._kept.append((incarnation, event))
-
-    def recovered(self) -> RecoveredJob | None:
-        """All of it, once nobody can still have what is not in it, and every attempt that is ending has ended."""
+    def complete(self) -> Inheritance | None:
+        """All of it, once nobody can have what is not in it, and every attempt that was ending has ended."""
         if self._read is None or not self._census.is_complete:
             return None
         answers = self._census.answers()
-        if self._ending(answers) - self._ended():
+        if _ending(answers) - self._ended():
             return None
-        return RecoveredJob(self._read.graph, self._read.events, answers, [event for _, event in self._kept])
-
-    def _ending(self, answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:
-        """Attempts that have ended, or run in a slot that is being freed: their terminal reports are on their way."""
-        ending = set()
-        for answer in answers:
-            held = {slot.allocation_id for slot in answer.slots}
-            ending |= {
-                one.attempt_id for one in answer.attempts if one.state.is_terminal or one.allocation_id not in held
-            }
-        return ending
+        return Inheritance(self._read, answers, [event for _, event in self._kept])
 
     def _ended(self) -> set[ExecutionAttemptId]:
         return {
@@ -96,5 +88,11 @@ class Recovery:
             if report.state.is_terminal
         }
 
-    def _forget_all_but(self, incarnations: frozenset[Incarnation]) -> None:
-        self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
+
+def _ending(answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:
+    """Attempts that have ended, or run in a slot that is being freed: their terminal reports are on their way."""
+    ending = set()
+    for answer in answers:
+        held = {slot.allocation_id for slot in answer.slots}
+        ending |= {one.attempt_id for one in answer.attempts if one.state.is_terminal or one.allocation_id not in held}
+    return ending

@@ -87,11 +87,12 @@ class SlotPool:
         """All slots."""
         return self._slots.values()
 
-    def accept(self, offer: SlotOffer, location: TaskManagerLocation) -> None:
+    def accept(self, offer: SlotOffer, location: TaskManagerLocation) -> ActiveSlot:
         """An offered slot is ours."""
         assert offer.allocation_id not in self._slots, offer.allocation_id
         slot = ActiveSlot(offer, location)
         self._slots[offer.allocation_id] = self._idle[offer.allocation_id] = slot
+        return slot
 
     def room(self, slot: ActiveSlot) -> int:
         """How many more attempts of the slot's vertex may be deployed into it now."""

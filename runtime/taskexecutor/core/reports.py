@@ -20,6 +20,9 @@ MESSAGE_SIZE_BYTES_MAX = 1 << 20
 
 REPORT_OVERHEAD_BYTES = 512
 
+NEVER_DEPLOYED = -1
+"""The ordinal of an attempt that was cancelled before its deployment came."""
+
 
 class AttemptState(Enum):
     """WAITING in a queue, STARTED, REPORTED terminal and kept, ACKNOWLEDGED and only remembered."""
@@ -47,6 +50,7 @@ class AttemptLedger:
         self._reports_max = reports_max
         self._bytes_max = bytes_max
         self._states: dict[JobId, dict[ExecutionAttemptId, AttemptState]] = {}
+        self._ordinals: dict[JobId, dict[ExecutionAttemptId, int]] = {}
         self._reports: dict[JobId, dict[ExecutionAttemptId, TaskExecutionReport]] = {}
         self._kept = 0
         self._kept_bytes = 0
@@ -69,12 +73,13 @@ class AttemptLedger:
         """True when no attempt of the job was ever seen."""
         return job_id not in self._states
 
-    def add(self, attempt_id: ExecutionAttemptId) -> bool:
+    def add(self, attempt_id: ExecutionAttemptId, ordinal: int = NEVER_DEPLOYED) -> bool:
         """Remember a new attempt as WAITING. False when it is known: the command was repeated."""
         states = self._states.setdefault(attempt_id.job_id, {})
         if attempt_id in states:
             return False
         states[attempt_id] = AttemptState.WAITING
+        self._ordinals.setdefault(attempt_id.job_id, {})[attempt_id] = ordinal
         return True
 
     def start(self, attempt_id: ExecutionAttemptId) -> None:
@@ -101,15 +106,18 @@ class AttemptLedger:
         self._drop(self._reports[attempt_id.job_id].pop(attempt_id))
         return True
 
-    def unacknowledged(self, job_id: JobId) -> Iterator[tuple[ExecutionAttemptId, ExecutionState]]:
-        """The attempts of a job that wait (DEPLOYING), run (RUNNING), or have ended and wait for an acknowledgement."""
-        reports = self._reports.get(job_id, {})
+    def unacknowledged(self, job_id: JobId) -> Iterator[tuple[ExecutionAttemptId, int, ExecutionState]]:
+        """The attempts of a job that wait (DEPLOYING), run (RUNNING), or have ended and wait for an acknowledgement;
+        each with its ordinal.
+        """
+        reports, ordinals = self._reports.get(job_id, {}), self._ordinals.get(job_id, {})
         for attempt_id, state in self._states.get(job_id, {}).items():
             if state is AttemptState.REPORTED:
-                yield attempt_id, reports[attempt_id].state
+                yield attempt_id, ordinals[attempt_id], reports[attempt_id].state
             elif state is not AttemptState.ACKNOWLEDGED:
                 is_waiting = state is AttemptState.WAITING
-                yield attempt_id, ExecutionState.DEPLOYING if is_waiting else ExecutionState.RUNNING
+                shown = ExecutionState.DEPLOYING if is_waiting else ExecutionState.RUNNING
+                yield attempt_id, ordinals[attempt_id], shown
 
     def pending(self, job_id: JobId) -> Sequence[TaskExecutionReport]:
         """What a new stream to the owner begins with: last news of every attempt that is not acknowledged."""
@@ -121,6 +129,7 @@ class AttemptLedger:
             if report.state.is_terminal:
                 self._drop(report)
         self._states.pop(job_id, None)
+        self._ordinals.pop(job_id, None)
 
     def _drop(self, report: TaskExecutionReport) -> None:
         self._kept -= 1

@@ -285,7 +285,7 @@ class TaskExecutorCore:
                 assert_never(message)
 
     def _deploy(self, job: Job, task: TaskDeploymentDescriptor) -> list[Effect]:
-        if not self.ledger.add(task.attempt_id):  # R11: a repeated command
+        if not self.ledger.add(task.attempt_id, task.ordinal):  # R11: a repeated command
             return []
         slot = self.slots.held(job.job_id, task.allocation_id)
         failure = ""
@@ -392,8 +392,8 @@ class TaskExecutorCore:
             for attempt_id in (slot.running, *(task.attempt_id for task in slot.waiting))
         }
         attempts = [
-            HeldAttempt(attempt_id, state, places.get(attempt_id))
-            for attempt_id, state in self.ledger.unacknowledged(job.job_id)
+            HeldAttempt(attempt_id, ordinal, state, places.get(attempt_id))
+            for attempt_id, ordinal, state in self.ledger.unacknowledged(job.job_id)
         ]
         if not (job.is_adopted or slots or attempts):
             return

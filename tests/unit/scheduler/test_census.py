@@ -17,7 +17,7 @@ JOB = JobId("1" * 32)
 
 def attempt(subtask: int) -> HeldAttempt:
     attempt_id = ExecutionAttemptId(JOB, VertexId("e" * 32), subtask, 7, 0)
-    return HeldAttempt(attempt_id, ExecutionState.RUNNING, allocation(subtask))
+    return HeldAttempt(attempt_id, 0, ExecutionState.RUNNING, allocation(subtask))
 
 
 def incarnations(*numbers: int) -> list[Incarnation]:

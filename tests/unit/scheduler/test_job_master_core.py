@@ -156,7 +156,7 @@ def test_what_a_lost_stream_left_behind_ends_when_its_task_manager_comes_back() 
     job.lose_task_manager(0)
     assert job.status() is J.FAILING
     slots = (SlotOffer(allocation(1), 1),)
-    attempts = (HeldAttempt(first, E.RUNNING, allocation(1)), HeldAttempt(second, E.FAILED, None))
+    attempts = (HeldAttempt(first, 0, E.RUNNING, allocation(1)), HeldAttempt(second, 0, E.FAILED, None))
     job.cancelled.clear()
     job.handle(ev.JobCounted(location(0), slots, attempts, True, job.at()))
     assert job.cancelled == [first]

@@ -1,0 +1,85 @@
+"""Which of the attempts that TaskManagers have are the job's current ones, for an owner that has not started them (R6).
+
+Invariant: a subtask that is not accepted gets the attempt that its ordinal names, if there is one, and keeps its id
+(R9); whatever else runs was replaced before, and is stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.job_master import HeldAttempt
+from runtime.scheduler.core.census import CensusAnswer
+
+NOWHERE = AllocationId("")
+"""The place of an adopted attempt that has ended: its slot is free, or somebody else's."""
+
+
+@dataclass(slots=True)
+class Adoption:
+    """What becomes of the attempts of one TaskManager. `in_slots`: adopted ones that wait or run."""
+
+    answer: CensusAnswer
+    in_slots: dict[AllocationId, list[ExecutionAttemptId]] = field(default_factory=dict)
+    unwanted: list[ExecutionAttemptId] = field(default_factory=list)
+    settled: list[ExecutionAttemptId] = field(default_factory=list)
+
+
+def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int) -> list[Adoption]:
+    """Put the current attempts into the graph, which has what is durable. Says what becomes of all, by TaskManager."""
+    current = _current(graph, answers)
+    adoptions = []
+    for answer in answers:
+        adoption = Adoption(answer)
+        adoptions.append(adoption)
+        for held in answer.attempts:
+            attempt_id = held.attempt_id
+            if attempt_id in current:
+                _take(graph, held, answer.location, at_millis)
+                if not held.state.is_terminal and held.allocation_id is not None:
+                    adoption.in_slots.setdefault(held.allocation_id, []).append(attempt_id)
+            elif held.state.is_terminal:
+                adoption.settled.append(attempt_id)
+            else:
+                adoption.unwanted.append(attempt_id)
+    return adoptions
+
+
+def _current(graph: ExecutionGraph, answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:
+    """Of each subtask that is not accepted the youngest attempt of its ordinal."""
+    youngest: dict[tuple[str, int], ExecutionAttemptId] = {}
+    for held in _attempts(answers):
+        execution = _subtask(graph, held.attempt_id)
+        if execution is None or execution.is_accepted or held.ordinal != execution.ordinal:
+            continue
+        subtask = (held.attempt_id.vertex_id, held.attempt_id.subtask_index)
+        known = youngest.get(subtask)
+        if known is None or (known.epoch, known.counter) < (held.attempt_id.epoch, held.attempt_id.counter):
+            youngest[subtask] = held.attempt_id
+    return set(youngest.values())
+
+
+def _attempts(answers: Sequence[CensusAnswer]) -> Iterator[HeldAttempt]:
+    return (held for answer in answers for held in answer.attempts)
+
+
+def _subtask(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> Execution | None:
+    vertex = graph.vertices.get(attempt_id.vertex_id)
+    if vertex is None or not 0 <= attempt_id.subtask_index < vertex.parallelism:
+        return None
+    return vertex.executions[attempt_id.subtask_index]
+
+
+def _take(graph: ExecutionGraph, held: HeldAttempt, location: TaskManagerLocation, at_millis: int) -> None:
+    execution = Execution(held.attempt_id, held.ordinal, at_millis)
+    graph.adopt(execution)
+    execution.place(location, held.allocation_id or NOWHERE)
+    graph.transition(execution, ExecutionState.SCHEDULED, at_millis)
+    graph.transition(execution, ExecutionState.DEPLOYING, at_millis)
+    if held.state is not ExecutionState.DEPLOYING:
+        graph.transition(execution, ExecutionState.RUNNING, at_millis)

@@ -1,0 +1,33 @@
+"""Why a job does not get on, in one sentence that does not change while it does not."""
+
+from __future__ import annotations
+
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.scheduler.core.work import Work
+
+
+class Reasons:
+    """What was said last of the job store, of the job's beginning, and of the slots it waits for; "" if nothing."""
+
+    __slots__ = ("initialization", "resources", "store")
+
+    def __init__(self) -> None:
+        self.initialization = "loading the job graph"
+        self.resources = ""
+        self.store = ""
+
+    def pending(self, graph: ExecutionGraph, work: Work | None) -> str:
+        """What the job waits for now, "" if it gets on."""
+        if self.store:
+            return self.store
+        if graph.status is JobStatus.INITIALIZING:
+            return self.initialization
+        if graph.status in {JobStatus.CANCELLING, JobStatus.FAILING}:
+            running = graph.counts.get(ExecutionState.CANCELING, 0)
+            return f"waiting for {running} tasks to stop" if running else ""
+        if work is not None and work.failover.is_pending:
+            return work.failover.pending_reason()
+        if work is not None and work.placement.is_waiting_for_slots:
+            return f"waiting for slots: {self.resources}" if self.resources else "waiting for slots"
+        return ""

@@ -1,0 +1,59 @@
+"""The parts of a job's owner that exist once the graph is there, begun afresh or taken over from an earlier owner."""
+
+from __future__ import annotations
+
+from runtime.executiongraph.core.failures import FailureHistory
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.scheduler.core.acceptance import Acceptance
+from runtime.scheduler.core.adoption import adopt
+from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.failover import Failover
+from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.job_recovery import RecoveredJob
+from runtime.scheduler.core.outbox import Outbox
+from runtime.scheduler.core.output_commit import OutputCommits
+from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.recovery import Inheritance
+
+
+class Work:
+    """Who decides what of one job."""
+
+    __slots__ = ("acceptance", "commits", "failover", "placement")
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        outbox: Outbox,
+        history: FailureHistory,
+        settings: FailoverSettings,
+        *,
+        batches: int = 0,
+    ) -> None:
+        self.placement = Placement(graph, outbox)
+        self.acceptance = Acceptance(graph, first_number=batches)
+        self.commits = OutputCommits(graph)
+        self.failover = Failover(graph, self.placement, self.acceptance, history, settings)
+
+    @classmethod
+    def taken_over(
+        cls,
+        found: Inheritance,
+        graph: ExecutionGraph,
+        outbox: Outbox,
+        history: FailureHistory,
+        settings: FailoverSettings,
+        at: Moment,
+    ) -> Work:
+        """Attach the graph, replay what is durable, and adopt what runs (R6, R9, R10)."""
+        graph.attach(found.read.graph, at.millis)
+        recovered = RecoveredJob(graph, history)
+        for batch in found.read.batches:
+            for event in batch:
+                recovered.apply(event, at.millis)
+        adoptions = adopt(graph, found.answers, at.millis)
+        work = cls(graph, outbox, history, settings, batches=len(found.read.batches))
+        work.failover.restore(recovered, at)
+        for adoption in adoptions:
+            work.placement.inherit(adoption, at)
+        return work
