@@ -326,12 +326,16 @@ class JobMasterDriver:
                 self.slots.discard(number)
         return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at(), is_reaped))
 
-    def change_owner(self, task_managers: Iterable[int]) -> None:
-        """The owner is gone, and what it had not made durable; the next one reads and takes a census (R6)."""
-        assert self.graph is not None
+    def begin_next_owner(self) -> None:
+        """The owner is gone, and another one begins that knows nothing yet."""
         self.epoch += 1
         self.core = self._new_core()
         self.pending_events = None
+
+    def change_owner(self, task_managers: Iterable[int]) -> None:
+        """The owner is gone, and what it had not made durable; the next one reads and takes a census (R6)."""
+        assert self.graph is not None
+        self.begin_next_owner()
         for told in (self.requirements, self.restarts, self.deadlines):
             told.clear()
         everyone = [location(tm) for tm in task_managers]

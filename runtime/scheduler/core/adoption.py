@@ -44,7 +44,8 @@ def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int
                 if not held.state.is_terminal and held.allocation_id is not None:
                     adoption.in_slots.setdefault(held.allocation_id, []).append(attempt_id)
             elif held.state.is_terminal:
-                adoption.settled.append(attempt_id)
+                if graph.execution(attempt_id) is None:  # an accepted one is acknowledged when its report comes
+                    adoption.settled.append(attempt_id)
             else:
                 adoption.unwanted.append(attempt_id)
     return adoptions

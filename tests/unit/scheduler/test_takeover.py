@@ -1,0 +1,132 @@
+"""A later owner of a job: what it waits for, what it adopts, what it runs again, and what it stops (R6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.gateways.job_master import (
+    AcknowledgeReports,
+    DeployTasks,
+    EndJob,
+    HeldAttempt,
+    RegisterJob,
+    SlotOffer,
+)
+from runtime.jobgraph.graph import JobGraph, OperatorKind
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.effects import DeclareRequirements
+from runtime.scheduler.core.failover_settings import FailoverSettings
+from tests.kit.job_graphs import edge, graph, source, vertex
+from tests.kit.job_master_driver import EPOCH, JobMasterDriver, allocation, location, user_failure
+
+E = ExecutionState
+J = JobStatus
+RESTARTS = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0))
+
+
+def pipeline() -> JobGraph:
+    return graph(source("read", parallelism=2), vertex("report", OperatorKind.SINK), edges=(edge("read", "report"),))
+
+
+def running_pair() -> JobMasterDriver:
+    job = JobMasterDriver(pipeline(), failover=RESTARTS)
+    job.offer(1, tm=1)
+    job.offer(2, tm=2)
+    return job
+
+
+def test_what_runs_goes_on_under_its_own_id_and_nothing_is_deployed() -> None:  # R9
+    job = running_pair()
+    before, deployed = job.running(), len(job.messages(DeployTasks))
+    job.change_owner([1, 2])
+    assert job.status() is J.RUNNING
+    assert job.running() == before
+    assert len(job.messages(DeployTasks)) == deployed
+    job.finish_all()
+    (last,) = job.running() or list(job.deployed)[-1:]
+    assert (last.epoch, last.counter) == (EPOCH + 1, 0), "what was never started is started by the new owner"
+    job.finish_all()
+    job.result_durable()
+    assert job.status() is J.FINISHED
+    ended = [incarnation for incarnation, messages in job.sent if any(isinstance(one, EndJob) for one in messages)]
+    assert set(ended) == {location(1).incarnation, location(2).incarnation}
+
+
+def test_it_decides_nothing_before_every_task_manager_has_answered() -> None:
+    job = running_pair()
+    both = frozenset({location(1).incarnation, location(2).incarnation})
+    census = [job.census_of(location(1)), job.census_of(location(2))]
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(both, job.at()))
+    job.handle(ev.JobRead(pipeline(), (), job.at()))
+    job.handle(census[0])
+    assert job.core.summary().pending_reason == "waiting for 1 TaskManagers to say what they have of the job"
+    assert job.status() is J.INITIALIZING
+    effects = job.handle(ev.TaskManagersRegistered(frozenset({location(1).incarnation}), job.at()))
+    assert job.status() is J.RUNNING, "the other one is dead: its key is gone (R13, R14)"
+    (declared,) = [effect for effect in effects if isinstance(effect, DeclareRequirements)]
+    assert declared.requirements.requirements[0].count == 2
+
+
+def test_a_durable_result_is_not_computed_again_and_its_report_is_acknowledged() -> None:  # R10
+    job = running_pair()
+    first, _ = job.running()
+    job.report(first)
+    job.events_applied()
+    job.sent.clear()
+    job.change_owner([1, 2])
+    assert [one.attempts for one in job.messages(AcknowledgeReports)] == [(first,)]
+    assert not [task for message in job.messages(DeployTasks) for task in message.tasks]
+
+
+def test_a_report_that_the_last_owner_had_not_made_durable_counts() -> None:  # R10
+    job = running_pair()
+    first, _ = job.running()
+    job.report(first)
+    job.change_owner([1, 2])
+    assert job.pending_events is not None
+    job.events_durable()
+    assert [first] in [list(one.attempts) for one in job.messages(AcknowledgeReports)]
+
+
+def test_a_cancel_waits_until_it_is_known_what_there_is_to_stop() -> None:  # R16
+    job = running_pair()
+    census = [job.census_of(location(1)), job.census_of(location(2))]
+    everyone = frozenset(one.location.incarnation for one in census)
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(everyone, job.at()))
+    job.handle(ev.CancelWanted(job.at()))
+    assert not job.has_result()
+    job.handle(ev.JobRead(pipeline(), (), job.at()))
+    for one in census:
+        job.handle(one)
+    assert job.status() is J.CANCELLING
+    assert sorted(map(str, job.cancelled)) == sorted(map(str, job.running()))
+
+
+def test_what_was_replaced_before_is_stopped() -> None:  # R9
+    job = running_pair()
+    first, second = job.running()
+    job.report(first, E.FAILED, failure=user_failure())
+    job.events_durable()
+    stale = HeldAttempt(first, 0, E.RUNNING, allocation(1))
+    job.slots.add(allocation(1))
+    census = replace(job.census_of(location(1)), slots=(SlotOffer(allocation(1), 1),), attempts=(stale,))
+    job.begin_next_owner()
+    everyone = frozenset({location(1).incarnation, location(2).incarnation})
+    job.handle(ev.TaskManagersRegistered(everyone, job.at()))
+    job.handle(ev.JobRead(pipeline(), tuple(job.durable), job.at()))
+    job.handle(census)
+    job.handle(job.census_of(location(2)))
+    assert job.cancelled == [first]
+    assert second in job.running()
+
+
+def test_what_its_tasks_share_is_told_to_every_task_manager_that_has_some() -> None:
+    job = running_pair()
+    job.sent.clear()
+    job.change_owner([1, 2, 3])
+    told = {to for to, messages in job.sent if any(isinstance(one, RegisterJob) for one in messages)}
+    assert told == {location(1).incarnation, location(2).incarnation}
