@@ -64,7 +64,11 @@ class Keys:
 
     def fence(self, incarnation: Incarnation, job_id: JobId) -> str:
         """R14: the fence of one job on one TaskManager."""
-        return f"{self.task_managers}{incarnation}/fences/{job_id}"
+        return f"{self.fences(incarnation)}{job_id}"
+
+    def fences(self, incarnation: Incarnation) -> str:
+        """Prefix of the fences on one TaskManager."""
+        return f"{self.task_manager(incarnation)}/fences/"
 
     @property
     def jobs(self) -> str:

@@ -108,6 +108,17 @@ class TaskManagerRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceRecord:
+    """`taskmanagers/<incarnation>/fences/<job>`: attempts of epochs up to `epoch` are to be stopped there (R14).
+
+    The fence's revision is the key's mod_revision, until the TaskManager's confirmation names it: 0 = not confirmed.
+    """
+
+    epoch: int
+    confirmed_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StoredJob:
     """Everything that is stored of one job that is not cleaned, read at one revision.
 

@@ -16,6 +16,7 @@ from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeaderElection
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.group_commit import GroupCommitStore
 from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_reader import JobReader
@@ -153,6 +154,14 @@ class HighAvailabilityServices:
     def task_manager_registry(self) -> TaskManagerRegistry:
         """The TaskManagers' keys."""
         return TaskManagerRegistry(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
+    def owner_fences(self) -> OwnerFences:
+        """R14, for a process that owns jobs."""
+        return OwnerFences(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
+    def task_manager_fences(self, incarnation: Incarnation) -> TaskManagerFences:
+        """R14, for one TaskManager."""
+        return TaskManagerFences(self.kv, self.keys, incarnation, self._entropy, timeout=self._settings.timeout)
 
     def follow_job_masters(self) -> AsyncIterator[Mapping[Incarnation, JobMasterRecord]]:
         """All registered JobMaster processes, now and after each change."""

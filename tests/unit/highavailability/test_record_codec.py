@@ -22,6 +22,7 @@ ALL = [
     records.LeaderRecord(Incarnation("1" * 32), "a:1", "b:2"),
     records.JobMasterRecord(Incarnation("1" * 32), "a:1", 5, 2, "ready", "0.1.0"),
     records.TaskManagerRecord(Incarnation("1" * 32), "tm", "a:1", "b:2", "boot", 4),
+    records.FenceRecord(12, 34),
 ]
 
 

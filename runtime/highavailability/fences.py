@@ -1,0 +1,172 @@
+"""Fences (R14): an owner has a TaskManager stop its job's older attempts, and the TaskManager confirms that it has.
+
+A fence is known by its revision: that of the transaction that wrote it. Revisions and epochs count on one scale, so an
+owner that was assigned after a fence was written is newer than it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.common.entropy import Entropy
+from runtime.common.errors import StaleTokenError
+from runtime.common.ids import Incarnation, JobId, is_hex_id
+from runtime.highavailability.follower import follow
+from runtime.highavailability.guards import found, gets, present, settle, unchanged
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Put, Txn
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
+from runtime.highavailability.records import FenceRecord
+
+logger = logging.getLogger(__name__)
+
+_MARGIN = 5.0
+_MARGIN_FRACTION = 0.01
+
+
+def unconfirmed_wait(isolation_timeout: float) -> float:
+    """Seconds after a fence's acknowledgement until the owner may go on without its confirmation (R14)."""
+    return isolation_timeout * (1 + _MARGIN_FRACTION) + _MARGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A fence as a TaskManager reads it. `mod_revision` is the key's: what a confirmation is guarded by."""
+
+    epoch: int
+    revision: int
+    mod_revision: int
+
+    @property
+    def is_confirmed(self) -> bool:
+        """True once the TaskManager has said that it is obeyed."""
+        return self.revision != self.mod_revision
+
+
+class OwnerFences:
+    """What an owner of a job, under epoch E, does about TaskManagers. Lost ownership = StaleTokenError."""
+
+    def __init__(self, kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._entropy = entropy
+        self._timeout = timeout
+
+    async def fence(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> int:
+        """Fence the TaskManager off from the attempts of epochs up to `epoch`; the fence's revision.
+
+        0 when its key is gone: then nothing of it runs any more.
+        """
+        task_manager = self._keys.task_manager(incarnation)
+        put = Put(self._keys.fence(incarnation, job_id), encode_record(FenceRecord(epoch)))
+        owner = self._keys.owner(job_id)
+        txn = Txn((unchanged(owner, epoch), present(task_manager)), (put,), gets(owner, task_manager))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if settled.result.succeeded:
+            return settled.result.revision
+        _check_owns(job_id, epoch, settled.answers()[0], f"fence on task manager {incarnation}")
+        return 0
+
+    async def wait_settled(self, job_id: JobId, incarnation: Incarnation, revision: int) -> bool:
+        """Wait until the fence of this revision is confirmed, or its TaskManager's key is gone: True.
+
+        False when the fence was lifted or another one has taken its place: its writer has no more use for it.
+        """
+        task_manager, key = self._keys.task_manager(incarnation), self._keys.fence(incarnation, job_id)
+        async for current in follow(self._kv, task_manager, timeout=self._timeout, entropy=self._entropy):
+            if task_manager not in current:
+                return True
+            fence = _fence_of(current[key]) if key in current else None
+            if fence is None or fence.revision > revision:
+                return False
+            if fence.revision == revision and fence.is_confirmed:
+                return True
+        raise AssertionError(job_id)
+
+    async def lift(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
+        """The owner uses that TaskManager again. Idempotent."""
+        await self._delete(job_id, epoch, Delete(self._keys.fence(incarnation, job_id)))
+
+    async def remove_dead(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
+        """By an owner that has established the TaskManager's death (R13). Idempotent."""
+        key = self._keys.task_manager(incarnation)
+        await self._delete(job_id, epoch, Delete(key), Delete(f"{key}/", is_prefix=True))
+
+    async def _delete(self, job_id: JobId, epoch: int, *deletes: Delete) -> None:
+        owner = self._keys.owner(job_id)
+        txn = Txn((unchanged(owner, epoch),), deletes, gets(owner))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if not settled.result.succeeded:
+            _check_owns(job_id, epoch, settled.answers()[0], f"deletion of {deletes[0].key}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPrefix:
+    """What a TaskManager finds under its own key, at `revision`."""
+
+    is_registered: bool
+    fences: Mapping[JobId, Fence]
+    revision: int
+
+
+class TaskManagerFences:
+    """What one TaskManager reads under its own key, and what it confirms."""
+
+    def __init__(
+        self, kv: KeyValueStore, keys: Keys, incarnation: Incarnation, entropy: Entropy, *, timeout: float
+    ) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._incarnation = incarnation
+        self._entropy = entropy
+        self._timeout = timeout
+
+    async def read(self) -> OwnPrefix:
+        """A linearizable read of everything under the own key."""
+        key = self._keys.task_manager(self._incarnation)
+        answer = await self._kv.range(key, is_prefix=True, timeout=self._timeout)
+        current = {kv.key: kv for kv in answer.kvs}
+        prefix = self._keys.fences(self._incarnation)
+        fences = {
+            JobId(name): _fence_of(kv)
+            for path, kv in current.items()
+            if path.startswith(prefix) and is_hex_id(name := path.removeprefix(prefix))
+        }
+        return OwnPrefix(key in current, fences, answer.revision)
+
+    async def wait_changed(self, since_revision: int) -> None:
+        """Wait for a change under the own key after that revision. Raises what the store's watch raises."""
+        key = self._keys.task_manager(self._incarnation)
+        async for batch in self._kv.watch(key, start_revision=since_revision + 1):
+            if batch.events:
+                return
+
+    async def confirm(self, job_id: JobId, fence: Fence) -> bool:
+        """The fence is obeyed. False when it is not there any more as it was read."""
+        key = self._keys.fence(self._incarnation, job_id)
+        record = FenceRecord(fence.epoch, confirmed_revision=fence.revision)
+        txn = Txn((unchanged(key, fence.mod_revision),), (Put(key, encode_record(record)),), gets(key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if settled.result.succeeded:
+            return True
+        # An earlier try of this write may have been executed (R2).
+        there = found(settled.result.results[0])
+        return there is not None and _fence_of(there).revision == fence.revision
+
+
+def _fence_of(kv: KeyValue) -> Fence:
+    """A fence that cannot be read stops every epoch: it was meant to stop something."""
+    try:
+        record = decode_record(FenceRecord, kv.value, key=kv.key)
+    except UnreadableRecordError:
+        logger.exception("a fence cannot be read, and is taken to be for every attempt of its job")
+        record = FenceRecord(kv.mod_revision)
+    return Fence(record.epoch, record.confirmed_revision or kv.mod_revision, kv.mod_revision)
+
+
+def _check_owns(job_id: JobId, epoch: int, owner: KeyValue | None, what: str) -> None:
+    if owner is None or owner.mod_revision != epoch:
+        message = f"{what}: this process does not own job {job_id} at epoch {epoch} any more"
+        raise StaleTokenError(message)
