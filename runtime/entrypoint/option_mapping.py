@@ -17,6 +17,7 @@ from runtime.config.option import ConfigOption
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha
 from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.proof_of_death import GuardDialler
 from runtime.highavailability import embedded
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.services import HighAvailabilitySettings
@@ -107,3 +108,11 @@ def etcd_endpoints(configuration: Configuration, layout: Layout) -> tuple[str, .
 def heartbeat_timing(configuration: Configuration) -> HeartbeatTiming:
     """How often and how long."""
     return HeartbeatTiming(seconds(configuration, c.HEARTBEAT_INTERVAL), seconds(configuration, c.HEARTBEAT_TIMEOUT))
+
+
+def guard_dialler(configuration: Configuration) -> GuardDialler:
+    """How TaskManagers' guards are asked whether they live (R13)."""
+    return GuardDialler(
+        trusts_refusal=configuration.get(c.TRUST_CONNECTION_REFUSED),
+        timeout=seconds(configuration, c.HEARTBEAT_INTERVAL),
+    )

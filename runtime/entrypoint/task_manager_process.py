@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_POR
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.option_mapping import (
     cluster_token,
+    guard_dialler,
     heartbeat_timing,
     high_availability_settings,
     rpc_settings,
@@ -44,6 +46,8 @@ from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironme
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
 from runtime.taskexecutor.working_directory import WorkingDirectory
 
+logger = logging.getLogger(__name__)
+
 SPARK_MASTER = "spark.master"
 DEFAULT_MASTER = "local[*]"
 
@@ -62,6 +66,7 @@ class TaskManagerProcess:
         """Serve until cancelled."""
         context.incarnation = Incarnation(self._guard.incarnation)
         registration = _registration(context, _listening_guard(self._guard, context.configuration))
+        await _check_guard(registration, context.configuration)
         io = BlockingIo()
         try:
             runner = _make_runner(context, registration, io)
@@ -78,6 +83,17 @@ def _listening_guard(guard: GuardChannel, configuration: Configuration) -> str:
         message = f"the TaskManager's guard cannot listen (taskmanager.bind-host): {error}"
         raise GuardError(message) from error
     return f"{configuration.get(tm.TASKMANAGER_HOST)}:{port}"
+
+
+async def _check_guard(registration: RegisterTaskManager, configuration: Configuration) -> None:
+    """An address that does not lead to the guard proves no death: said now, when it can still be mended."""
+    address, incarnation = registration.guard_address, registration.incarnation
+    if not await guard_dialler(configuration).is_guard_of(address, incarnation, registration.boot_id):
+        logger.warning(
+            "the guard of this TaskManager is not reached at %s from here (taskmanager.host, taskmanager.bind-host): "
+            "should it be so for the others too, they find out that it has died by timeouts only",
+            address,
+        )
 
 
 def _facts(registration: RegisterTaskManager) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from runtime.common.ids import Incarnation
+from runtime.heartbeat.core.death import GRACE
+from runtime.heartbeat.proof_of_death import GuardDialler
 
 pytestmark = pytest.mark.process
 
@@ -174,6 +179,26 @@ def test_refused_means_that_every_descendant_is_gone(guarded: Guarded) -> None:
 
     wait_until(is_refused)
     assert guarded.process.wait(5) == 128 + signal.SIGKILL
+
+
+def test_any_party_proves_a_death_by_dialling(guarded: Guarded) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    address, name = f"127.0.0.1:{guarded.port}", Incarnation(guarded.incarnation)
+
+    def is_dead(expected: Incarnation, *, trusts_refusal: bool = True) -> bool:
+        dialler = GuardDialler(trusts_refusal=trusts_refusal, timeout=5.0)
+        return asyncio.run(dialler.prove_death(address, expected, boot))
+
+    assert asyncio.run(GuardDialler(trusts_refusal=True, timeout=5.0).is_guard_of(address, name, boot))
+    assert not is_dead(name)
+    assert is_dead(Incarnation("f" * 32)), "another guard answers where the dead one did"
+    os.kill(guarded.process.pid, signal.SIGKILL)
+    guarded.process.wait(10)
+    assert not is_dead(name, trusts_refusal=False)
+    begun = time.monotonic()
+    assert is_dead(name)
+    assert time.monotonic() - begun >= GRACE
+    assert not any(map(is_alive, guarded.everybody))
 
 
 def test_a_killed_guard_takes_everybody_along(guarded: Guarded) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.config.option import (
+    bool_option,
     choice_option,
     duration_option,
     int_option,
@@ -13,6 +14,12 @@ from runtime.config.option import (
 HEARTBEAT_INTERVAL = duration_option("heartbeat.interval", "2 s", "A silent peer is sent a heartbeat this often.")
 HEARTBEAT_TIMEOUT = duration_option(
     "heartbeat.timeout", "10 s", "A peer not heard of for this long is lost. At least twice the interval."
+)
+TRUST_CONNECTION_REFUSED = bool_option(
+    "cluster.trust-connection-refused",
+    "A connection that is refused where a TaskManager's guard once answered proves that nothing of that TaskManager "
+    "runs any more. Turn it off where a firewall refuses for hosts that live.",
+    default=True,
 )
 RPC_TIMEOUT = duration_option("rpc.timeout", "10 s", "Deadline of one call between processes.")
 RPC_MAX_MESSAGE_SIZE = size_option(
