@@ -26,7 +26,7 @@ from runtime.config.options.jobmanager import (
     JOBMASTER_ADDRESS,
     SINGLE_JOBMASTER,
 )
-from runtime.config.options.taskmanager import TASKMANAGER_HOST
+from runtime.config.options.taskmanager import ISOLATION_TIMEOUT, TASKMANAGER_HOST
 
 _SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
 """`local[n,f]` and the several hosts of a standby master are Spark's own forms."""
@@ -85,6 +85,8 @@ def _timing(configuration: Configuration) -> Iterator[str]:
     get = configuration.get
     if get(HEARTBEAT_TIMEOUT) < 2 * get(HEARTBEAT_INTERVAL):
         yield f"{HEARTBEAT_TIMEOUT.key} must be at least twice {HEARTBEAT_INTERVAL.key}"
+    if get(ISOLATION_TIMEOUT) < 3 * get(HEARTBEAT_INTERVAL):
+        yield f"{ISOLATION_TIMEOUT.key} must be at least three times {HEARTBEAT_INTERVAL.key}: keys are read that often"
     if get(LEASE_TIMEOUT).total_seconds() < 2:
         yield f"{LEASE_TIMEOUT.key} must be at least 2 s: three renewals have to fit into it"
     if get(ETCD_TIMEOUT) > get(LEASE_TIMEOUT):

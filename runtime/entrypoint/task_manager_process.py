@@ -35,6 +35,7 @@ from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.taskexecutor.attempt_logs import AttemptLogs
 from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
+from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.guard.guard_main import boot_id
 from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.runner import RunnerSettings, TaskManagerRunner
@@ -69,7 +70,7 @@ class TaskManagerProcess:
         await _check_guard(registration, context.configuration)
         io = BlockingIo()
         try:
-            runner = _make_runner(context, registration, io)
+            runner = _make_runner(context, registration, GuardConnection(self._guard.control), io)
             await runner.run(lambda registered: context.ready(_facts(registered)))
         finally:
             io.close()
@@ -144,14 +145,17 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
     )
 
 
-def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io: BlockingIo) -> TaskManagerRunner:
+def _make_runner(
+    context: ProcessContext, registration: RegisterTaskManager, guard: GuardConnection, io: BlockingIo
+) -> TaskManagerRunner:
     configuration, layout = context.configuration, context.layout
     directory = WorkingDirectory(layout.work, context.incarnation)
     logs = _attempt_logs(context, registration)
     spark = None
     if registration.has_spark:
-        spark = ProcessSparkEnvironment(_spark_settings(context, directory.spark))
+        spark = ProcessSparkEnvironment(_spark_settings(context, directory.spark), guard.note_spark)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
+    services = _services(context, store)
     rpc = context.make_rpc(
         rpc_settings(
             configuration,
@@ -173,8 +177,16 @@ def _make_runner(context: ProcessContext, registration: RegisterTaskManager, io:
         registration,
         rpc=rpc,
         leader_address=f"{configuration.get(JOBMANAGER_ADDRESS)}:{configuration.get(JOBMANAGER_PORT)}",
-        services=_services(context, store),
-        pool=SlotProcessPool(_slot_settings(configuration, registration), spark, context.clock, context.entropy),
+        services=services,
+        guard=guard,
+        # Without durable services nobody holds a deadline: nothing is worth marking.
+        pool=SlotProcessPool(
+            _slot_settings(configuration, registration),
+            spark,
+            context.clock,
+            context.entropy,
+            None if services is None else guard,
+        ),
         spark=spark,
         make_blobs=make_blobs,
         exchange=ExchangeDirectory(layout.exchange_url(configuration), context.incarnation),
@@ -205,6 +217,7 @@ def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) ->
 def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSettings:
     configuration = context.configuration
     return RunnerSettings(
+        isolation_timeout=seconds(configuration, tm.ISOLATION_TIMEOUT),
         executor=TaskExecutorSettings(
             log_directory=log_directory,
             secrets_directory=configuration.get(tm.SECRETS_DIRECTORY),

@@ -43,11 +43,16 @@ class AnswerSlotOffers:
 
 @dataclass(frozen=True, slots=True)
 class DeployTasks:
-    """Attempts to run. Several may wait in one ACTIVE slot (deploy-ahead); they run in this order."""
+    """Attempts to run. Several may wait in one ACTIVE slot (deploy-ahead); they run in this order.
+
+    `fence_revision` is that of the newest fence that this owner has put on the TaskManager for the job, 0 without one:
+    older deployments, which the fence was meant for, are refused (R14).
+    """
 
     job_id: JobId
     epoch: int
     tasks: tuple[TaskDeploymentDescriptor, ...]
+    fence_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)

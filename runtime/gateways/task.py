@@ -151,7 +151,8 @@ class FailureInfo:
     """An exception that crossed a process: class name, message, full text, and whether a retry can help.
 
     `kind` is one of USER, SYSTEM, RESOURCE, CANCELED. `lost_partitions` names what the task could not read of its
-    inputs: their producers have to run again.
+    inputs: their producers have to run again. `is_isolation`: the attempt was stopped by a fence or for want of
+    contact (R14), which never counts against a restart strategy.
     """
 
     class_name: str
@@ -161,6 +162,7 @@ class FailureInfo:
     is_recoverable: bool
     timestamp_millis: int
     lost_partitions: tuple[PartitionId, ...] = ()
+    is_isolation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,15 +40,21 @@ from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.archives import UnpackLimits
 from runtime.taskexecutor.attempts import Attempts, bare_report, failure_of, system_failure
+from runtime.taskexecutor.contact import ContactKeeper
 from runtime.taskexecutor.core.events import (
     AttemptReported,
     CancelAttempt,
     CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
+    ContactLost,
+    ContactRegained,
     DeletePartitions,
+    Deregistered,
     Effect,
     Event,
+    FenceObeyed,
+    FenceRequested,
     ForgetJob,
     FreeSlot,
     MoveOutputs,
@@ -111,7 +117,12 @@ class _SlotsChanged:
     """Readiness, warmth or load may differ from what the leader was told."""
 
 
-_Mail = Event | _OwnerBatch | _LeaderBatch | LeaderConnected | LeaderDisconnected | _SlotsChanged
+@dataclass(frozen=True, slots=True)
+class _ContactChanged:
+    """Every turn begins with a look at the contact: let there be one."""
+
+
+_Mail = Event | _OwnerBatch | _LeaderBatch | LeaderConnected | LeaderDisconnected | _SlotsChanged | _ContactChanged
 
 
 def _core_of(settings: TaskExecutorSettings, registration: RegisterTaskManager) -> TaskExecutorCore:
@@ -141,8 +152,12 @@ class TaskExecutor:
         spark: SparkState | None,
         clock: Clock,
         entropy: Entropy,
+        contact: ContactKeeper | None = None,
     ) -> None:
         self._settings = settings
+        self._contact = contact
+        if contact is not None:
+            contact.obeyer = self
         self._rpc = rpc
         self._pool = pool
         self._exchange = exchange
@@ -263,11 +278,24 @@ class TaskExecutor:
 
     async def _serve(self) -> None:
         while True:
-            for mail in await self._mailbox.get_all():
+            batch = await self._mailbox.get_all()
+            self._heed_contact()
+            for mail in batch:
                 self._handle(mail)
             self._tell_peers()
             if self.running.value != self._core.running:
                 self.running.set(self._core.running)
+
+    def _heed_contact(self) -> None:
+        """R14: before anything else, also after a freeze."""
+        if self._contact is None:
+            return
+        loss = self._contact.loss
+        if bool(loss) == self._core.isolation.is_isolated:
+            return
+        if loss and self._core.running:
+            logger.warning("%s", loss)
+        self._apply(ContactLost(loss) if loss else ContactRegained())
 
     def _tell_peers(self) -> None:
         """At once, except that RUNNING waits a moment for the end of a short task: one message instead of two."""
@@ -296,6 +324,8 @@ class TaskExecutor:
             case _SlotsChanged():
                 self._report_slots()
                 self._note_serving()
+            case _ContactChanged():
+                pass
             case AttemptReported(report):
                 self._outputs.note(report)
                 self._apply(mail)
@@ -400,6 +430,9 @@ class TaskExecutor:
                 self._attempts.cancel(slot_index, attempt_id)
             case ReportUnstarted():
                 self._report_unstarted(effect)
+            case FenceObeyed(job_id, revision):
+                assert self._contact is not None, revision
+                self._contact.note_stopped(job_id, revision)
             case Refused(reason):
                 logger.warning("refused: %s", reason)
             case _:
@@ -479,6 +512,22 @@ class TaskExecutor:
         except Exception:
             # The boundary of tidying up: what one job leaves behind must not end what runs for the others.
             logger.exception("%s stays behind by a bug", what)
+
+    # --- FenceObeyer ----------------------------------------------------------------------------------------
+
+    def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /) -> None:
+        """R14: ends in the contact's `note_stopped`."""
+        self._post(FenceRequested(job_id, epoch, revision))
+
+    def contact_changed(self) -> None:
+        """Exclusive tasks may, or may not, run now."""
+        self._post(_ContactChanged())
+
+    async def stop_everything(self) -> None:
+        """End all jobs and take no more slots."""
+        self._is_stopping = True
+        self._post(Deregistered())
+        await self.flush()
 
     # --- TaskExecutorGateway --------------------------------------------------------------------------------
 

@@ -29,7 +29,9 @@ from runtime.highavailability.retrieval import LeaderInformation
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.attempt_logs import AttemptLogs
+from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.endpoint import TaskExecutor
+from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.settings import TaskExecutorSettings
@@ -56,6 +58,7 @@ class RunnerSettings:
     """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s."""
 
     executor: TaskExecutorSettings
+    isolation_timeout: float = 60.0
     drain_timeout: float = 2.0
     step_timeout: float = 6.0
     log_period: float = 60.0
@@ -93,6 +96,7 @@ class TaskManagerRunner:
         rpc: RpcService,
         leader_address: str,
         services: HighAvailabilityServices | None,
+        guard: GuardConnection,
         pool: StartableSlotPool,
         spark: ProcessSparkEnvironment | None,
         make_blobs: Callable[[Callable[[], str | None]], BlobSharedClient],
@@ -107,6 +111,7 @@ class TaskManagerRunner:
         self._rpc = rpc
         self._leader_address = leader_address
         self._services = services
+        self._guard = guard
         self._pool = pool
         self._spark = spark
         self._blobs = make_blobs(lambda: None if self._executor is None else self._executor.blob_address)
@@ -126,6 +131,8 @@ class TaskManagerRunner:
             await self._stop()
 
     async def _serve(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
+        self._guard.open()
+        self._at_stop("guard", self._close_guard)
         self._directory.acquire()
         self._at_stop("working directory", self._remove_directory)
         await asyncio.to_thread(self._logs.acquire)
@@ -152,6 +159,7 @@ class TaskManagerRunner:
         retrieval: LeaderRetrieval = StaticLeader(self._leader_address)
         if self._services is not None:
             retrieval = await self._start_services(self._services, scope)
+        contact = None if self._services is None else self._contact(self._services)
         await self._blobs.start()
         self._at_stop("blob client", self._blobs.stop)
         executor = self._executor = TaskExecutor(
@@ -166,6 +174,7 @@ class TaskManagerRunner:
             spark=self._spark,
             clock=self._clock,
             entropy=self._entropy,
+            contact=contact,
         )
         self._at_stop("task executor", executor.stop)
         if self._services is not None:
@@ -174,6 +183,8 @@ class TaskManagerRunner:
         self._at_stop("slots", self._stop_slots)
         self._at_stop("drain", lambda: executor.drain(self._settings.drain_timeout))
         await executor.start()
+        if contact is not None:
+            scope.spawn_eternal("contact", contact.run())
         return executor
 
     async def _start_services(self, services: HighAvailabilityServices, scope: Scope) -> LeaderRetrieval:
@@ -192,6 +203,15 @@ class TaskManagerRunner:
         retrieval = services.leader_retrieval()
         scope.spawn_eternal("leader retrieval", retrieval.run())
         return WatchedLeader(retrieval.leader)
+
+    def _contact(self, services: HighAvailabilityServices) -> ContactKeeper:
+        interval = self._settings.executor.connections.heartbeat.interval
+        return ContactKeeper(
+            ContactSettings(interval, self._settings.isolation_timeout),
+            services.task_manager_fences(self._registration.incarnation),
+            self._guard,
+            self._clock,
+        )
 
     async def _register(self, services: HighAvailabilityServices) -> None:
         registration, registry = self._registration, services.task_manager_registry()
@@ -262,6 +282,9 @@ class TaskManagerRunner:
         await self._pool.stop()
         if self._executor is not None:
             await self._executor.flush()
+
+    async def _close_guard(self) -> None:
+        self._guard.close()
 
     async def _stop_spark(self) -> None:
         if self._spark is not None:

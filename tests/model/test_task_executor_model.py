@@ -14,8 +14,12 @@ from runtime.taskexecutor.core.events import (
     AttemptReported,
     CancelAttempt,
     CensusRequested,
+    ContactLost,
+    ContactRegained,
     Effect,
     Event,
+    FenceObeyed,
+    FenceRequested,
     ForgetJob,
     FreeSlot,
     JobMasterConnected,
@@ -66,6 +70,9 @@ class TaskExecutorMachine(RuleBasedStateMachine):
         self.sent_terminal: dict[ExecutionAttemptId, ExecutionState] = {}
         self.deployed: set[ExecutionAttemptId] = set()
         self.timers: list[SlotTimedOut] = []
+        self.is_isolated = False
+        self.fences: dict[str, int] = {}
+        self.obeyed: dict[str, int] = {}
 
     def apply(self, event: Event) -> None:
         for effect in self.core.handle(event):
@@ -80,6 +87,8 @@ class TaskExecutorMachine(RuleBasedStateMachine):
                 assert slot_index not in self.running, "one attempt at a time in a slot"
                 assert task.attempt_id not in self.ever_run, "no attempt runs twice"  # R11
                 assert job.job_id == task.attempt_id.job_id
+                assert not self.is_isolated, "nothing exclusive begins without contact"  # R14
+                assert job.job_id not in self.fences, "nothing older than the fence begins"  # R14
                 self.running[slot_index] = task.attempt_id
                 self.ever_run.add(task.attempt_id)
             case CancelAttempt(slot_index, attempt_id):
@@ -95,6 +104,9 @@ class TaskExecutorMachine(RuleBasedStateMachine):
             case SendReport(_, _, sent) if sent.state.is_terminal:
                 earlier = self.sent_terminal.setdefault(sent.attempt_id, sent.state)
                 assert earlier is sent.state, "one terminal state per attempt"
+            case FenceObeyed(job, revision):
+                assert all(attempt.job_id != job for attempt in self.running.values())  # R14, R15
+                self.obeyed[job] = revision
             case StartSlotTimer(allocation):
                 self.timers.append(SlotTimedOut(allocation))
             case TellOwner(_, JobCensus() as census):
@@ -158,6 +170,17 @@ class TaskExecutorMachine(RuleBasedStateMachine):
     def connect(self, *, is_connected: bool) -> None:
         self.apply(JobMasterConnected(incarnation(1)) if is_connected else JobMasterDisconnected(incarnation(1)))
 
+    @rule(job=jobs)
+    def fence(self, job: int) -> None:
+        revision = self.fences.get(job_id(job), 100) + 1
+        self.fences[job_id(job)] = revision
+        self.apply(FenceRequested(job_id(job), 1, revision))
+
+    @rule(is_lost=st.booleans())
+    def contact(self, *, is_lost: bool) -> None:
+        self.is_isolated = is_lost
+        self.apply(ContactLost("away") if is_lost else ContactRegained())
+
     @precondition(lambda self: self.timers)
     @rule()
     def fire_timer(self) -> None:
@@ -196,6 +219,7 @@ class TaskExecutorMachine(RuleBasedStateMachine):
         assert all(slot.state is SlotState.FREE for slot in self.core.slots)
         assert not list(self.core.jobs)
         assert self.core.ledger.kept == 0
+        assert self.obeyed == self.fences
 
 
 TaskExecutorMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -251,6 +251,7 @@ def test_the_guard_is_small() -> None:
         "runtime.taskexecutor.guard",
         "runtime.taskexecutor.guard.guard_main",
         "runtime.taskexecutor.guard.channel",
+        "runtime.taskexecutor.guard.isolation",
         "runtime.taskexecutor.slots",
         "runtime.taskexecutor.slots.linux",
     }

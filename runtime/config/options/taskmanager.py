@@ -78,6 +78,13 @@ SLOT_TIMEOUT = duration_option(
 CANCELLATION_TIMEOUT = duration_option(
     "task.cancellation.timeout", "1 s", "Time between asking a task to stop and killing its process.", low="0 ms"
 )
+ISOLATION_TIMEOUT = duration_option(
+    "taskmanager.isolation-timeout",
+    "60 s",
+    "A TaskManager that has not read its own keys in etcd for this long stops its exclusive tasks: they may run "
+    "elsewhere soon after. The same in the whole cluster.",
+    low="1 s",
+)
 SLOT_ISOLATION = choice_option(
     "taskmanager.slot.isolation",
     "process",

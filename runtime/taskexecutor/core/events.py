@@ -112,6 +112,32 @@ class ClusterChanged:
     """The leader belongs to another cluster than everything that runs here (R1)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Deregistered:
+    """This TaskManager was declared dead (R14)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRequested:
+    """An owner has put a fence on this TaskManager: attempts of epochs up to `epoch` are to be stopped (R14)."""
+
+    job_id: JobId
+    epoch: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContactLost:
+    """Exclusive attempts may soon run elsewhere: none may go on or begin here until ContactRegained (R14)."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContactRegained:
+    """Exclusive attempts may begin again."""
+
+
 Event = (
     RequestSlot
     | JobsEnded
@@ -125,6 +151,10 @@ Event = (
     | AttemptEnded
     | OutputsMoved
     | ClusterChanged
+    | Deregistered
+    | FenceRequested
+    | ContactLost
+    | ContactRegained
 )
 
 # --- effects ----------------------------------------------------------------------------------------------
@@ -233,6 +263,14 @@ class ForgetJob:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceObeyed:
+    """Nothing that the fence is for is left here (R15)."""
+
+    job_id: JobId
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """An order was refused; the shell logs why."""
 
@@ -253,5 +291,6 @@ Effect = (
     | DeletePartitions
     | MoveOutputs
     | ForgetJob
+    | FenceObeyed
     | Refused
 )

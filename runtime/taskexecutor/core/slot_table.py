@@ -40,7 +40,7 @@ SLOT_TRANSITIONS = TransitionTable(
 class TaskSlot:
     """One slot. Changed by its table only."""
 
-    __slots__ = ("allocation_id", "index", "job_id", "machine", "profile", "running", "waiting")
+    __slots__ = ("allocation_id", "index", "job_id", "machine", "profile", "running", "runs_exclusive", "waiting")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -49,6 +49,7 @@ class TaskSlot:
         self.job_id: JobId | None = None
         self.profile = DEFAULT_PROFILE
         self.running: ExecutionAttemptId | None = None
+        self.runs_exclusive = False
         self.waiting: deque[TaskDeploymentDescriptor] = deque()
 
     @property
@@ -146,13 +147,13 @@ class TaskSlotTable:
         if slot.running is not None or not slot.waiting:
             return None
         task = slot.waiting.popleft()
-        slot.running = task.attempt_id
+        slot.running, slot.runs_exclusive = task.attempt_id, task.task.is_exclusive
         return task
 
     def end_running(self, slot: TaskSlot, attempt_id: ExecutionAttemptId) -> None:
         """The attempt is gone from the slot: its process is reaped or idle again (R15)."""
         assert slot.running == attempt_id, (slot.index, slot.running, attempt_id)
-        slot.running = None
+        slot.running, slot.runs_exclusive = None, False
 
     def withdraw(self, attempt_id: ExecutionAttemptId) -> bool:
         """Take a waiting attempt out of its queue. False when it does not wait anywhere."""

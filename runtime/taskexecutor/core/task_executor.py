@@ -1,7 +1,8 @@
 """TaskExecutorCore: what a TaskManager does about each order, report and timer.
 
 Joins slots, jobs and attempts. Invariants beside theirs: every attempt that an owner sent ends in a terminal report;
-a job that is ending starts nothing and reports nothing; a job leaves when none of its attempts runs.
+a job that is ending starts nothing and reports nothing; a job leaves when none of its attempts runs; a fence is obeyed,
+and contact regained, before anything that they forbid is run (R14).
 """
 
 from __future__ import annotations
@@ -38,9 +39,14 @@ from runtime.taskexecutor.core.events import (
     CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
+    ContactLost,
+    ContactRegained,
     DeletePartitions,
+    Deregistered,
     Effect,
     Event,
+    FenceObeyed,
+    FenceRequested,
     ForgetJob,
     FreeSlot,
     JobMasterConnected,
@@ -59,6 +65,7 @@ from runtime.taskexecutor.core.events import (
     TellOwner,
     TellResourceManager,
 )
+from runtime.taskexecutor.core.isolation import Isolation
 from runtime.taskexecutor.core.jobs import Job, JobMasterLocation, JobTable
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
@@ -77,6 +84,7 @@ class TaskExecutorCore:
         self.slots = TaskSlotTable(slots, queue_max=queue_max)
         self.ledger = AttemptLedger(reports_max=reports_max, bytes_max=report_bytes_max)
         self.jobs = JobTable()
+        self.isolation = Isolation()
         self._connected: set[Incarnation] = set()
 
     def handle(self, event: Event) -> list[Effect]:
@@ -97,14 +105,14 @@ class TaskExecutorCore:
                 effects = self._on_progress(event)
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
-            case JobsEnded(jobs):
+            case JobsEnded() | ClusterChanged() | Deregistered():
+                jobs = event.jobs if isinstance(event, JobsEnded) else [job.job_id for job in self.jobs]
                 effects = [effect for job_id in jobs for effect in self._end_job(job_id)]
-            case ClusterChanged():
-                job_ids = [job.job_id for job in self.jobs]
-                effects = [effect for job_id in job_ids for effect in self._end_job(job_id)]
+            case FenceRequested() | ContactLost() | ContactRegained():
+                effects = self._on_isolation(event)
             case _:
                 effects = self._on_connection(event)
-        return effects
+        return effects + self._obeyed_fences()
 
     def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected | OutputsMoved) -> list[Effect]:
         match event:
@@ -241,6 +249,55 @@ class TaskExecutorCore:
     def _free(self, slot: TaskSlot) -> list[Effect]:
         return [FreeSlot(slot.index, self.slots.free(slot))]
 
+    # --- isolation (R14) ------------------------------------------------------------------------------------
+
+    def _on_isolation(self, event: FenceRequested | ContactLost | ContactRegained) -> list[Effect]:
+        match event:
+            case FenceRequested():
+                return self._on_fence(event)
+            case ContactLost(reason):
+                self.isolation.is_isolated = True
+                exclusive = [slot for slot in self.slots if slot.runs_exclusive]
+                return [effect for slot in exclusive for effect in self._stop_running(slot, reason)]
+            case ContactRegained():
+                self.isolation.is_isolated = False
+                return self._start_waiting()
+            case _:
+                assert_never(event)
+
+    def _on_fence(self, request: FenceRequested) -> list[Effect]:
+        fence = self.isolation.fence(request.job_id, request.epoch, request.revision)
+        if fence is None:
+            return []
+        reason = f"its job's owner has fenced this TaskManager off (fence {fence.revision})"
+        effects: list[Effect] = []
+        for slot in self.slots.of_job(fence.job_id):
+            for attempt_id in [task.attempt_id for task in slot.waiting if fence.is_for(task.attempt_id)]:
+                self.slots.withdraw(attempt_id)
+                effects.append(self._report_isolated(attempt_id, reason))
+            if slot.running is not None and fence.is_for(slot.running):
+                effects += self._stop_running(slot, reason)
+        return effects
+
+    def _stop_running(self, slot: TaskSlot, reason: str) -> list[Effect]:
+        if slot.running is None or self.ledger.state(slot.running) is not AttemptState.STARTED:
+            return []  # its job has ended, or it has reported: AttemptEnded is on its way
+        self.isolation.stop(slot.running, reason)
+        return [CancelAttempt(slot.index, slot.running)]
+
+    def _report_isolated(self, attempt_id: ExecutionAttemptId, reason: str) -> ReportUnstarted:
+        self.isolation.stop(attempt_id, reason)
+        return ReportUnstarted(attempt_id, ExecutionState.FAILED, reason)
+
+    def _obeyed_fences(self) -> list[Effect]:
+        """R15: a fence is obeyed when nothing that it is for is left in any slot."""
+        effects: list[Effect] = []
+        for fence in self.isolation.pending():
+            if not any(slot.running is not None and fence.is_for(slot.running) for slot in self.slots):
+                self.isolation.note_obeyed(fence)
+                effects.append(FenceObeyed(fence.job_id, fence.revision))
+        return effects
+
     # --- what owners say ------------------------------------------------------------------------------------
 
     def _on_owner_message(self, owner: JobMasterLocation, message: OwnerMessage) -> list[Effect]:
@@ -259,7 +316,8 @@ class TaskExecutorCore:
             case AnswerSlotOffers():
                 effects = self._on_answer(job, message)
             case DeployTasks():
-                effects = [effect for task in message.tasks for effect in self._deploy(job, task)]
+                fenced = self.isolation.refusal(job_id, epoch, message.fence_revision)
+                effects = [effect for task in message.tasks for effect in self._deploy(job, task, fenced)]
             case CancelTasks():
                 effects = [effect for attempt_id in message.attempts for effect in self._cancel(job, attempt_id)]
             case _:
@@ -284,9 +342,11 @@ class TaskExecutorCore:
             case _:
                 assert_never(message)
 
-    def _deploy(self, job: Job, task: TaskDeploymentDescriptor) -> list[Effect]:
+    def _deploy(self, job: Job, task: TaskDeploymentDescriptor, fenced: str) -> list[Effect]:
         if not self.ledger.add(task.attempt_id, task.ordinal):  # R11: a repeated command
             return []
+        if fenced:  # R14
+            return [self._report_isolated(task.attempt_id, fenced)]
         slot = self.slots.held(job.job_id, task.allocation_id)
         failure = ""
         if job.information is None:
@@ -301,6 +361,8 @@ class TaskExecutorCore:
 
     def _start_next(self, slot: TaskSlot) -> list[Effect]:
         if slot.state is not SlotState.ACTIVE or not self.ledger.has_room:
+            return []
+        if self.isolation.is_isolated and slot.waiting and slot.waiting[0].task.is_exclusive:  # R14
             return []
         task = self.slots.start_next(slot)
         if task is None:
@@ -337,7 +399,10 @@ class TaskExecutorCore:
 
     def _on_report(self, report: TaskExecutionReport) -> list[Effect]:
         job = self.jobs.get(report.attempt_id.job_id)
-        if job is None or job.is_ending or not self.ledger.record(report):
+        if job is None or job.is_ending:
+            return []
+        report = self.isolation.explained(report)
+        if not self.ledger.record(report):
             return []
         if job.owner.incarnation not in self._connected:
             return []
@@ -421,6 +486,7 @@ class TaskExecutorCore:
                 continue
             effects += self._release(slot, reports=False)
         self.ledger.end_job(job_id)
+        self.isolation.end_job(job_id)
         effects += self._leave_if_over(job)
         return effects if had_room else effects + self._start_waiting()
 

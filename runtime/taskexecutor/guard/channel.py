@@ -1,7 +1,8 @@
 """The line protocol between a guard and the main process that it started, and the main process's end of it.
 
-One request a line, one answer a line, over a socket that the main process inherits. Standard library only: the guard
-loads this too.
+One request a line over a socket that the main process inherits. The guard answers LISTEN and HOLD; what else it is told
+it knows as soon as it is sent, because it reads everything before it acts on a deadline. Standard library only: the
+guard loads this too.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ CONTROL_VARIABLE = "FLINKLIKE_GUARD_CONTROL"
 INCARNATION_VARIABLE = "FLINKLIKE_INCARNATION"
 LISTEN = "listen"
 LISTENING = "listening"
+HOLD = "hold"
+HELD = "held"
+EXCLUSIVE = "exclusive"
+SHARED = "shared"
+SPARK = "spark"
 REFUSED = "refused"
 LINE_BYTES_MAX = 4096
 
 
 class GuardChannel:
-    """What the main process asks of its guard. Blocking: used once, at start."""
+    """What the main process asks of its guard at start. Blocking; afterwards `control` belongs to a GuardConnection."""
 
     def __init__(self, control: socket.socket, incarnation: str) -> None:
-        self._control = control
+        self.control = control
         self.incarnation = incarnation
 
     @classmethod
@@ -37,10 +43,10 @@ class GuardChannel:
 
     def listen(self, host: str) -> int:
         """Have the guard open its liveness socket on `host`; the port. Raises OSError with the guard's reason."""
-        self._control.sendall(f"{LISTEN} {host}\n".encode())
+        self.control.sendall(f"{LISTEN} {host}\n".encode())
         answer = b""
         while not answer.endswith(b"\n"):
-            received = self._control.recv(LINE_BYTES_MAX)
+            received = self.control.recv(LINE_BYTES_MAX)
             if not received:
                 break
             answer += received

@@ -4,6 +4,9 @@ Invariants: single-threaded, standard library only, no user code. The liveness s
 from the moment its address is known until every descendant of the main process is killed and reaped; so *refused, or
 another answer, at an address once dialled* proves that nothing of this TaskManager is left. It is bound without
 SO_REUSEPORT (nobody else can answer beside it) and never inherited (nobody else can keep it open).
+
+It holds the isolation deadline (R14): unless the main process gives it a later one in time, it kills the slot processes
+of exclusive tasks and, because their sessions live there, Spark. So a main process that is frozen cannot outlive it.
 """
 
 from __future__ import annotations
@@ -14,18 +17,25 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from runtime.taskexecutor.guard.channel import (
     CONTROL_VARIABLE,
+    EXCLUSIVE,
+    HELD,
+    HOLD,
     INCARNATION_VARIABLE,
     LINE_BYTES_MAX,
     LISTEN,
     LISTENING,
     REFUSED,
+    SHARED,
+    SPARK,
 )
+from runtime.taskexecutor.guard.isolation import IsolationDeadline
 from runtime.taskexecutor.slots.linux import become_subreaper, die_with_parent, process_tree, set_process_name
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -53,6 +63,7 @@ class Guard:
         self._main = 0
         self._main_status: int | None = None
         self._request = b""
+        self._isolation = IsolationDeadline(time.monotonic)  # noqa: TID251 - the guard loads no clock of ours
 
     def run(self) -> int:
         """Run the main process to its end, then end everything it has left. Its exit code (128 + n for signal n)."""
@@ -61,7 +72,9 @@ class Guard:
         self._selector.register(wakeup, selectors.EVENT_READ, self._on_signal)
         self._selector.register(control, selectors.EVENT_READ, self._on_control)
         while self._main_status is None:
-            self._serve(None)
+            # What the main process has said counts before the deadline does.
+            if not self._serve(self._isolation.patience()):
+                self._isolation.enforce()
         while self._has_children():
             for pid in process_tree(os.getpid())[1:]:
                 _kill(pid, signal.SIGKILL)
@@ -107,10 +120,13 @@ class Guard:
         finally:
             os._exit(1)
 
-    def _serve(self, timeout: float | None) -> None:
-        for key, _ in self._selector.select(timeout):
+    def _serve(self, timeout: float | None) -> bool:
+        """Handle what is there. True when the main process has said something: there may be more."""
+        ready = [key for key, _ in self._selector.select(timeout)]
+        for key in ready:
             key.data(key.fileobj)
         self._reap()
+        return any(key.data == self._on_control for key in ready)
 
     def _on_signal(self, wakeup: socket.socket) -> None:
         for number in wakeup.recv(4096):
@@ -147,14 +163,26 @@ class Guard:
             return
         *lines, self._request = (self._request + received).split(b"\n")
         for line in lines:
-            control.send(self._obey(line.decode(errors="replace").split()).encode() + b"\n")
+            if answer := self._obey(line.decode(errors="replace").split()):
+                control.send(answer.encode() + b"\n")
 
     def _obey(self, words: Sequence[str]) -> str:
+        """The answer to one request, "" for one that has none."""
         match words:
             case [command, host] if command == LISTEN and self._listener is None:
                 return self._listen(host)
+            case [command, deadline] if command == HOLD:
+                self._isolation.hold(float(deadline))
+                return f"{HELD} {deadline}"
+            case [command, pid] if command == EXCLUSIVE:
+                self._isolation.mark(int(pid), self._main)
+            case [command, pid] if command == SHARED:
+                self._isolation.unmark(int(pid))
+            case [command, pid] if command == SPARK:
+                self._isolation.note_spark(int(pid), self._main)
             case _:
                 return f"{REFUSED} {' '.join(words)[:200]} is no request of a TaskManager"
+        return ""
 
     def _listen(self, host: str) -> str:
         try:

@@ -85,6 +85,18 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def is_descendant(pid: int, ancestor: int) -> bool:
+    """True while `pid` runs below `ancestor`."""
+    while pid > 1:
+        try:
+            pid = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+        except OSError:
+            return False
+        if pid == ancestor:
+            return True
+    return False
+
+
 def process_tree(pid: int) -> list[int]:
     """A process and all its descendants."""
     tree = [pid]

@@ -29,7 +29,7 @@ from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
 from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.template_main import TemplateConfig
 from runtime.taskexecutor.slots.wire import TaskOutcome
-from runtime.taskexecutor.slots.work import SlotListener, SlotSettings, SlotWork
+from runtime.taskexecutor.slots.work import ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,14 @@ class Slot:
 class SlotProcessPool:
     """All slots of a TaskManager. Every method belongs to one event loop, on the main thread."""
 
-    def __init__(self, settings: SlotSettings, spark: SparkEnvironment | None, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        settings: SlotSettings,
+        spark: SparkEnvironment | None,
+        clock: Clock,
+        entropy: Entropy,
+        guard: ProcessGuard | None = None,
+    ) -> None:
         self._settings = settings
         self._spark = spark
         self._clock = clock
@@ -71,6 +78,8 @@ class SlotProcessPool:
         self._slots = [Slot(index) for index in range(settings.slots)]
         self._sessions = SlotSessions(settings, spark, self._scope)
         self._monitor = AttemptMonitor(settings, spark, clock, self._running_attempts)
+        self._guard = guard
+        self._marked: set[int] = set()
         self._is_stopping = False
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
         """True while slots can take tasks."""
@@ -143,8 +152,11 @@ class SlotProcessPool:
         except UnavailableError as error:
             report = attempt.failed(attempt.system_failure(str(error)))
         finally:
-            if attempt.process is not None and slot.current is not attempt.process:
-                self._retire(attempt.process)
+            if attempt.process is not None:
+                if slot.current is attempt.process:
+                    self._unmark(attempt.process)
+                else:
+                    self._retire(attempt.process)
             slot.attempt = None
             self._refill(slot)
         attempt.tell_terminal(report)
@@ -154,6 +166,7 @@ class SlotProcessPool:
         if attempt.is_cancelled or attempt.kill_failure is not None:
             self._keep(slot, process)
             return attempt.failed(attempt.kill_failure)
+        self._mark(process, attempt)
         attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
         attempt.tell_running()
         ending = await attempt.ending
@@ -218,6 +231,22 @@ class SlotProcessPool:
         if exit_.lost_reason:
             await _wait_gone(process.pid)
         await self._sessions.end(process)
+        self._unmark(process)
+
+    def _mark(self, process: SlotProcess, attempt: RunningAttempt) -> None:
+        """R14: from here on the guard ends the process should this one be frozen. Raises UnavailableError."""
+        if self._guard is not None and attempt.work.task.task.is_exclusive:
+            self._guard.mark_exclusive(process.pid)
+            self._marked.add(process.pid)
+
+    def _unmark(self, process: SlotProcess) -> None:
+        if self._guard is None or process.pid not in self._marked:
+            return
+        self._marked.discard(process.pid)
+        try:
+            self._guard.unmark(process.pid)
+        except UnavailableError as error:
+            logger.warning("slot process %s stays marked as exclusive: %s", process.pid, error)
 
     # --- cancel ---------------------------------------------------------------------------------------------
 

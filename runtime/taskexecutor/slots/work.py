@@ -61,6 +61,16 @@ class SlotWork:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+class ProcessGuard(Protocol):
+    """Who ends processes of exclusive tasks should this process not be able to (R14)."""
+
+    def mark_exclusive(self, pid: int, /) -> None:
+        """Before an exclusive task is handed to the process. Raises UnavailableError: then do not."""
+
+    def unmark(self, pid: int, /) -> None:
+        """After nothing of the task is left, in the process and in Spark. Raises UnavailableError."""
+
+
 class SlotListener(Protocol):
     """Who runs an attempt. Called on the loop, in the order in which things happened; calls never block."""
 

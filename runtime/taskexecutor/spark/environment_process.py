@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,15 @@ class SparkStartError(FlinklikeError):
 
 
 class ProcessSparkEnvironment:
-    """The production SparkEnvironment."""
+    """The production SparkEnvironment. `on_launch` hears the process id of each host, before it serves anybody."""
 
-    def __init__(self, settings: SparkSettings) -> None:
+    def __init__(self, settings: SparkSettings, on_launch: Callable[[int], None] = lambda _: None) -> None:
         problems = settings.problems()
         if problems:
             message = "settings of Spark that cannot be used"
             raise InvalidInputError(message, problems)
         self._settings = settings
+        self._on_launch = on_launch
         self._host: _HostProcess | None = None
         self._used_by: OrderedDict[str, None] = OrderedDict()
 
@@ -71,7 +72,7 @@ class ProcessSparkEnvironment:
         if self._host is not None:
             message = "the Spark environment is started twice"
             raise BugError(message)
-        host = _HostProcess(self._settings)
+        host = _HostProcess(self._settings, self._on_launch)
         self._host = host
         try:
             await host.start()
@@ -149,8 +150,9 @@ class ProcessSparkEnvironment:
 class _HostProcess:
     """One host process with its JVM, from launch to the end of both."""
 
-    def __init__(self, settings: SparkSettings) -> None:
+    def __init__(self, settings: SparkSettings, on_launch: Callable[[int], None]) -> None:
         self._settings = settings
+        self._on_launch = on_launch
         self._scope = ServiceScope("spark-host")
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -191,6 +193,7 @@ class _HostProcess:
         with theirs:
             ours.setblocking(False)  # noqa: FBT003 - the socket's own method
             self._process = await self._launch(theirs)
+        self._on_launch(self._process.pid)
         reader, self._writer = await asyncio.open_connection(sock=ours)
         self._writer.write(frames.encode({"settings": self._settings.to_json()}))
         self._scope.spawn("serve", self._serve(reader, self._process))

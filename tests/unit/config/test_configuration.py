@@ -108,6 +108,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
         ),
         ("jobmanager.rpc.port: 0", "set a port"),
         ("heartbeat.interval: 9 s", "at least twice"),
+        ("taskmanager.isolation-timeout: 5 s", "at least three times heartbeat.interval"),
         ("spark.master: sc://h", "Spark Connect endpoints are not available yet"),
         ("spark.master: mesos://h", "expected local"),
         ("spark.master: localhost", "expected local"),

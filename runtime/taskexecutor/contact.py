@@ -1,0 +1,211 @@
+"""Keeps this TaskManager in contact (R14): reads its own prefix, obeys and confirms fences, feeds the guard.
+
+Reads every interval and whenever the prefix changes. Whoever runs exclusive tasks asks `loss` before each turn, so that
+a process that was frozen past its deadline knows it before it does anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.errors import PermanentError, RetryableError, UnauthenticatedError
+from runtime.common.ids import JobId
+from runtime.highavailability.fences import Fence, TaskManagerFences
+from runtime.taskexecutor.core.contact import (
+    ConfirmationEnded,
+    ConfirmFence,
+    ContactAccepted,
+    ContactCore,
+    ContactEvent,
+    FenceStopped,
+    OfferContact,
+    PrefixRead,
+    SeenFence,
+    StopEverything,
+    StopFenced,
+)
+
+logger = logging.getLogger(__name__)
+
+_TIMER_SLACK = 0.001
+"""A loop may call a timer one tick of its clock early."""
+
+
+class DeregisteredError(PermanentError):
+    """The own key is gone: somebody has established the death of this TaskManager."""
+
+
+class DeadlineHolder(Protocol):
+    """The guard."""
+
+    async def hold(self, deadline: float, /) -> None:
+        """Returns when the guard will act at `deadline` (monotonic) unless it is given a later one."""
+
+
+class FenceObeyer(Protocol):
+    """The TaskExecutor."""
+
+    def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /) -> None:
+        """Stop the job's attempts of epochs up to `epoch`; ends in `ContactKeeper.note_stopped`."""
+
+    def contact_changed(self) -> None:
+        """`ContactKeeper.loss` may say something else now."""
+
+    async def stop_everything(self) -> None:
+        """End all jobs; returns when that is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContactSettings:
+    """In seconds. `interval` is `heartbeat.interval`, `isolation_timeout` is `taskmanager.isolation-timeout`."""
+
+    interval: float
+    isolation_timeout: float
+
+
+class ContactKeeper:
+    """`run` is eternal; it raises DeregisteredError when the own key is gone."""
+
+    def __init__(
+        self, settings: ContactSettings, fences: TaskManagerFences, holder: DeadlineHolder, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._fences = fences
+        self._holder = holder
+        self._clock = clock
+        self._core = ContactCore(settings.isolation_timeout)
+        self._read: dict[JobId, Fence] = {}
+        self._revision: Watch[int] = Watch(0)
+        self._offered: Watch[float | None] = Watch(None)
+        self._to_confirm: asyncio.Queue[tuple[JobId, int]] = asyncio.Queue()
+        self._changed = asyncio.Event()
+        self._is_away = False
+        self._is_deregistered = False
+        self._timer: asyncio.TimerHandle | None = None
+        self.obeyer: FenceObeyer | None = None
+        """Set once, before `run`."""
+
+    @property
+    def loss(self) -> str:
+        """Why no exclusive task may run at this moment, "" when it may."""
+        return self._core.loss(self._clock.monotonic())
+
+    def note_stopped(self, job_id: JobId, revision: int) -> None:
+        """Nothing that the fence is for runs here any more (R15)."""
+        self._handle(FenceStopped(job_id, revision))
+
+    async def run(self) -> None:
+        """Read, obey, confirm, until cancelled."""
+        assert self.obeyer is not None, "nobody obeys"
+        try:
+            async with Scope("contact") as scope:
+                scope.spawn_eternal("guard", self._feed_guard())
+                scope.spawn_eternal("confirmations", self._confirm_all())
+                scope.spawn_eternal("watch", self._watch())
+                while not self._is_deregistered:
+                    self._changed.clear()
+                    await self._read_once()
+                    await self._pause()
+                await self.obeyer.stop_everything()
+                message = "its key in etcd is gone, so it was declared dead: everything that ran here is ended"
+                raise DeregisteredError(message)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _pause(self) -> None:
+        if self._is_deregistered:
+            return
+        try:
+            async with asyncio.timeout(self._settings.interval):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _read_once(self) -> None:
+        sent_at = self._clock.monotonic()
+        try:
+            found = await self._fences.read()
+        except (RetryableError, UnauthenticatedError) as error:
+            if not self._is_away:
+                logger.warning("the keys of this TaskManager cannot be read, trying again: %s", error)
+            self._is_away = True
+            return
+        self._is_away = False
+        self._read = dict(found.fences)
+        seen = {
+            job_id: SeenFence(fence.epoch, fence.revision, fence.is_confirmed) for job_id, fence in found.fences.items()
+        }
+        self._revision.set(found.revision)
+        self._handle(PrefixRead(sent_at, found.is_registered, seen))
+
+    async def _watch(self) -> None:
+        """A short cut for fences: without it they are read an interval later."""
+        while True:
+            seen = self._revision.generation
+            try:
+                if self._revision.value:
+                    await self._fences.wait_changed(self._revision.value)
+                    seen = self._revision.generation
+                    self._changed.set()
+            except (RetryableError, UnauthenticatedError) as error:
+                logger.debug("the watch of the own keys has ended, beginning again after the next read: %s", error)
+            await self._revision.wait_changed(seen)
+
+    async def _feed_guard(self) -> None:
+        """The latest contact only: an older one says less."""
+        generation = self._offered.generation
+        while True:
+            await self._offered.wait_changed(generation)
+            generation, contact = self._offered.generation, self._offered.value
+            assert contact is not None
+            await self._holder.hold(contact + self._settings.isolation_timeout)
+            self._handle(ContactAccepted(contact))
+            self._note_contact()
+
+    def _note_contact(self) -> None:
+        obeyer, stop_at = self.obeyer, self._core.stop_at
+        assert obeyer is not None
+        assert stop_at is not None
+        obeyer.contact_changed()
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, stop_at - self._clock.monotonic()) + _TIMER_SLACK
+        self._timer = asyncio.get_running_loop().call_later(delay, obeyer.contact_changed)
+
+    def _handle(self, event: ContactEvent) -> None:
+        obeyer = self.obeyer
+        assert obeyer is not None
+        for effect in self._core.handle(event):
+            match effect:
+                case StopFenced(job_id, epoch, revision):
+                    logger.warning("fence %d: attempts of job %s up to epoch %d are stopped", revision, job_id, epoch)
+                    obeyer.stop_fenced(job_id, epoch, revision)
+                case ConfirmFence(job_id, revision):
+                    self._to_confirm.put_nowait((job_id, revision))
+                case OfferContact(contact):
+                    self._offered.set(contact)
+                case StopEverything():
+                    self._is_deregistered = True
+                case _:
+                    assert_never(effect)
+
+    async def _confirm_all(self) -> None:
+        while True:
+            await self._confirm(*await self._to_confirm.get())
+
+    async def _confirm(self, job_id: JobId, revision: int) -> None:
+        fence = self._read.get(job_id)
+        try:
+            if fence is not None and fence.revision == revision and await self._fences.confirm(job_id, fence):
+                logger.info("fence %d of job %s is confirmed", revision, job_id)
+        except (RetryableError, UnauthenticatedError) as error:
+            logger.warning("fence %d of job %s cannot be confirmed yet: %s", revision, job_id, error)
+        finally:
+            self._handle(ConfirmationEnded(job_id, revision))

@@ -1,0 +1,97 @@
+"""What R14 forbids on this TaskManager: fenced deployments, and exclusive attempts without contact.
+
+Invariants: a deployment that is older than its job's newest fence is never run; a fence is pending until nothing that
+it is meant for runs; an attempt that was stopped for these reasons says so in its report, whatever it ended with,
+unless it had finished.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import FailureInfo, TaskExecutionReport
+
+FENCES_REMEMBERED_MAX = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFence:
+    """Attempts of epochs up to `epoch` are being stopped."""
+
+    job_id: JobId
+    epoch: int
+    revision: int
+
+    def is_for(self, attempt_id: ExecutionAttemptId) -> bool:
+        """True for an attempt that must not go on."""
+        return attempt_id.job_id == self.job_id and attempt_id.epoch <= self.epoch
+
+
+class Isolation:
+    """Of one TaskManager."""
+
+    def __init__(self) -> None:
+        self.is_isolated = False
+        """True while there is no contact: no exclusive attempt may begin."""
+        self._newest: OrderedDict[JobId, int] = OrderedDict()
+        self._pending: dict[JobId, PendingFence] = {}
+        self._reasons: dict[ExecutionAttemptId, str] = {}
+
+    def refusal(self, job_id: JobId, epoch: int, fence_revision: int) -> str:
+        """Why a deployment is refused, "" when it is not.
+
+        An owner that was assigned after the fence is newer than it: epochs and fences are revisions of one store.
+        """
+        newest = self._newest.get(job_id, 0)
+        if max(epoch, fence_revision) >= newest:
+            return ""
+        return f"the deployment is older than fence {newest} of its job on this TaskManager"
+
+    def fence(self, job_id: JobId, epoch: int, revision: int) -> PendingFence | None:
+        """A fence was read. None when it, or a newer one, is known."""
+        if revision <= self._newest.get(job_id, 0):
+            return None
+        self._newest[job_id] = revision
+        self._newest.move_to_end(job_id)
+        if len(self._newest) > FENCES_REMEMBERED_MAX:
+            self._newest.popitem(last=False)
+        pending = self._pending[job_id] = PendingFence(job_id, epoch, revision)
+        return pending
+
+    def pending(self) -> Iterator[PendingFence]:
+        """The fences that are not obeyed yet."""
+        return iter(tuple(self._pending.values()))
+
+    def note_obeyed(self, fence: PendingFence) -> None:
+        """Nothing that it is for runs here any more."""
+        del self._pending[fence.job_id]
+
+    def stop(self, attempt_id: ExecutionAttemptId, reason: str) -> None:
+        """Remember why an attempt will end. The first reason stays."""
+        self._reasons.setdefault(attempt_id, reason)
+
+    def explained(self, report: TaskExecutionReport) -> TaskExecutionReport:
+        """The report with the reason for which the attempt was stopped, if it was."""
+        if not report.state.is_terminal:
+            return report
+        reason = self._reasons.pop(report.attempt_id, "")
+        if not reason or report.state is ExecutionState.FINISHED:
+            return report
+        failure = FailureInfo(
+            class_name="TaskIsolated",
+            message=reason,
+            stack_trace=f"TaskIsolated: {reason}",
+            kind="SYSTEM",
+            is_recoverable=True,
+            timestamp_millis=report.timestamp_millis,
+            is_isolation=True,
+        )
+        return replace(report, state=ExecutionState.FAILED, failure=failure)
+
+    def end_job(self, job_id: JobId) -> None:
+        """Nobody asks for the job's reports any more; its fences stay."""
+        self._reasons = {attempt: reason for attempt, reason in self._reasons.items() if attempt.job_id != job_id}

@@ -1,0 +1,75 @@
+"""The main process's end of the guard's socket while it serves: the deadline, and who runs exclusive tasks (R14)."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from runtime.common.errors import UnavailableError
+from runtime.taskexecutor.guard.channel import EXCLUSIVE, HELD, HOLD, LINE_BYTES_MAX, SHARED, SPARK
+
+
+class GuardConnection:
+    """Implements `DeadlineHolder` and `ProcessGuard`. Belongs to one event loop; `open` before, `close` after."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._received = b""
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+
+    def open(self) -> None:
+        """Begin to hear answers."""
+        self._control.settimeout(0)
+        asyncio.get_running_loop().add_reader(self._control, self._on_readable)
+
+    def close(self) -> None:
+        """Hear no more. The socket stays: its end is this process's end."""
+        asyncio.get_running_loop().remove_reader(self._control)
+
+    async def hold(self, deadline: float, /) -> None:
+        """Returns when the guard will act at `deadline` unless it is given a later one. Waits for a frozen guard."""
+        text = repr(deadline)
+        answered = self._waiting[text] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(f"{HOLD} {text}")
+            await answered
+        finally:
+            self._waiting.pop(text, None)
+
+    def mark_exclusive(self, pid: int) -> None:
+        """Before an exclusive task is handed to this slot process. Raises UnavailableError: then do not."""
+        self._send(f"{EXCLUSIVE} {pid}")
+
+    def unmark(self, pid: int) -> None:
+        """After nothing of the task is left, in the process and in Spark."""
+        self._send(f"{SHARED} {pid}")
+
+    def note_spark(self, pid: int) -> None:
+        """Spark's host process, before it serves anybody."""
+        self._send(f"{SPARK} {pid}")
+
+    def _send(self, line: str) -> None:
+        data = f"{line}\n".encode()
+        try:
+            sent = self._control.send(data)
+        except OSError as error:
+            message = f"the guard takes no orders: {error}"
+            raise UnavailableError(message) from error
+        assert sent == len(data), "a line is smaller than the room that the socket has when it has any"
+
+    def _on_readable(self) -> None:
+        try:
+            data = self._control.recv(LINE_BYTES_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()  # the guard has ended, and its parent-death signal is on its way
+            return
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            word, _, rest = line.decode(errors="replace").partition(" ")
+            answered = self._waiting.get(rest) if word == HELD else None
+            if answered is not None and not answered.done():
+                answered.set_result(None)

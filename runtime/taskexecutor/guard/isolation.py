@@ -1,0 +1,95 @@
+"""The guard's half of the isolation deadline (R14): what is to be killed when it passes. Standard library only.
+
+A process is held by a descriptor from the moment it is named, so that its number cannot come to mean another one; only
+descendants of the main process are ever killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from runtime.taskexecutor.slots.linux import is_descendant, process_tree
+
+
+class IsolationDeadline:
+    """A deadline, the slot processes that run exclusive tasks, and Spark."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._deadline: float | None = None
+        self._exclusive: dict[int, int | None] = {}  # pid -> its descriptor, None when it was gone already
+        self._spark: tuple[int, int] | None = None
+
+    def hold(self, deadline: float) -> None:
+        """Act at that time of the monotonic clock; never earlier than was promised before."""
+        self._deadline = max(deadline, self._deadline or deadline)
+
+    def mark(self, pid: int, main: int) -> None:
+        """This slot process, below `main`, runs an exclusive task. Also one that is gone: its session may be there."""
+        self.unmark(pid)
+        self._exclusive[pid] = _descriptor_of(pid, main)
+
+    def unmark(self, pid: int) -> None:
+        """Nothing of the task is left, in the process and in Spark."""
+        _close(self._exclusive.pop(pid, None))
+
+    def note_spark(self, pid: int, main: int) -> None:
+        """Spark's host process, below `main`; the JVM and its workers are below it."""
+        if self._spark is not None:
+            _close(self._spark[1])
+        descriptor = _descriptor_of(pid, main)
+        self._spark = None if descriptor is None else (pid, descriptor)
+
+    def patience(self) -> float | None:
+        """Seconds until `enforce` is due, None when there is nothing to wait for."""
+        if self._deadline is None or not self._exclusive:
+            return None
+        return max(0.0, self._deadline - self._monotonic())
+
+    def enforce(self) -> None:
+        """Kill, if the deadline has passed and an exclusive task runs."""
+        if self.patience() != 0.0:
+            return
+        for pid, descriptor in self._exclusive.items():
+            if descriptor is not None:
+                _kill_tree(pid, descriptor)
+        # The sessions of exclusive tasks are in the JVM, whose tasks would go on without their slot process.
+        if self._spark is not None:
+            _kill_tree(*self._spark)
+        for pid in list(self._exclusive):
+            self.unmark(pid)
+        if self._spark is not None:
+            _close(self._spark[1])
+            self._spark = None
+
+
+def _descriptor_of(pid: int, main: int) -> int | None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if is_descendant(pid, main):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _kill_tree(pid: int, descriptor: int) -> None:
+    """The process, and what it has started, which may be in sessions of their own."""
+    below = process_tree(pid)[1:]
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # reaped, and all below it by whoever reaps
+    for child in below:
+        try:
+            os.kill(child, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
