@@ -255,3 +255,186 @@ def test_the_guard_is_small() -> None:
         "runtime.taskexecutor.slots",
         "runtime.taskexecutor.slots.linux",
     }
+
+
+# --- the isolation deadline (R14) ---------------------------------------------------------------------------
+
+# Two slot processes with a child each, below a template, and a Spark host with a JVM beside it.
+ISOLATED = """
+import asyncio, json, os, signal, sys, time
+from runtime.taskexecutor.guard.channel import GuardChannel
+from runtime.taskexecutor.guard.connection import GuardConnection
+
+def fork(*below):
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        found = [fork(*tree) for tree in below]
+        os.write(writer, json.dumps([os.getpid(), found]).encode())
+        while True: signal.pause()
+    os.close(writer)
+    return json.loads(os.read(reader, 1000))
+
+channel = GuardChannel.from_environment(os.environ)
+channel.listen("127.0.0.1")
+template, [[exclusive, [[exclusive_child, _]]], [shared, [[shared_child, _]]]] = fork([[]], [[]])
+host, [[jvm, _]] = fork([])
+named = {"main": os.getpid(), "template": template, "exclusive": exclusive, "exclusive_child": exclusive_child,
+         "shared": shared, "shared_child": shared_child, "host": host, "jvm": jvm}
+
+async def main():
+    guard = GuardConnection(channel.control)
+    guard.open()
+    guard.note_spark(host)
+    loop = asyncio.get_running_loop()
+    commands = asyncio.Queue()
+    loop.add_reader(0, lambda: [commands.put_nowait(word) for word in os.read(0, 1000).decode().split()])
+    print(json.dumps(named), flush=True)
+    while True:
+        word, _, argument = (await commands.get()).partition("=")
+        match word:
+            case "hold": await guard.hold(float(argument))
+            case "mark": guard.mark_exclusive(int(argument))
+            case "unmark": guard.unmark(int(argument))
+            case "spark": guard.note_spark(int(argument))
+        print("done", flush=True)
+
+asyncio.run(main())
+"""
+
+
+class Isolated:
+    """A guard and what it guards, told what to do line by line."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", GUARD, ISOLATED],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        assert self.process.stdout is not None
+        self.pids: dict[str, int] = json.loads(self.process.stdout.readline())
+
+    def tell(self, word: str, argument: float) -> None:
+        """Returns when the main process has done it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{word}={argument!r}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+    def hold(self, seconds: float) -> float:
+        deadline = time.monotonic() + seconds
+        self.tell("hold", deadline)
+        return deadline
+
+    def mark(self, name: str) -> None:
+        self.tell("mark", self.pids[name])
+
+    def freeze(self) -> None:
+        os.kill(self.pids["main"], signal.SIGSTOP)
+
+    def wait_dead(self, *names: str) -> None:
+        wait_until(lambda: not any(is_alive(self.pids[name]) for name in names))
+
+    @property
+    def alive(self) -> set[str]:
+        return {name for name, pid in self.pids.items() if is_alive(pid)}
+
+    def close(self) -> None:
+        for pid in (self.process.pid, *self.pids.values()):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(10)
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+@pytest.fixture
+def isolated() -> Iterator[Isolated]:
+    made = Isolated()
+    yield made
+    made.close()
+
+
+EXCLUSIVE = {"exclusive", "exclusive_child"}
+SPARK = {"host", "jvm"}
+OTHERS = {"main", "template", "shared", "shared_child"}
+
+
+def test_a_frozen_main_process_does_not_outlive_the_deadline(isolated: Isolated) -> None:
+    isolated.mark("exclusive")
+    assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
+    deadline = isolated.hold(0.5)
+    isolated.freeze()
+    isolated.wait_dead(*EXCLUSIVE, *SPARK)
+    assert time.monotonic() >= deadline
+    assert isolated.alive == OTHERS
+
+
+def test_a_later_deadline_counts_also_when_it_was_given_out_of_turn(isolated: Isolated) -> None:
+    isolated.mark("exclusive")
+    first = isolated.hold(0.3)
+    second = isolated.hold(0.9)
+    isolated.hold(0.1)
+    isolated.freeze()
+    isolated.wait_dead(*EXCLUSIVE)
+    assert time.monotonic() >= second > first
+
+
+def test_without_an_exclusive_task_nobody_is_killed(isolated: Isolated) -> None:
+    isolated.mark("exclusive")
+    isolated.tell("unmark", isolated.pids["exclusive"])
+    isolated.hold(-1.0)
+    assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
+    # Whoever is killed for it next shows that the guard has looked, and spared the rest.
+    isolated.mark("shared")
+    isolated.wait_dead("shared", "shared_child", *SPARK)
+    assert isolated.alive >= EXCLUSIVE
+
+
+def test_a_process_that_is_marked_after_the_deadline_is_killed_at_once(isolated: Isolated) -> None:
+    isolated.hold(-1.0)
+    isolated.mark("exclusive")
+    isolated.wait_dead(*EXCLUSIVE, *SPARK)
+    assert isolated.alive == OTHERS
+    isolated.hold(60.0)
+    isolated.mark("shared")
+    assert "shared" in isolated.alive
+
+
+def test_spark_is_killed_for_a_session_whose_slot_process_has_gone(isolated: Isolated) -> None:
+    os.kill(isolated.pids["exclusive"], signal.SIGKILL)
+    isolated.mark("exclusive")
+    isolated.hold(-1.0)
+    isolated.wait_dead(*SPARK)
+    assert isolated.alive >= OTHERS
+
+
+def test_only_processes_of_this_task_manager_are_killed(isolated: Isolated) -> None:
+    with subprocess.Popen(["sleep", "60"]) as foreign:
+        isolated.tell("mark", foreign.pid)
+        isolated.tell("spark", foreign.pid)
+        isolated.mark("exclusive")
+        isolated.hold(-1.0)
+        isolated.wait_dead(*EXCLUSIVE)
+        assert foreign.poll() is None
+        foreign.kill()
+
+
+@pytest.mark.parametrize("request_", ["hold never", "exclusive 1 2", "exclusive x", "shared -", "what"])
+def test_what_is_no_request_is_refused(request_: str) -> None:
+    main = f"""
+import os
+from runtime.taskexecutor.guard.channel import GuardChannel
+channel = GuardChannel.from_environment(os.environ)
+channel.control.sendall(b"{request_}\\n")
+assert channel.control.recv(1000).startswith(b"refused {request_}"), "no such request"
+channel.listen("127.0.0.1")
+"""
+    done = subprocess.run([sys.executable, "-c", GUARD, main], cwd=ROOT, timeout=30, check=False)
+    assert done.returncode == 0

@@ -163,7 +163,12 @@ class Guard:
             return
         *lines, self._request = (self._request + received).split(b"\n")
         for line in lines:
-            if answer := self._obey(line.decode(errors="replace").split()):
+            words = line.decode(errors="replace").split()
+            try:
+                answer = self._obey(words)
+            except ValueError:
+                answer = _refusal(words)
+            if answer:
                 control.send(answer.encode() + b"\n")
 
     def _obey(self, words: Sequence[str]) -> str:
@@ -181,7 +186,7 @@ class Guard:
             case [command, pid] if command == SPARK:
                 self._isolation.note_spark(int(pid), self._main)
             case _:
-                return f"{REFUSED} {' '.join(words)[:200]} is no request of a TaskManager"
+                return _refusal(words)
         return ""
 
     def _listen(self, host: str) -> str:
@@ -209,6 +214,10 @@ class Guard:
                 connection.send(self._answer)
             except OSError:
                 return  # likewise
+
+
+def _refusal(words: Sequence[str]) -> str:
+    return f"{REFUSED} {' '.join(words)[:200]} is no request of a TaskManager"
 
 
 def _kill(pid: int, number: int) -> None:
