@@ -160,7 +160,7 @@ class ContactKeeper:
 
     async def _feed_guard(self) -> None:
         """The latest contact only: an older one says less."""
-        generation = self._offered.generation
+        generation = 0
         while True:
             await self._offered.wait_changed(generation)
             generation, contact = self._offered.generation, self._offered.value

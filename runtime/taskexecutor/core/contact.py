@@ -145,7 +145,7 @@ class ContactCore:
                 assert_never(event)
 
     def _on_read(self, read: PrefixRead) -> list[ContactEffect]:
-        if self._latest is not None and read.sent_at <= self._latest.sent_at:
+        if self._latest is not None and read.sent_at < self._latest.sent_at:
             return []
         self._latest = read
         if not read.is_registered:

@@ -70,7 +70,7 @@ def test_a_contact_never_goes_back() -> None:
 def test_a_read_that_is_overtaken_says_nothing() -> None:
     core = core_in_contact(50.0)
     assert core.handle(read(49.0, is_registered=False)) == []
-    assert core.handle(read(50.0)) == []
+    assert core.handle(read(50.0)) == [OfferContact(50.0)]
 
 
 def test_a_fence_is_stopped_once_then_confirmed_and_only_then_is_there_contact() -> None:

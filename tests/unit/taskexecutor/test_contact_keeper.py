@@ -1,0 +1,233 @@
+"""The keeper of contact on virtual time: a store that goes away, fences, a silent guard, freezes (R14)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SeededEntropy
+from runtime.aio.watch import Watch
+from runtime.common.errors import UnavailableError
+from runtime.common.ids import JobId
+from runtime.highavailability.fences import OwnerFences, TaskManagerFences
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Put, Txn, WatchBatch
+from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.taskexecutor.contact import ContactKeeper, ContactSettings, DeregisteredError
+from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.task_messages import incarnation, job_id
+from tests.kit.virtual_time import freeze, run_virtual
+
+TM, JOB = incarnation(1), job_id(1)
+KEYS = Keys.of_cluster("test")
+INTERVAL, TIMEOUT = 2.0, 60.0
+REQUEST_TIMEOUT = 1.0
+
+
+class WatchlessStore(FaultyKeyValueStore):
+    """A watch that never comes about."""
+
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+        message = f"no watch on {prefix} from {start_revision}"
+        raise UnavailableError(message)
+
+
+class Guard:
+    """Accepts deadlines unless it is frozen."""
+
+    def __init__(self) -> None:
+        self.is_running: Watch[bool] = Watch(True)
+        self.deadline = 0.0
+
+    async def hold(self, deadline: float, /) -> None:
+        await self.is_running.wait_until(bool)
+        self.deadline = deadline
+
+
+class Executor:
+    """Obeys at once, or when it is told to."""
+
+    def __init__(self, keeper: ContactKeeper) -> None:
+        self.keeper = keeper
+        self.fences: Watch[list[tuple[JobId, int, int]]] = Watch([])
+        self.is_obedient = True
+        self.losses: Watch[list[tuple[float, bool]]] = Watch([])
+        self.is_stopped = False
+
+    def stop_fenced(self, job: JobId, epoch: int, revision: int, /) -> None:
+        self.fences.set([*self.fences.value, (job, epoch, revision)])
+        if self.is_obedient:
+            asyncio.get_running_loop().call_soon(self.keeper.note_stopped, job, revision)
+
+    def contact_changed(self) -> None:
+        now, is_lost = asyncio.get_running_loop().time(), bool(self.keeper.loss)
+        if not self.losses.value or self.losses.value[-1][1] != is_lost:
+            self.losses.set([*self.losses.value, (now, is_lost)])
+
+    async def stop_everything(self) -> None:
+        self.is_stopped = True
+
+
+class Box:
+    """A keeper over a memory store, and the owner of a job."""
+
+    def __init__(self, store: type[FaultyKeyValueStore] = FaultyKeyValueStore) -> None:
+        clock, entropy = LoopClock(), SeededEntropy(1)
+        self.kv = store(MemoryKeyValueStore(clock))
+        self.guard = Guard()
+        fences = TaskManagerFences(self.kv, KEYS, TM, entropy, timeout=REQUEST_TIMEOUT)
+        self.keeper = ContactKeeper(ContactSettings(INTERVAL, TIMEOUT), fences, self.guard, clock)
+        self.executor = self.keeper.obeyer = Executor(self.keeper)
+        self.owner = OwnerFences(self.kv, KEYS, entropy, timeout=REQUEST_TIMEOUT)
+        self.epoch = 0
+
+    async def prepare(self) -> None:
+        for key in (KEYS.task_manager(TM), KEYS.owner(JOB)):
+            self.epoch = (await self.kv.txn(Txn((), (Put(key, b"{}"),)), timeout=REQUEST_TIMEOUT)).revision
+
+    async def fence(self) -> int:
+        return await self.owner.fence(JOB, self.epoch, TM)
+
+    async def settled(self, revision: int) -> float:
+        """How long the confirmation took."""
+        begun = now()
+        async with asyncio.timeout(100):
+            assert await self.owner.wait_settled(JOB, TM, revision)
+        return now() - begun
+
+    async def in_contact(self) -> None:
+        async with asyncio.timeout(100):
+            await self.executor.losses.wait_until(lambda losses: bool(losses) and not losses[-1][1])
+
+    async def lost(self) -> None:
+        async with asyncio.timeout(100):
+            await self.executor.losses.wait_until(lambda losses: bool(losses) and losses[-1][1])
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def running(box: Box) -> AsyncIterator[Box]:
+    await box.prepare()
+    running = asyncio.create_task(box.keeper.run())
+    try:
+        await box.in_contact()
+        yield box
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def in_contact(test: Callable[[Box], Awaitable[None]], store: type[FaultyKeyValueStore] = FaultyKeyValueStore) -> None:
+    async def run() -> None:
+        async with running(Box(store)) as box:
+            await test(box)
+
+    run_virtual(run())
+
+
+def test_an_outage_shorter_than_the_timeout_loses_nothing() -> None:
+    async def test(box: Box) -> None:
+        box.kv.is_reachable = False
+        await asyncio.sleep(TIMEOUT - 10)
+        box.kv.is_reachable = True
+        await asyncio.sleep(TIMEOUT)
+        assert [is_lost for _, is_lost in box.executor.losses.value] == [False]
+        assert now() - INTERVAL <= box.guard.deadline - TIMEOUT <= now()
+
+    in_contact(test)
+
+
+def test_a_longer_one_is_noticed_before_the_guard_acts_and_ends_by_itself() -> None:
+    async def test(box: Box) -> None:
+        box.kv.is_reachable = False
+        await box.lost()
+        assert box.guard.deadline - 5.01 < now() < box.guard.deadline - 4.99
+        assert "taskmanager.isolation-timeout: 60 s" in box.keeper.loss
+        box.kv.is_reachable = True
+        begun = now()
+        await box.in_contact()
+        assert now() - begun <= INTERVAL
+
+    in_contact(test)
+
+
+def test_contact_counts_only_once_the_guard_has_accepted_it() -> None:
+    async def test(box: Box) -> None:
+        box.guard.is_running.set(False)
+        revision = await box.fence()
+        assert await box.settled(revision) < 0.1, "fences are obeyed all the same"
+        await box.lost()
+        assert now() < box.guard.deadline
+        box.guard.is_running.set(True)
+        await box.in_contact()
+
+    in_contact(test)
+
+
+def test_after_a_freeze_the_loss_is_known_before_anything_is_done() -> None:
+    async def test(box: Box) -> None:
+        freeze(TIMEOUT)
+        assert box.keeper.loss
+
+    in_contact(test)
+
+
+def test_a_fence_is_heard_of_at_once_and_confirmed_when_it_is_obeyed() -> None:
+    async def test(box: Box) -> None:
+        box.executor.is_obedient = False
+        revision = await box.fence()
+        begun = now()
+        await box.executor.fences.wait_until(bool)
+        assert now() - begun < 0.1
+        assert box.executor.fences.value == [(JOB, box.epoch, revision)]
+        await box.lost()
+        assert "isolation-timeout" in box.keeper.loss, "a fence that is not obeyed is no contact"
+        box.keeper.note_stopped(JOB, revision)
+        await box.in_contact()
+        assert await box.settled(revision) < 0.1
+
+    in_contact(test)
+
+
+def test_without_a_watch_a_fence_is_read_within_an_interval() -> None:
+    async def test(box: Box) -> None:
+        begun = now()
+        await box.fence()
+        await box.executor.fences.wait_until(bool)
+        assert now() - begun <= INTERVAL
+
+    in_contact(test, WatchlessStore)
+
+
+def test_a_confirmation_that_is_refused_is_tried_again_after_the_next_read() -> None:
+    async def test(box: Box) -> None:
+        revision = await box.fence()
+        box.kv.faults.append(Fault.REFUSED)
+        assert INTERVAL / 2 < await box.settled(revision) <= INTERVAL + 0.1
+
+    in_contact(test)
+
+
+def test_without_its_key_it_stops_everything_and_ends() -> None:
+    async def run() -> None:
+        box = Box()
+        await box.prepare()
+        running = asyncio.create_task(box.keeper.run())
+        await box.in_contact()
+        await box.owner.remove_dead(JOB, box.epoch, TM)
+        begun = now()
+        with pytest.raises(ExceptionGroup) as caught:
+            await running
+        assert now() - begun < 0.1
+        [error] = caught.value.exceptions
+        assert isinstance(error, DeregisteredError)
+        assert box.executor.is_stopped
+
+    run_virtual(run())
