@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation
+from runtime.gateways.job_master import OfferSlots
 from runtime.gateways.resource_manager import SlotReport
+from runtime.gateways.task import TaskExecutionReport
+from runtime.highavailability.fences import OwnerFences
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import LeaderRecord, TaskManagerRecord
 from runtime.highavailability.registration import TaskManagerRegistry
+from runtime.jobgraph.graph import dump_operators
 from tests.kit.etcd import EtcdProcess
+from tests.kit.slot_work import operator
 from tests.kit.task_executor_cluster import until_gone
-from tests.kit.task_manager_process import TaskManager, ended, task_manager
-from tests.kit.task_messages import incarnation, job_id
+from tests.kit.task_manager_process import TaskManager, ended, is_alive, task_manager
+from tests.kit.task_messages import answer_offers, deploy, incarnation, job_id, register_job, request_slot
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.asyncio]
 
@@ -47,18 +53,32 @@ class Cluster:
     async def delete(self, key: str) -> None:
         await self.kv.txn(Txn((), (Delete(key),)), timeout=TIMEOUT)
 
+    async def owned(self, job: int) -> int:
+        """An owner for the job; its epoch."""
+        result = await self.kv.txn(Txn((), (Put(self.keys.owner(job_id(job)), b"{}"),)), timeout=TIMEOUT)
+        return result.revision
+
+    @property
+    def owner(self) -> OwnerFences:
+        return OwnerFences(self.kv, self.keys, SystemEntropy(), timeout=TIMEOUT)
+
     async def lead(self, address: str) -> None:
         await self.put(self.keys.leader(1), encode_record(LeaderRecord(incarnation(1), address, "")))
 
 
 @asynccontextmanager
 async def cluster(
-    tmp_path: Path, etcd: EtcdProcess, cluster_id: str, prepare: Callable[[Path], None] = lambda _: None
+    tmp_path: Path,
+    etcd: EtcdProcess,
+    cluster_id: str,
+    prepare: Callable[[Path], None] = lambda _: None,
+    options: tuple[str, ...] = (),
 ) -> AsyncIterator[Cluster]:
     kv = etcd.store()
     await kv.open(timeout=TIMEOUT)
     prepare(tmp_path)
     options = (
+        *options,
         "high-availability.type=etcd",
         f"high-availability.etcd.endpoints={etcd.endpoint}",
         f"high-availability.cluster-id={cluster_id}",
@@ -131,3 +151,114 @@ async def test_leftover_partitions_of_a_job_with_a_graph_and_no_result_are_kept(
     async with cluster(tmp_path, etcd, "tm-leftovers", leave):
         await until_gone(exchange / job_id(3), timeout=30)
         assert [path.name for path in exchange.iterdir()] == [job_id(1)]
+
+
+# --- contact, fences and the guard's deadline (R14) ---------------------------------------------------------
+
+SHORT = ("taskmanager.isolation-timeout=3 s", "heartbeat.interval=500 ms")
+
+
+def tell_and_wait(path: str) -> Callable[[object], None]:
+    def run(_: object) -> None:
+        import os
+        import signal
+        from pathlib import Path
+
+        Path(path).write_text(str(os.getpid()))
+        signal.pause()
+
+    return run
+
+
+async def take_slot(made: Cluster, job: int) -> None:
+    """Slot `job` - 1, for that job."""
+    manager, offers = made.manager, len(made.manager.job_master.of(OfferSlots))
+    manager.leader.send(request_slot(job, slot=job - 1, job=job, owner=2, address=manager.job_master.address))
+    await manager.job_master.wait_for(OfferSlots, offers + 1, timeout=30)
+    manager.job_master.send(answer_offers(job, job=job), register_job(job))
+
+
+async def start_task(made: Cluster, tmp_path: Path, job: int, *, exclusive: bool, subtask: int = 0) -> int:
+    """A task that runs until it is ended, in the job's slot; its process."""
+    told = tmp_path / f"task-{job}-{subtask}"
+    operators = dump_operators((operator(tell_and_wait(str(told))),))
+    deployment = deploy(job, subtask, job=job, operators=operators)
+    tasks = tuple(replace(task, task=replace(task.task, is_exclusive=exclusive)) for task in deployment.tasks)
+    made.manager.job_master.send(replace(deployment, tasks=tasks))
+    await until(lambda: told.exists() and bool(told.read_text()))
+    return int(told.read_text())
+
+
+async def until(predicate: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not predicate():
+            await asyncio.sleep(0.01)
+
+
+async def report_of_job(made: Cluster, job: int) -> TaskExecutionReport:
+    """The terminal one."""
+
+    def found() -> list[TaskExecutionReport]:
+        reports = made.manager.job_master.reports
+        return [report for report in reports if report.attempt_id.job_id == job_id(job) and report.state.is_terminal]
+
+    await made.manager.job_master.wait(lambda: bool(found()), timeout=30)
+    return found()[0]
+
+
+async def test_a_frozen_task_manager_loses_its_exclusive_tasks_and_says_so_when_it_wakes(
+    tmp_path: Path, etcd: EtcdProcess
+) -> None:
+    async with cluster(tmp_path, etcd, "tm-frozen", options=SHORT) as made:
+        await made.lead(made.manager.leader.address)
+        await made.manager.wait_ready()
+        await take_slot(made, 1)
+        exclusive = await start_task(made, tmp_path, 1, exclusive=True)
+        await take_slot(made, 2)
+        shared = await start_task(made, tmp_path, 2, exclusive=False)
+        main = made.manager.main_pid()
+        os.kill(main, signal.SIGSTOP)
+        await until(lambda: not is_alive(exclusive))
+        assert is_alive(shared)
+        os.kill(main, signal.SIGCONT)
+        report = await report_of_job(made, 1)
+        assert report.failure is not None
+        assert (report.state.name, report.failure.is_isolation) == ("FAILED", True)
+        assert "taskmanager.isolation-timeout: 3 s" in report.failure.message
+        assert is_alive(shared)
+        # Contact comes back by itself.
+        assert is_alive(await start_task(made, tmp_path, 1, exclusive=True, subtask=1))
+
+
+async def test_a_fence_stops_a_jobs_tasks_and_is_confirmed(tmp_path: Path, etcd: EtcdProcess) -> None:
+    async with cluster(tmp_path, etcd, "tm-fence", options=SHORT) as made:
+        await made.lead(made.manager.leader.address)
+        await made.manager.wait_ready()
+        await take_slot(made, 1)
+        fenced = await start_task(made, tmp_path, 1, exclusive=True)
+        await take_slot(made, 2)
+        other = await start_task(made, tmp_path, 2, exclusive=True)
+        epoch = await made.owned(1)
+        name = made.manager.registration.incarnation
+        revision = await made.owner.fence(job_id(1), epoch, name)
+        async with asyncio.timeout(30):
+            assert await made.owner.wait_settled(job_id(1), name, revision)
+        assert not is_alive(fenced)
+        assert is_alive(other)
+        report = await report_of_job(made, 1)
+        assert report.failure is not None
+        assert report.failure.is_isolation
+        assert f"fence {revision}" in report.failure.message
+
+
+async def test_one_that_was_declared_dead_ends_and_says_why(tmp_path: Path, etcd: EtcdProcess) -> None:
+    async with cluster(tmp_path, etcd, "tm-gone") as made:
+        await made.lead(made.manager.leader.address)
+        await made.manager.wait_ready()
+        await take_slot(made, 1)
+        task = await start_task(made, tmp_path, 1, exclusive=True)
+        await made.delete(made.keys.task_manager(made.manager.registration.incarnation))
+        code, errors = await ended(made.manager)
+        assert code == 2
+        assert "was declared dead" in errors.splitlines()[-1]
+        assert not is_alive(task)
