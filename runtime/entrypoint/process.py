@@ -1,7 +1,7 @@
 """The frame of every process of the cluster: arguments, configuration, logging, signals, exit code.
 
-Exit codes: 1 = it did not come up, with one sentence on stderr; 2 = it failed while it served; 143 / 130 = stopped by
-SIGTERM / SIGINT; 0 = it had nothing left to do.
+Exit codes: 1 = it did not come up, with one sentence on stderr; 2 = it failed while it served; 3 = its guard starts it
+again under a new incarnation; 143 / 130 = stopped by SIGTERM / SIGINT; 0 = it had nothing left to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.errors import FlinklikeError, InvalidInputError, NewLifeError
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
 from runtime.config import log_files
@@ -33,6 +33,7 @@ from runtime.entrypoint.signals import stop_signals
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import RpcService
 from runtime.rpc.settings import RpcSettings
+from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +140,9 @@ async def _outcome(make: Callable[[], ClusterProcess], context: ProcessContext) 
 def _failed(name: str, failure: BaseException, *, is_ready: bool) -> int:
     cause = _first_cause(failure)
     is_expected = isinstance(cause, FlinklikeError)
+    if isinstance(cause, NewLifeError):
+        logger.error("%s begins again: %s", name, cause)
+        return EXIT_START_AGAIN
     if is_ready:
         logger.critical("%s failed", name, exc_info=failure)
         _refuse(f"{name} failed: {cause}")

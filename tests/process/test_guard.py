@@ -25,8 +25,12 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = """
 import os, sys
+from runtime.taskexecutor.guard.channel import CONTROL_VARIABLE
 from runtime.taskexecutor.guard.guard_main import run_guard
-run_guard([sys.executable, "-c", sys.argv[1]], os.environ)
+if CONTROL_VARIABLE in os.environ:
+    exec(sys.argv[1])
+else:
+    run_guard([sys.executable, *sys.orig_argv[1:]], os.environ)
 """
 # A main process with a child, and a grandchild of its own session that ignores SIGTERM and has lost its parent.
 MAIN = """
@@ -221,6 +225,34 @@ def test_the_guard_ends_with_its_main_and_leaves_nobody(code: int) -> None:
     assert not any(map(exists, started.everybody))
     assert started.process.stdout is not None
     started.process.stdout.close()
+
+
+ONE_LIFE_AND_ANOTHER = """
+import os, pathlib, signal, sys
+from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN, GuardChannel
+channel = GuardChannel.from_environment(os.environ)
+channel.listen("127.0.0.1")
+lives = pathlib.Path(os.environ["LIVES"])
+with lives.open("a") as file:
+    print(channel.incarnation, os.getppid(), file=file)
+if os.environ.get("STOPPED"):
+    os.kill(os.getppid(), signal.SIGTERM)
+    signal.sigwait({signal.SIGTERM})
+os._exit(EXIT_START_AGAIN if len(lives.read_text().splitlines()) < 3 else 0)
+"""
+
+
+@pytest.mark.parametrize(("stopped", "lives", "code"), [("", 3, 0), ("yes", 1, 3)])
+def test_a_main_that_asks_for_it_gets_another_life(tmp_path: Path, stopped: str, lives: int, code: int) -> None:
+    told = tmp_path / "lives"
+    main = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n" + ONE_LIFE_AND_ANOTHER
+    process = subprocess.Popen(
+        [sys.executable, "-c", GUARD, main], cwd=ROOT, env={**os.environ, "LIVES": str(told), "STOPPED": stopped}
+    )
+    assert process.wait(30) == code
+    names, guards = zip(*(line.split() for line in told.read_text().splitlines()), strict=True)
+    assert len(set(names)) == len(names) == lives
+    assert set(guards) == {str(process.pid)}
 
 
 def test_orphans_are_reaped_while_the_main_process_runs(guarded: Guarded) -> None:

@@ -15,8 +15,9 @@ import pytest
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation
 from runtime.gateways.job_master import OfferSlots
-from runtime.gateways.resource_manager import SlotReport
+from runtime.gateways.resource_manager import RegisterTaskManager, SlotReport
 from runtime.gateways.task import TaskExecutionReport
+from runtime.heartbeat.proof_of_death import GuardDialler
 from runtime.highavailability.fences import OwnerFences
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
@@ -230,6 +231,30 @@ async def test_a_frozen_task_manager_loses_its_exclusive_tasks_and_says_so_when_
         assert is_alive(await start_task(made, tmp_path, 1, exclusive=True, subtask=1))
 
 
+async def test_an_etcd_that_is_away_too_long_stops_exclusive_tasks_only(tmp_path: Path) -> None:
+    own = EtcdProcess(tmp_path / "own")
+    own.start()
+    try:
+        async with cluster(tmp_path, own, "tm-away", options=SHORT) as made:
+            await made.lead(made.manager.leader.address)
+            await made.manager.wait_ready()
+            await take_slot(made, 1)
+            exclusive = await start_task(made, tmp_path, 1, exclusive=True)
+            await take_slot(made, 2)
+            shared = await start_task(made, tmp_path, 2, exclusive=False)
+            own.freeze()
+            report = await report_of_job(made, 1)
+            assert report.failure is not None
+            assert report.failure.is_isolation
+            assert "taskmanager.isolation-timeout: 3 s" in report.failure.message
+            assert not is_alive(exclusive)
+            own.thaw()
+            assert is_alive(await start_task(made, tmp_path, 1, exclusive=True, subtask=1))
+            assert is_alive(shared)
+    finally:
+        own.stop()
+
+
 async def test_a_fence_stops_a_jobs_tasks_and_is_confirmed(tmp_path: Path, etcd: EtcdProcess) -> None:
     async with cluster(tmp_path, etcd, "tm-fence", options=SHORT) as made:
         await made.lead(made.manager.leader.address)
@@ -251,14 +276,22 @@ async def test_a_fence_stops_a_jobs_tasks_and_is_confirmed(tmp_path: Path, etcd:
         assert f"fence {revision}" in report.failure.message
 
 
-async def test_one_that_was_declared_dead_ends_and_says_why(tmp_path: Path, etcd: EtcdProcess) -> None:
+async def test_one_that_was_declared_dead_ends_everything_and_begins_again(tmp_path: Path, etcd: EtcdProcess) -> None:
     async with cluster(tmp_path, etcd, "tm-gone") as made:
         await made.lead(made.manager.leader.address)
         await made.manager.wait_ready()
         await take_slot(made, 1)
         task = await start_task(made, tmp_path, 1, exclusive=True)
-        await made.delete(made.keys.task_manager(made.manager.registration.incarnation))
-        code, errors = await ended(made.manager)
-        assert code == 2
-        assert "was declared dead" in errors.splitlines()[-1]
+        old = made.manager.registration
+        await made.delete(made.keys.task_manager(old.incarnation))
+        new = await made.manager.leader.wait_for(RegisterTaskManager, 2, timeout=30)
+        assert new.incarnation != old.incarnation
         assert not is_alive(task)
+        assert list(await made.registered()) == [new.incarnation]
+        assert await GuardDialler(trusts_refusal=True, timeout=5.0).prove_death(
+            old.guard_address, old.incarnation, old.boot_id
+        )
+        made.manager.process.send_signal(signal.SIGTERM)
+        code, errors = await ended(made.manager)
+        assert code == 143
+        assert "was declared dead" in errors

@@ -20,6 +20,8 @@ EXCLUSIVE = "exclusive"
 SHARED = "shared"
 SPARK = "spark"
 REFUSED = "refused"
+EXIT_START_AGAIN = 3
+"""The main process asks for another life: the guard, once nothing of this one is left, begins again as another one."""
 LINE_BYTES_MAX = 4096
 
 

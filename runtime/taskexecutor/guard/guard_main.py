@@ -25,6 +25,7 @@ from typing import NoReturn
 from runtime.taskexecutor.guard.channel import (
     CONTROL_VARIABLE,
     EXCLUSIVE,
+    EXIT_START_AGAIN,
     HELD,
     HOLD,
     INCARNATION_VARIABLE,
@@ -62,6 +63,8 @@ class Guard:
         self._listener: socket.socket | None = None
         self._main = 0
         self._main_status: int | None = None
+        self.was_told_to_stop = False
+        """True once a signal has asked for the end of all this."""
         self._request = b""
         self._isolation = IsolationDeadline(time.monotonic)  # noqa: TID251 - the guard loads no clock of ours
 
@@ -130,8 +133,10 @@ class Guard:
 
     def _on_signal(self, wakeup: socket.socket) -> None:
         for number in wakeup.recv(4096):
-            if number in _FORWARDED and self._main_status is None:
-                _kill(self._main, number)
+            if number in _FORWARDED:
+                self.was_told_to_stop = True
+                if self._main_status is None:
+                    _kill(self._main, number)
 
     def _reap(self) -> None:
         """Collect every child that has ended: the main process, and orphans that were handed to us."""
@@ -228,6 +233,12 @@ def _kill(pid: int, number: int) -> None:
 
 
 def run_guard(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become the guard of `command`. Ends this process with the command's exit code."""
-    code = Guard(command, environment).run()
+    """Become the guard of `command`. Ends this process with the command's exit code.
+
+    Or begins again, as a new program with a new incarnation: the liveness socket of the old one is closed by that.
+    """
+    guard = Guard(command, environment)
+    code = guard.run()
+    if code == EXIT_START_AGAIN and not guard.was_told_to_stop:
+        os.execve(command[0], list(command), dict(environment))  # noqa: S606 (a new life, not a shell)
     sys.exit(EXIT_CODE_OF_SIGNAL - code if code < 0 else code)
