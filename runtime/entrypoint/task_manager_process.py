@@ -33,6 +33,7 @@ from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.taskexecutor.attempt_logs import AttemptLogs
+from runtime.taskexecutor.contact import ContactSettings
 from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
@@ -217,7 +218,11 @@ def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) ->
 def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSettings:
     configuration = context.configuration
     return RunnerSettings(
-        isolation_timeout=seconds(configuration, tm.ISOLATION_TIMEOUT),
+        contact=ContactSettings(
+            interval=heartbeat_timing(configuration).interval,
+            isolation_timeout=seconds(configuration, tm.ISOLATION_TIMEOUT),
+            cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
+        ),
         executor=TaskExecutorSettings(
             log_directory=log_directory,
             secrets_directory=configuration.get(tm.SECRETS_DIRECTORY),

@@ -63,10 +63,13 @@ class FenceObeyer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContactSettings:
-    """In seconds. `interval` is `heartbeat.interval`, `isolation_timeout` is `taskmanager.isolation-timeout`."""
+    """In seconds. `interval` is `heartbeat.interval`, the others are `taskmanager.isolation-timeout` and
+    `task.cancellation.timeout`.
+    """
 
     interval: float
     isolation_timeout: float
+    cancellation_timeout: float
 
 
 class ContactKeeper:
@@ -79,7 +82,7 @@ class ContactKeeper:
         self._fences = fences
         self._holder = holder
         self._clock = clock
-        self._core = ContactCore(settings.isolation_timeout)
+        self._core = ContactCore(settings.isolation_timeout, cancellation_timeout=settings.cancellation_timeout)
         self._read: dict[JobId, Fence] = {}
         self._revision: Watch[int] = Watch(0)
         self._offered: Watch[float | None] = Watch(None)

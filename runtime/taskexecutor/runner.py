@@ -58,7 +58,7 @@ class RunnerSettings:
     """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s."""
 
     executor: TaskExecutorSettings
-    isolation_timeout: float = 60.0
+    contact: ContactSettings
     drain_timeout: float = 2.0
     step_timeout: float = 6.0
     log_period: float = 60.0
@@ -205,9 +205,8 @@ class TaskManagerRunner:
         return WatchedLeader(retrieval.leader)
 
     def _contact(self, services: HighAvailabilityServices) -> ContactKeeper:
-        interval = self._settings.executor.connections.heartbeat.interval
         return ContactKeeper(
-            ContactSettings(interval, self._settings.isolation_timeout),
+            self._settings.contact,
             services.task_manager_fences(self._registration.incarnation),
             self._guard,
             self._clock,

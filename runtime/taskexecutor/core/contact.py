@@ -13,8 +13,8 @@ from typing import assert_never
 
 from runtime.common.ids import JobId
 
-_LEAD_MAX = 5.0
-_LEAD_FRACTION = 0.1
+_SPARK_TIME = 4.0
+"""Seconds that the end of a killed task's Spark session may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,10 @@ ContactEffect = StopFenced | ConfirmFence | OfferContact | StopEverything
 class ContactCore:
     """One per incarnation."""
 
-    def __init__(self, isolation_timeout: float) -> None:
+    def __init__(self, isolation_timeout: float, *, cancellation_timeout: float) -> None:
         self._timeout = isolation_timeout
-        self._lead = min(_LEAD_MAX, isolation_timeout * _LEAD_FRACTION)
+        # Soft, then by force, and their sessions: it is over before the guard acts, which would end Spark with them.
+        self._lead = min(cancellation_timeout + _SPARK_TIME, isolation_timeout / 2)
         self._contact: float | None = None
         self._latest: PrefixRead | None = None
         self._requested: dict[JobId, int] = {}

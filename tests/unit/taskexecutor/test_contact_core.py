@@ -34,14 +34,14 @@ def read(sent_at: float, *, is_registered: bool = True, **fences: SeenFence) -> 
 
 
 def core_in_contact(contact: float = 0.0) -> ContactCore:
-    core = ContactCore(TIMEOUT)
+    core = ContactCore(TIMEOUT, cancellation_timeout=1.0)
     core.handle(read(contact))
     core.handle(ContactAccepted(contact))
     return core
 
 
 def test_before_the_first_contact_nothing_exclusive_runs() -> None:
-    core = ContactCore(TIMEOUT)
+    core = ContactCore(TIMEOUT, cancellation_timeout=1.0)
     assert "yet" in core.loss(0.0)
     assert core.handle(read(1.0)) == [OfferContact(1.0)]
     assert "yet" in core.loss(1.0), "the guard has not accepted it"
@@ -49,9 +49,14 @@ def test_before_the_first_contact_nothing_exclusive_runs() -> None:
     assert core.loss(1.0) == ""
 
 
-@pytest.mark.parametrize(("timeout", "stop_after"), [(60.0, 55.0), (2.0, 1.8), (600.0, 595.0)])
-def test_exclusive_tasks_stop_shortly_before_the_guard_stops_them(timeout: float, stop_after: float) -> None:
-    core = ContactCore(timeout)
+@pytest.mark.parametrize(
+    ("timeout", "cancellation", "stop_after"),
+    [(60.0, 1.0, 55.0), (60.0, 0.0, 56.0), (2.0, 1.0, 1.0), (600.0, 1.0, 595.0), (60.0, 300.0, 30.0)],
+)
+def test_exclusive_tasks_stop_shortly_before_the_guard_stops_them(
+    timeout: float, cancellation: float, stop_after: float
+) -> None:
+    core = ContactCore(timeout, cancellation_timeout=cancellation)
     core.handle(read(100.0))
     core.handle(ContactAccepted(100.0))
     assert core.stop_at == pytest.approx(100 + stop_after)
@@ -129,7 +134,7 @@ class Run:
     """A script against a core, with what must hold from outside."""
 
     def __init__(self) -> None:
-        self.core = ContactCore(TIMEOUT)
+        self.core = ContactCore(TIMEOUT, cancellation_timeout=1.0)
         self.now = 0.0
         self.accepted = -TIMEOUT
         self.revisions = {1: 1, 2: 1}
