@@ -155,6 +155,12 @@ class TaskManagerFences:
         there = found(settled.result.results[0])
         return there is not None and _fence_of(there).revision == fence.revision
 
+    async def drop(self, job_id: JobId, fence: Fence) -> None:
+        """The job is done: nobody asks for its fence any more. Idempotent; a fence that has changed stays."""
+        key = self._keys.fence(self._incarnation, job_id)
+        txn = Txn((unchanged(key, fence.mod_revision),), (Delete(key),))
+        await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+
 
 def _fence_of(kv: KeyValue) -> Fence:
     """A fence that cannot be read stops every epoch: it was meant to stop something."""

@@ -232,7 +232,9 @@ class TaskManagerRunner:
     def _reconcilers(self, executor: TaskExecutor) -> list[Reconciler[int]]:
         leftovers = LeftoverCollector(self._directory, self._exchange, self._is_job_over)
         settings = self._settings
+        fences = Reconciler("fences", self._drop_fences, period=settings.leftover_period, clock=self._clock)
         return [
+            *([] if self._services is None else [fences]),
             Reconciler("leftovers", leftovers.activate, period=settings.leftover_period, clock=self._clock),
             Reconciler(
                 "log retention", partial(self._collect_logs, executor), period=settings.log_period, clock=self._clock
@@ -246,6 +248,17 @@ class TaskManagerRunner:
         except OSError as error:
             message = f"attempt logs cannot be collected: {error}"
             raise UnavailableError(message) from error
+
+    async def _drop_fences(self) -> int:
+        """Of jobs that are done: their owners lift the others."""
+        assert self._services is not None, "fences are durable"
+        fences = self._services.task_manager_fences(self._registration.incarnation)
+        dropped = 0
+        for job_id, fence in (await fences.read()).fences.items():
+            if fence.is_confirmed and await self._is_job_over(job_id):
+                await fences.drop(job_id, fence)
+                dropped += 1
+        return dropped
 
     async def _is_job_over(self, job_id: JobId) -> bool:
         """R16: no graph, or a result. Without durable services a job does not outlive its TaskManager."""

@@ -141,6 +141,18 @@ async def test_a_lifted_fence_is_gone(box: Box) -> None:
     assert not await box.is_settled(revision)
 
 
+async def test_a_task_manager_drops_the_fence_that_it_has_read_and_no_other(box: Box) -> None:
+    await box.owner.fence(JOB, box.epoch, TM)
+    read = await box.the_fence()
+    await box.task_manager.confirm(JOB, read)
+    await box.task_manager.drop(JOB, read)
+    assert (await box.the_fence()).is_confirmed
+    confirmed = await box.the_fence()
+    for _ in range(2):
+        await box.task_manager.drop(JOB, confirmed)
+    assert not (await box.task_manager.read()).fences
+
+
 async def test_a_task_manager_hears_of_a_change(box: Box) -> None:
     read = await box.task_manager.read()
     waiting = asyncio.create_task(box.task_manager.wait_changed(read.revision))

@@ -80,7 +80,9 @@ class Box:
         self.kv = store(MemoryKeyValueStore(clock))
         self.guard = Guard()
         fences = TaskManagerFences(self.kv, KEYS, TM, entropy, timeout=REQUEST_TIMEOUT)
-        self.keeper = ContactKeeper(ContactSettings(INTERVAL, TIMEOUT, cancellation_timeout=1.0), fences, self.guard, clock)
+        self.keeper = ContactKeeper(
+            ContactSettings(INTERVAL, TIMEOUT, cancellation_timeout=1.0), fences, self.guard, clock
+        )
         self.executor = self.keeper.obeyer = Executor(self.keeper)
         self.owner = OwnerFences(self.kv, KEYS, entropy, timeout=REQUEST_TIMEOUT)
         self.epoch = 0
