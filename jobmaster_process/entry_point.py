@@ -6,6 +6,7 @@ Order: transport, store, registration under this process's lease, then the leade
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from jobmaster_process.blob_shared_client import SharedGraphs, make_blob_shared_client
@@ -18,11 +19,12 @@ from jobmaster_process.container_runner import (
 )
 from jobmaster_process.load import OwnProcessLoad
 from jobmaster_process.registered_load import register_load
-from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
+from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher, LoadProbe
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.store import BlobStore
+from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
 from runtime.common.version import VERSION
 from runtime.config.options import cluster as c
@@ -47,7 +49,10 @@ STOP_GRACE = 1.0
 
 
 class JobMasterEntryPoint:
-    """Implements `runtime.entrypoint.process.ClusterProcess`."""
+    """Implements `runtime.entrypoint.process.ClusterProcess`. `make_load` measures this OS process."""
+
+    def __init__(self, make_load: Callable[[Clock], LoadProbe] = OwnProcessLoad) -> None:
+        self._make_load = make_load
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
@@ -85,6 +90,7 @@ class JobMasterEntryPoint:
             objects=store,
             clock=context.clock,
             entropy=context.entropy,
+            store=context.store,
         )
         try:
             await ha.start()
@@ -137,7 +143,7 @@ class JobMasterEntryPoint:
                 scope.spawn_eternal("retrieval", retrieval.run())
                 scope.spawn_eternal("leader", _follow_leader(retrieval, leader))
                 scope.spawn_eternal(
-                    "load", register_load(registration, record, container, OwnProcessLoad(context.clock))
+                    "load", register_load(registration, record, container, self._make_load(context.clock))
                 )
                 scope.spawn("container", container.run())
                 _ = await container.state.wait_until(lambda state: state is ContainerState.READY)
@@ -159,7 +165,7 @@ class JobMasterEntryPoint:
         capacity = context.configuration.get(jm.JOBMASTER_CAPACITY)
 
         def make_dispatcher(scope: ServiceScope) -> JobMasterSecondaryDispatcher:
-            load = OwnProcessLoad(context.clock)
+            load = self._make_load(context.clock)
             return JobMasterSecondaryDispatcher(capacity=capacity, scope=scope, runner_factory=runners, load=load)
 
         timeout = options.seconds(context.configuration, c.RPC_TIMEOUT)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
@@ -46,7 +46,8 @@ from runtime.highavailability.compaction import COMPACTION_PERIOD
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.context import LeaderComponents, RestContext
-from runtime.rest.server import RestServer
+from runtime.rest.guards import TokenCheck
+from runtime.rest.server import RestServer, RestSettings
 from runtime.security.tokens import ClusterToken
 
 logger = logging.getLogger(__name__)
@@ -54,8 +55,36 @@ logger = logging.getLogger(__name__)
 STOP_GRACE = 1.0
 
 
+class RestFrontend(Protocol):
+    """What answers clients, whether or not this process leads: `RestServer`."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens, after `bind`."""
+
+    def bind(self) -> None:
+        """Take the port."""
+
+    async def start(self, scope: Scope) -> None:
+        """Serve in the background of `scope`."""
+
+    def stop(self) -> None:
+        """Refuse new requests."""
+
+
+class MakeRest(Protocol):
+    """`RestServer`'s constructor."""
+
+    def __call__(
+        self, context: RestContext, settings: RestSettings, *, check_token: TokenCheck | None
+    ) -> RestFrontend: ...
+
+
 class ClusterEntrypoint:
-    """Implements `ClusterProcess`."""
+    """Implements `ClusterProcess`. `make_rest` makes what answers clients."""
+
+    def __init__(self, make_rest: MakeRest = RestServer) -> None:
+        self._make_rest = make_rest
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
@@ -79,6 +108,7 @@ class ClusterEntrypoint:
             objects=blobs,
             clock=context.clock,
             entropy=context.entropy,
+            store=context.store,
         )
         if not ha.is_durable:
             logger.warning("high-availability.type is none: jobs are kept in memory, a restart forgets every job")
@@ -112,7 +142,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("heartbeats", services.heartbeats.run())
             factory = self._component_factory(context, services, scope)
             leading = _Leading(RestBlobs(blob_server))
-            rest = _make_rest(context, services, leading, token)
+            rest = _rest(self._make_rest, context, services, leading, token)
             rest.bind()
             record = LeaderRecord(
                 context.incarnation,
@@ -190,9 +220,13 @@ class _Leading:
         return LeaderComponents(term.dispatcher, resource_manager, self._blobs)
 
 
-def _make_rest(
-    context: ProcessContext, services: JobManagerServices, leading: _Leading, token: ClusterToken | None
-) -> RestServer:
+def _rest(
+    make: MakeRest,
+    context: ProcessContext,
+    services: JobManagerServices,
+    leading: _Leading,
+    token: ClusterToken | None,
+) -> RestFrontend:
     """The one place where the REST endpoint is built."""
     configuration = context.configuration
     timeout = options.seconds(configuration, c.RPC_TIMEOUT)
@@ -209,7 +243,7 @@ def _make_rest(
         refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),
     )
     check_token = None if token is None else token.matches
-    return RestServer(rest_context, rest_settings(configuration), check_token=check_token)
+    return make(rest_context, rest_settings(configuration), check_token=check_token)
 
 
 async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

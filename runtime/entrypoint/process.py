@@ -19,6 +19,7 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, InvalidInputError, NewLifeError
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
@@ -30,6 +31,7 @@ from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.logging_setup import set_up_logging
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import stop_signals
+from runtime.highavailability.kv import KeyValueStore
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import RpcService
 from runtime.rpc.settings import RpcSettings
@@ -46,14 +48,15 @@ _PRINTS_INTERVAL = 60.0
 
 @dataclass
 class ProcessContext:
-    """What a process is made from."""
+    """What a process is made from. `store` takes the place of the etcd that is configured."""
 
     configuration: Configuration
     layout: Layout
     environment: Mapping[str, str]
     make_rpc: Callable[[RpcSettings, Clock], RpcService] = GrpcRpcService
-    clock: LoopClock = field(default_factory=LoopClock)
-    entropy: SystemEntropy = field(default_factory=SystemEntropy)
+    clock: Clock = field(default_factory=LoopClock)
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    store: KeyValueStore | None = None
     is_ready: bool = False
     incarnation: Incarnation = field(init=False)
 

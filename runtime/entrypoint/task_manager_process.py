@@ -11,6 +11,8 @@ from pathlib import Path
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.store import BlobStore
+from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
 from runtime.common.version import PROTOCOL_VERSION, VERSION
@@ -39,11 +41,11 @@ from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.guard.guard_main import boot_id
 from runtime.taskexecutor.partitions import ExchangeDirectory
-from runtime.taskexecutor.runner import RunnerSettings, TaskManagerRunner
+from runtime.taskexecutor.runner import RunnerSettings, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slots.logs import LogRetention
 from runtime.taskexecutor.slots.pool import SlotProcessPool
-from runtime.taskexecutor.slots.work import SlotSettings
+from runtime.taskexecutor.slots.work import ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
 from runtime.taskexecutor.working_directory import WorkingDirectory
@@ -53,16 +55,32 @@ logger = logging.getLogger(__name__)
 SPARK_MASTER = "spark.master"
 DEFAULT_MASTER = "local[*]"
 
+MakePool = Callable[
+    [SlotSettings, ProcessSparkEnvironment | None, Clock, Entropy, ProcessGuard | None], StartableSlotPool
+]
+"""Makes the slots of a TaskManager."""
+
 
 class GuardError(PermanentError):
     """The guard could not open its liveness socket."""
 
 
+def _connect(guard: GuardChannel) -> GuardConnection:
+    return GuardConnection(guard.control)
+
+
 class TaskManagerProcess:
     """Implements `ClusterProcess`."""
 
-    def __init__(self, guard: GuardChannel) -> None:
+    def __init__(
+        self,
+        guard: GuardChannel,
+        make_pool: MakePool = SlotProcessPool,
+        connect: Callable[[GuardChannel], GuardConnection] = _connect,
+    ) -> None:
         self._guard = guard
+        self._make_pool = make_pool
+        self._connect = connect
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
@@ -71,7 +89,7 @@ class TaskManagerProcess:
         await _check_guard(registration, context.configuration)
         io = BlockingIo()
         try:
-            runner = _make_runner(context, registration, GuardConnection(self._guard.control), io)
+            runner = _make_runner(context, registration, self._connect(self._guard), io, self._make_pool)
             await runner.run(lambda registered: context.ready(_facts(registered)))
         finally:
             io.close()
@@ -147,7 +165,11 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
 
 
 def _make_runner(
-    context: ProcessContext, registration: RegisterTaskManager, guard: GuardConnection, io: BlockingIo
+    context: ProcessContext,
+    registration: RegisterTaskManager,
+    guard: GuardConnection,
+    io: BlockingIo,
+    make_pool: MakePool,
 ) -> TaskManagerRunner:
     configuration, layout = context.configuration, context.layout
     directory = WorkingDirectory(layout.work, context.incarnation)
@@ -181,7 +203,7 @@ def _make_runner(
         services=services,
         guard=guard,
         # Without durable services nobody holds a deadline: nothing is worth marking.
-        pool=SlotProcessPool(
+        pool=make_pool(
             _slot_settings(configuration, registration),
             spark,
             context.clock,
@@ -203,7 +225,7 @@ def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServ
     settings = high_availability_settings(context.configuration, context.layout)
     if settings.etcd is None:
         return None
-    return create(settings, objects=store, clock=context.clock, entropy=context.entropy)
+    return create(settings, objects=store, clock=context.clock, entropy=context.entropy, store=context.store)
 
 
 def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) -> AttemptLogs:

@@ -86,7 +86,7 @@ class HighAvailabilityServices:
         await self._group_commit.wait_failed()
 
     async def close(self) -> None:
-        """End all watches and connections. Idempotent. A memory store that was given to `create` stays open."""
+        """End all watches and connections. Idempotent. A store that was given to `create` stays open."""
         await self._group_commit.stop()
         if self._owns_store:
             await self._below.close()
@@ -182,12 +182,10 @@ def create(
     objects: ObjectStore,
     clock: Clock,
     entropy: Entropy,
-    memory: MemoryKeyValueStore | None = None,
+    store: KeyValueStore | None = None,
 ) -> HighAvailabilityServices:
-    """Services over etcd, or over a memory store (`memory`: one that several services of this process share)."""
-    kv: KeyValueStore
-    if settings.etcd is not None:
-        kv = EtcdKeyValueStore(settings.etcd, clock, entropy)
-    else:
-        kv = memory or MemoryKeyValueStore(clock)
-    return HighAvailabilityServices(kv, settings, objects, clock, entropy, owns_store=kv is not memory)
+    """Services over `store`, which stays the caller's; without one over etcd, or over a memory store of their own."""
+    kv = store
+    if kv is None:
+        kv = MemoryKeyValueStore(clock) if settings.etcd is None else EtcdKeyValueStore(settings.etcd, clock, entropy)
+    return HighAvailabilityServices(kv, settings, objects, clock, entropy, owns_store=store is None)
