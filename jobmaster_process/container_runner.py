@@ -92,7 +92,7 @@ class ContainerSettings:
 class StorageAnswers(Protocol):
     """R20, the process's half: `runtime.blob.storage_probe.StorageProbe`."""
 
-    async def answer(self, incarnation: Incarnation, /) -> None:
+    async def answer(self, incarnation: Incarnation, term: int, /) -> None:
         """Answer the leader's challenge. Raises PermanentError when it is not there (yet)."""
 
 
@@ -179,7 +179,7 @@ class JobMasterContainerRunner:
         """One stream, from registration to its end. Raises UnavailableError, StaleTokenError, TimeoutError."""
         settings = self._settings
         if self._proven != leader.token:
-            await self._answer_challenge()
+            await self._answer_challenge(leader.token.revision)
         self._streams += 1
         hello = StreamHello(
             kind=StreamKind.JOB_MASTER_TO_DISPATCHER,
@@ -210,12 +210,12 @@ class JobMasterContainerRunner:
             self.dispatcher.detach(stream)
             await stream.close()
 
-    async def _answer_challenge(self) -> None:
+    async def _answer_challenge(self, term: int) -> None:
         """R20: show the leader that we see its storage. Whether we have is the leader's judgement."""
         deadline = Deadline.after(self._clock, self._settings.challenge_timeout)
         while True:
             try:
-                await self._storage.answer(self._settings.incarnation)
+                await self._storage.answer(self._settings.incarnation, term)
             except PermanentError as error:
                 if deadline.has_passed(self._clock):
                     logger.warning("the leader's challenge cannot be answered: %s", error)

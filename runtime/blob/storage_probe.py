@@ -1,7 +1,8 @@
 """R20: is the storage that we see the storage that the leader sees?
 
-The leader challenges: it writes a nonce and tells its name. The process reads it and writes an answer that only
+The leader challenges: it writes a nonce under the process's name. The process reads it and writes an answer that only
 who has read the nonce can write; the leader reads that back. Unshared storage is found at start, not at the first loss.
+The files are those of one leader term: one that has been frozen, and does not know that it is over, touches no other's.
 """
 
 from __future__ import annotations
@@ -30,38 +31,38 @@ class StorageProbe:
         self._io = io
         self._entropy = entropy
 
-    async def challenge(self, incarnation: Incarnation) -> str:
+    async def challenge(self, incarnation: Incarnation, term: int) -> str:
         """Leader: write a nonce for a process; the nonce, to be checked later."""
         nonce = self._entropy.hex_id()
-        await self._io.run(self._write, f"{incarnation}.challenge", nonce)
+        await self._io.run(self._write, _challenge_file(incarnation, term), nonce)
         return nonce
 
-    async def answer(self, incarnation: Incarnation) -> None:
+    async def answer(self, incarnation: Incarnation, term: int) -> None:
         """Process: read the leader's nonce and answer it. Raises StorageNotSharedError."""
         try:
-            nonce = await self._io.run(self._read, f"{incarnation}.challenge")
+            nonce = await self._io.run(self._read, _challenge_file(incarnation, term))
         except NotFoundError as error:
             message = (
                 f"{self._directory.url} is not the leader's storage: what the leader has written is not there; "
                 "high-availability.storageDir must be shared by all hosts"
             )
             raise StorageNotSharedError(message) from error
-        await self._io.run(self._write, f"{incarnation}.answer", _answer(incarnation, nonce))
+        await self._io.run(self._write, _answer_file(incarnation, term), _answer(incarnation, nonce))
 
-    async def check(self, incarnation: Incarnation, nonce: str) -> None:
-        """Leader: read the answer and remove both. Raises StorageNotSharedError."""
+    async def check(self, incarnation: Incarnation, term: int, nonce: str) -> None:
+        """Leader: read the answer, and remove both when it is right. Raises StorageNotSharedError."""
         try:
-            answer = await self._io.run(self._read, f"{incarnation}.answer")
+            answer = await self._io.run(self._read, _answer_file(incarnation, term))
         except NotFoundError:
             answer = ""
-        for name in (f"{incarnation}.challenge", f"{incarnation}.answer"):
-            await self._io.run(self._directory.delete, f"{_FOLDER}/{name}")
         if answer != _answer(incarnation, nonce):
             message = (
                 f"process {incarnation} writes into another storage than {self._directory.url}; "
                 "high-availability.storageDir must be shared by all hosts"
             )
             raise StorageNotSharedError(message)
+        for name in (_challenge_file(incarnation, term), _answer_file(incarnation, term)):
+            await self._io.run(self._directory.delete, f"{_FOLDER}/{name}")
 
     def _write(self, name: str, text: str) -> None:
         staged = self._directory.stage(f"{name}.{self._entropy.hex_id()}")
@@ -75,6 +76,14 @@ class StorageProbe:
     def _read(self, name: str) -> str:
         with self._directory.open(f"{_FOLDER}/{name}") as file:
             return file.read(_NONCE_BYTES_MAX).decode(errors="replace")
+
+
+def _challenge_file(incarnation: Incarnation, term: int) -> str:
+    return f"{incarnation}.{term}.challenge"
+
+
+def _answer_file(incarnation: Incarnation, term: int) -> str:
+    return f"{incarnation}.{term}.answer"
 
 
 def _answer(incarnation: Incarnation, nonce: str) -> str:

@@ -51,6 +51,9 @@ from runtime.rpc.stream import receive_introduction
 
 logger = logging.getLogger(__name__)
 
+STORAGE_PROOF_TRIES = 3
+"""A process that has not answered in storage at so many registrations sees another one."""
+
 
 class JobMasterRegistrations(Protocol):
     """The registered JobMaster processes, as the store tells of them."""
@@ -67,10 +70,10 @@ class JobMasterRegistrations(Protocol):
 class StorageChallenges(Protocol):
     """R20, the leader's half: `runtime.blob.storage_probe.StorageProbe`."""
 
-    async def challenge(self, incarnation: Incarnation, /) -> str:
+    async def challenge(self, incarnation: Incarnation, term: int, /) -> str:
         """Put a nonce into storage for a process; the nonce."""
 
-    async def check(self, incarnation: Incarnation, nonce: str, /) -> None:
+    async def check(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
         """Read what the process has answered. Raises PermanentError when that is not there."""
 
 
@@ -97,6 +100,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._storage = storage
         self._nonces: dict[Incarnation, str] = {}
         self._proven: set[Incarnation] = set()
+        self._proof_failures: dict[Incarnation, int] = {}
         self._blob_address = blob_address
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
@@ -132,13 +136,14 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             logger.warning("JobMaster process %s is lost: its registration is gone", event.incarnation)
             self._silent_since.pop(event.incarnation, None)
             self._nonces.pop(event.incarnation, None)
-            self._proven.discard(event.incarnation)
             stream = self._streams.pop(event.incarnation, None)
             if stream is not None:
                 stream.abort("its lease has ended")
         elif event.incarnation not in self._streams:
             self._silent_since.setdefault(event.incarnation, self._services.clock.monotonic())
-        if isinstance(event, ev.ProcessKnown) and event.incarnation not in self._registry.processes:
+        is_new = isinstance(event, ev.ProcessKnown) and event.incarnation not in self._registry.processes
+        # Who has lost its lease and comes back has the storage that it had, and does not prove it again in this term.
+        if is_new and event.incarnation not in self._proven:
             self._scope.spawn("challenge", self._challenge(event.incarnation))
         self._post(event)
 
@@ -146,23 +151,29 @@ class JobMasterPrimaryDispatcher(Dispatcher):
 
     async def _challenge(self, incarnation: Incarnation) -> None:
         try:
-            self._nonces[incarnation] = await self._storage.challenge(incarnation)
+            self._nonces[incarnation] = await self._storage.challenge(incarnation, self._services.token.revision)
         except RetryableError as error:
             logger.warning("JobMaster process %s is not challenged yet: %s", incarnation, error)
 
     async def _storage_problem(self, incarnation: Incarnation) -> str:
-        """Why the process may not register, "" if it may. Storage that is away proves nothing: UnavailableError."""
+        """Why the process may not register, "" if it may. Storage that is away proves nothing: UnavailableError.
+
+        Neither does one missing answer: storage that is slow looks like storage that is not shared.
+        """
         if incarnation in self._proven:
             return ""
-        nonce = self._nonces.pop(incarnation, None)
+        nonce = self._nonces.get(incarnation)
         if nonce is None:
             await self._challenge(incarnation)
             message = f"JobMaster process {incarnation} has not answered a challenge in storage yet"
             raise UnavailableError(message)
         try:
-            await self._storage.check(incarnation, nonce)
+            await self._storage.check(incarnation, self._services.token.revision, nonce)
         except PermanentError as error:
-            return str(error)
+            failures = self._proof_failures[incarnation] = self._proof_failures.get(incarnation, 0) + 1
+            if failures >= STORAGE_PROOF_TRIES:
+                return str(error)
+            raise UnavailableError(str(error)) from error
         self._proven.add(incarnation)
         return ""
 

@@ -409,6 +409,8 @@ class TestSplit:
         assert "broke" in caplog.text
 
     async def test_a_process_with_another_storage_is_refused(self, split: ControlPlane) -> None:  # R20
+        # It is asked more than once, and must not be lost for its silence meanwhile.
+        split.heartbeat_timeout = 10.0
         await split.lead()
         process = await split.start_job_master(is_blind=True)
         await eventually(process.task.done)

@@ -226,19 +226,18 @@ class SharedStorage:
     def __init__(self, challenges: dict[str, str], *, is_blind: bool = False) -> None:
         self._files: dict[str, str] = {} if is_blind else challenges
 
-    async def challenge(self, incarnation: Incarnation, /) -> str:
-        self._files[f"{incarnation}.challenge"] = f"nonce of {incarnation}"
-        return self._files[f"{incarnation}.challenge"]
+    async def challenge(self, incarnation: Incarnation, term: int, /) -> str:
+        nonce = self._files[f"{incarnation}.{term}.challenge"] = f"nonce of {incarnation} in term {term}"
+        return nonce
 
-    async def answer(self, incarnation: Incarnation, /) -> None:
-        nonce = self._files.get(f"{incarnation}.challenge")
+    async def answer(self, incarnation: Incarnation, term: int, /) -> None:
+        nonce = self._files.get(f"{incarnation}.{term}.challenge")
         if nonce is None:
             raise NotFoundError(incarnation)
-        self._files[f"{incarnation}.answer"] = nonce
+        self._files[f"{incarnation}.{term}.answer"] = nonce
 
-    async def check(self, incarnation: Incarnation, nonce: str, /) -> None:
-        self._files.pop(f"{incarnation}.challenge")
-        if self._files.pop(f"{incarnation}.answer", "") != nonce:
+    async def check(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
+        if self._files.get(f"{incarnation}.{term}.answer") != nonce:
             message = "high-availability.storageDir must be shared by all hosts"
             raise StorageNotSharedError(message)
 
