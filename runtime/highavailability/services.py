@@ -68,17 +68,20 @@ class HighAvailabilityServices:
         self._lease_settings = LeaseSettings(settings.lease_ttl, settings.timeout)
         self._cluster: ClusterUuid | None = None
         self._group_commit = GroupCommitStore(kv)
+        self._is_committing = False
         self.keys = Keys.of_cluster(settings.cluster_id)
         self.payloads = Payloads(objects)
 
     async def start(self) -> None:
-        """Connect and learn (or make) the cluster's uuid.
+        """Connect and learn (or make) the cluster's uuid. May be called again when it has failed.
 
         Raises UnavailableError when the store cannot be reached, UnauthenticatedError, UnsafeEtcdVersionError.
         """
         if isinstance(self._below, EtcdKeyValueStore):
             await self._below.open(timeout=self._settings.timeout)
-        await self._group_commit.open()
+        if not self._is_committing:
+            self._is_committing = True
+            await self._group_commit.open()
         self._cluster = await cluster_uuid(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
     async def wait_failed(self) -> None:

@@ -58,7 +58,8 @@ def process(cluster_id: str, etcd: EtcdProcess | None, memory: MemoryKeyValueSto
     """What one process of the cluster would make."""
     driver = etcd.settings() if etcd is not None else None
     settings = HighAvailabilitySettings(cluster_id, lease_ttl=TTL, timeout=3.0, etcd=driver)
-    return create(settings, objects=MemoryObjectStore(), clock=LoopClock(), entropy=SystemEntropy(), store=memory)
+    store = memory if etcd is None else None
+    return create(settings, objects=MemoryObjectStore(), clock=LoopClock(), entropy=SystemEntropy(), store=store)
 
 
 @pytest.mark.parametrize("kind", ["memory", pytest.param("etcd", marks=pytest.mark.etcd)])
