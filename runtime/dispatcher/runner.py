@@ -13,18 +13,28 @@ logger = logging.getLogger(__name__)
 
 
 class DispatcherRunner:
-    """`leading` has the components of the term while it serves, None otherwise."""
+    """`leading` has the components of the term from its recovery until its end is noticed, None otherwise."""
 
     def __init__(self, election: LeaderElection, create: Callable[[LeadershipEpoch], DispatcherLeaderProcess]) -> None:
         self._election = election
         self._create = create
+        self._epoch: LeadershipEpoch | None = None
         self.leading: Watch[TermComponents | None] = Watch(None)
+
+    @property
+    def serving(self) -> TermComponents | None:
+        """The components that may answer now: right also in the first instant after a freeze (R4).
+
+        A term that may be over does not know what its successor has accepted, and must not say that it does not exist.
+        """
+        return self.leading.value if self._epoch is not None and self._epoch.is_valid else None
 
     async def run(self) -> None:
         """Stand, lead, lose, stand again, until cancelled: then resign. A failure of ours comes out."""
         await self._election.run(self._lead)
 
     async def _lead(self, epoch: LeadershipEpoch) -> None:
+        self._epoch = epoch
         try:
             await self._create(epoch).run(self.leading.set)
         finally:

@@ -207,12 +207,12 @@ class _Leading:
     @property
     def token(self) -> FencingToken | None:
         """This process's term (R1), None while it does not lead."""
-        term = None if self.runner is None else self.runner.leading.value
+        term = None if self.runner is None else self.runner.serving
         return None if term is None else term.dispatcher.token
 
     def __call__(self) -> LeaderComponents | None:
         """None while this process does not lead."""
-        term = None if self.runner is None else self.runner.leading.value
+        term = None if self.runner is None else self.runner.serving
         if term is None:
             return None
         resource_manager = term.resource_manager

@@ -1,0 +1,59 @@
+"""DispatcherRunner: who may answer clients, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SeededEntropy
+from runtime.aio.scope import Scope
+from runtime.common.ids import ClusterUuid, Incarnation
+from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
+from runtime.dispatcher.runner import DispatcherRunner
+from runtime.highavailability.election import LeaderElection, LeadershipEpoch
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.lease import LeaseSettings
+from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.records import LeaderRecord
+from tests.kit.virtual_time import freeze, run_virtual
+
+
+class Term:
+    """A DispatcherLeaderProcess that has recovered at once."""
+
+    async def run(self, started: Callable[[TermComponents], None]) -> None:
+        started(TermComponents(cast("Any", object()), cast("Any", object())))
+        await asyncio.get_running_loop().create_future()
+
+
+def create(_epoch: LeadershipEpoch) -> DispatcherLeaderProcess:
+    return cast("DispatcherLeaderProcess", Term())
+
+
+def test_a_frozen_leader_answers_nobody_from_its_first_instant_on() -> None:  # R4
+    async def scenario() -> None:
+        clock, entropy = LoopClock(), SeededEntropy(1)
+        election = LeaderElection(
+            MemoryKeyValueStore(clock),
+            Keys.of_cluster("test"),
+            ClusterUuid("c" * 32),
+            LeaderRecord(Incarnation("1" * 32), "host:1", "rest:1"),
+            LeaseSettings(ttl=5, timeout=3.0),
+            clock,
+            entropy,
+        )
+        runner = DispatcherRunner(election, create)
+        async with Scope("test") as scope:
+            scope.spawn("runner", runner.run())
+            first = await runner.leading.wait_until(lambda term: term is not None)
+            assert runner.serving is first
+            freeze(6.0)
+            assert runner.leading.value is first, "nothing of it has run yet"
+            assert runner.serving is None
+            second = await runner.leading.wait_until(lambda term: term not in {None, first})
+            assert runner.serving is second
+            scope.cancel_all()
+
+    run_virtual(scenario())
