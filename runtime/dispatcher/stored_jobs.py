@@ -46,7 +46,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
     if stored.owner is not None:
         owner = JobOwner(stored.owner.incarnation, stored.owner.address, stored.epoch)
     wants_cancel = stored.wanted is not None and stored.wanted.wants_cancel
-    return RecoveredJob(source, stored.graph_revision, owner, wants_cancel, _ended(stored, source))
+    return RecoveredJob(source, stored.first_epoch, owner, wants_cancel, _ended(stored, source))
 
 
 def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:

@@ -194,7 +194,7 @@ class AssignJob:
     """Run this job: the owner key names you, its revision is `epoch`. Idempotent.
 
     `graph` is the stored graph record's inline bytes, or b"" when `graph_key` points into storage.
-    `is_fresh`: the owner key's revision is the graph's (R6), so nothing of this job can be running.
+    `is_fresh`: there was no owner before this epoch (R6), so nothing of this job can be running.
     """
 
     job_id: JobId

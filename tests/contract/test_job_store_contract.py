@@ -237,11 +237,14 @@ async def test_assign_and_reassign(box: Box, faults: list[Fault]) -> None:
     lose(box, faults)
     first = await leader.assign(JOB, OWNER, previous_epoch=0)
     assert_repeated_identically(box)
-    assert first == Assigned((await job_of(leader)).epoch)
+    stored = await job_of(leader)
+    assert first == Assigned(stored.epoch)
+    assert stored.first_epoch == first.epoch
     lose(box, faults)
     second = await leader.assign(JOB, SECOND_OWNER, previous_epoch=first.epoch)
-    assert second == Assigned((await job_of(leader)).epoch)
-    assert second.epoch > first.epoch
+    stored = await job_of(leader)
+    assert second == Assigned(stored.epoch)
+    assert stored.first_epoch == first.epoch < second.epoch
 
 
 async def test_assign_guard_owner_as_read(box: Box) -> None:

@@ -34,10 +34,13 @@ class JobOwner:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredJob:
-    """A stored job, as a new term finds it. `ended` is the summary of a dirty result."""
+    """A stored job, as a new term finds it. `ended` is the summary of a dirty result.
+
+    `first_epoch` is that of its first owner: another one has taken over what that one may have started (R6).
+    """
 
     source: JobSource
-    graph_revision: int
+    first_epoch: int
     owner: JobOwner | None
     wants_cancel: bool
     ended: JobSummary | None

@@ -512,7 +512,7 @@ class JobRegistry:
             entry.owner = NO_PROCESS
             entry.phase.to(JobPhase.WAITING, "no owner is stored")
             return self._waiting_now(entry)
-        return self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.graph_revision)
+        return self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.first_epoch)
 
     def _settle_owned(self, entry: JobEntry, owner: ev.JobOwner, *, is_fresh: bool) -> Effects:
         self.processes.release(entry.owner, entry.job_id)
