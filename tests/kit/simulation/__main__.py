@@ -1,0 +1,136 @@
+"""Run seeds: `python -m tests.kit.simulation --seeds N --from S`. Exit code 1 when one fails."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from runtime.highavailability.keys import Keys
+from tests.kit.simulation.faults import SURVIVABLE, FaultKind
+from tests.kit.simulation.processes import CURRENT
+from tests.kit.simulation.seeds import Verdict, run_seed, silence
+from tests.kit.simulation.story import story
+
+STORY_LINES = 60
+"""Printed of a failing seed without --story."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    options = _parser().parse_args(arguments)
+    kinds = _kinds(options.faults)
+    if options.log:
+        _show_logs()
+    else:
+        silence()
+    failed: list[int] = []
+    virtual, started = 0.0, time.perf_counter()
+    seeds = [int(one) for one in options.only.split(",")] if options.only else None
+    seeds = seeds or list(range(options.start, options.start + options.seeds))
+    for seed in seeds:
+        code, seconds = _in_child(seed, kinds, options)
+        virtual += seconds
+        if code:
+            failed.append(seed)
+            if len(failed) >= options.failures_max:
+                break
+    real = time.perf_counter() - started
+    _say(f"{len(seeds)} seeds from {seeds[0]}: {len(failed)} failed {failed or ''}".rstrip())
+    _say(f"{virtual:.0f} virtual seconds in {real:.1f} s: {virtual / real:.0f} times real time")
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bin/simulate.sh", description="Run seeds of the simulated cluster.")
+    parser.add_argument("--seeds", type=int, default=100, help="how many")
+    parser.add_argument("--from", dest="start", type=int, default=1, help="the first one")
+    parser.add_argument("--only", default="", help="these seeds, with commas between")
+    parser.add_argument(
+        "--faults", default="", help="kinds with commas between, or 'all'; default: what must be survived"
+    )
+    parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
+    parser.add_argument("--log", action="store_true", help="print what the processes log")
+    parser.add_argument("--digest", action="store_true", help="print a digest of each history")
+    parser.add_argument("--failures-max", type=int, default=1, help="stop after so many failed seeds")
+    return parser
+
+
+def _kinds(text: str) -> frozenset[FaultKind]:
+    if not text:
+        return SURVIVABLE
+    return frozenset(FaultKind) if text == "all" else frozenset(map(FaultKind, text.split(",")))
+
+
+def _in_child(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace) -> tuple[int, float]:
+    """Each seed in a process of its own: none sees what another one has left in memory."""
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            verdict = run_seed(seed, kinds)
+            code = 0 if verdict.is_good else 1
+            _tell(verdict, options)
+            os.write(writing, f"{verdict.virtual_seconds}".encode())
+        except Exception:  # noqa: BLE001 - the boundary of the child
+            traceback.print_exc(file=sys.stdout)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        seconds = float(answer.read() or 0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), seconds
+
+
+def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
+    mark = "ok" if verdict.is_good else "FAILED"
+    kinds = " ".join(kind.value for kind in verdict.kinds)
+    speed = verdict.virtual_seconds / verdict.real_seconds
+    digest = f" {verdict.history.digest()}" if options.digest else ""
+    _say(f"seed {verdict.seed}: {mark}, {verdict.virtual_seconds:.0f} s at {speed:.0f}x ({kinds}){digest}")
+    if verdict.is_good and not options.story:
+        return
+    lines = list(story(verdict.history, verdict.violations, Keys.of_cluster("default")))
+    if options.story:
+        _say("\n".join(lines))
+    if verdict.is_good:
+        return
+    for violation in verdict.violations[:10]:
+        _say(f"  [{violation.rule}] {violation.what}")
+    if not options.story:
+        at = next(index for index, line in enumerate(lines) if "!!!!!!!!!!" in line)
+        _say("\n".join(lines[max(0, at - STORY_LINES) : at + 2]))
+    faults = f" --faults {options.faults}" if options.faults else ""
+    _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults} --story")
+
+
+def _show_logs() -> None:
+    def name(record: logging.LogRecord) -> bool:
+        process = CURRENT.get()
+        record.process_name = "-" if process is None else process.name
+        return True
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.addFilter(name)
+    handler.setFormatter(logging.Formatter("           %(process_name)-10s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    assert Path("tests").is_dir(), "run it from the root of the source tree"
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,509 @@
+"""Judges outside of the system: each reads the history in order and says what may not be.
+
+They know the protocol (its keys, its rules), not the code. A checker that nothing can displease is worth nothing: each
+has a test with a history that it must refuse.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, OfferSlots
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Compare, CompareOperator, CompareTarget, Txn, TxnResult, WatchEvent
+from runtime.highavailability.record_codec import decode_record
+from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, ResultRecord
+from runtime.scheduler.core.job_events import AttemptFinished, decode_events
+from tests.kit.simulation.history import (
+    Acknowledged,
+    Applied,
+    AttemptEnded,
+    AttemptStarted,
+    BlobDeleted,
+    Cancelling,
+    History,
+    Received,
+    Record,
+    Sent,
+    Shown,
+    Submitting,
+)
+
+QUEUE_MAX = 2000
+"""Messages that may be under way on one stream: far below what the transport refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that the history breaks, at a record of it (None: at its end)."""
+
+    rule: str
+    what: str
+    at: float
+
+
+class Checker(Protocol):
+    """One rule, or a few that need the same knowledge."""
+
+    rule: str
+
+    def see(self, record: Record) -> Iterator[str]:
+        """What is wrong with this record, after all that came before."""
+
+    def finish(self) -> Iterator[str]:
+        """What is wrong at the end."""
+
+
+def executed(txn: Txn, result: TxnResult) -> Iterator[tuple[Txn, bool]]:
+    """The transaction and the nested ones of the branch that was taken, with whether their guards held."""
+    yield txn, result.succeeded
+    ops = txn.success if result.succeeded else txn.failure
+    for op, answer in zip(ops, result.results, strict=True):
+        if isinstance(op, Txn) and answer.txn is not None:
+            yield from executed(op, answer.txn)
+
+
+def _guards_that_held(applied: Applied) -> Iterator[Compare]:
+    for txn, succeeded in executed(applied.txn, applied.result):
+        if succeeded:
+            yield from txn.guards
+
+
+class _Base:
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+
+    def see(self, record: Record) -> Iterator[str]:
+        yield from ()
+
+    def finish(self) -> Iterator[str]:
+        yield from ()
+
+    def job_writes(self, record: Record) -> Iterator[tuple[JobId, str, WatchEvent]]:
+        """What a transaction has changed under `jobs/`."""
+        if isinstance(record.what, Applied):
+            for event in record.what.events:
+                split = self.keys.split_job_key(event.kv.key)
+                if split is not None:
+                    yield *split, event
+
+
+class TokensNeverDecrease(_Base):
+    """R1: every write of a job is fenced, and the fences of what takes effect only rise."""
+
+    rule = "R1"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._leader = 0
+        self._owner: dict[JobId, int] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """The guards of a transaction that changed something."""
+        if not isinstance(record.what, Applied) or not record.what.events:
+            return
+        guards = list(_guards_that_held(record.what))
+        fences = 0
+        for guard in guards:
+            if guard.operator is not CompareOperator.EQUAL or not guard.revision:
+                continue
+            if guard.target is CompareTarget.CREATE_REVISION and guard.key.startswith(self.keys.leaders):
+                fences += 1
+                if guard.revision < self._leader:
+                    yield f"a write of leader term {guard.revision} after one of term {self._leader}"
+                self._leader = max(self._leader, guard.revision)
+            split = self.keys.split_job_key(guard.key)
+            if split is not None and split[1] == "owner" and guard.target is CompareTarget.MOD_REVISION:
+                fences += 1
+                known = self._owner.get(split[0], 0)
+                if guard.revision < known:
+                    yield f"job {split[0]}: a write of epoch {guard.revision} after one of epoch {known}"
+                self._owner[split[0]] = max(known, guard.revision)
+        changed = [event.kv.key for event in record.what.events]
+        if not fences and any(key.startswith((self.keys.jobs, self.keys.all_done)) for key in changed):
+            yield f"{record.process} changed {changed[0]} without a fence"
+
+
+class OneOwnerPerEpoch(_Base):
+    """R5, R6: an epoch has one owner, and only that process writes and gives orders under it."""
+
+    rule = "R5"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._owners: dict[tuple[JobId, int], str] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Owners as they are assigned, then what processes do in their name."""
+        for job_id, name, event in self.job_writes(record):
+            if name == "owner" and not event.is_delete:
+                owner = decode_record(OwnerRecord, event.kv.value, key=event.kv.key)
+                self._owners[job_id, event.kv.mod_revision] = owner.address.partition(":")[0]
+        if isinstance(record.what, Applied):
+            yield from self._see_writes(record, record.what)
+        if isinstance(record.what, Sent) and isinstance(record.what.message, DeployTasks):
+            message = record.what.message
+            owner_name = self._owners.get((message.job_id, message.epoch))
+            if owner_name != record.process:
+                yield (
+                    f"{record.process} deploys tasks of job {message.job_id} under epoch {message.epoch}, "
+                    f"which belongs to {owner_name}"
+                )
+
+    def _see_writes(self, record: Record, applied: Applied) -> Iterator[str]:
+        changed = {name.partition("/")[0] for _, name, event in self.job_writes(record) if not event.is_delete} & {
+            "events",
+            "result",
+        }
+        for guard in _guards_that_held(applied) if changed else ():
+            split = self.keys.split_job_key(guard.key)
+            if split is None or split[1] != "owner" or not guard.revision:
+                continue
+            is_leader = any(other.key.startswith(self.keys.leaders) for other in _guards_that_held(applied))
+            owner = self._owners.get((split[0], guard.revision))
+            if owner != record.process and not is_leader:
+                yield f"{record.process} writes for job {split[0]} at epoch {guard.revision}, which belongs to {owner}"
+
+
+class OneResult(_Base):
+    """Promise 1: a job is stored once, ends once, and nothing of it changes after its end."""
+
+    rule = "one terminal result"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._stored: set[JobId] = set()
+        self._results: dict[JobId, JobStatus] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Graphs, results, events and done records."""
+        if not isinstance(record.what, Applied):
+            return
+        for job_id, name, event in self.job_writes(record):
+            if not event.is_delete:
+                yield from self._see_job_write(job_id, name, event)
+        for event in record.what.events:
+            if event.kv.key.startswith(self.keys.all_done) and not event.is_delete:
+                yield from self._see_done(event)
+
+    def _see_job_write(self, job_id: JobId, name: str, event: WatchEvent) -> Iterator[str]:
+        if job_id in self._results:
+            yield f"job {job_id}: {name} is written after its result"
+        if name == "graph":
+            if job_id in self._stored:
+                yield f"job {job_id} is stored twice"
+            self._stored.add(job_id)
+        elif name == "result":
+            result = decode_record(ResultRecord, event.kv.value, key=event.kv.key)
+            self._results.setdefault(job_id, result.status)
+
+    def _see_done(self, event: WatchEvent) -> Iterator[str]:
+        job_id = JobId(event.kv.key.removeprefix(self.keys.all_done))
+        done = decode_record(DoneRecord, event.kv.value, key=event.kv.key)
+        if self._results.get(job_id) is not done.status:
+            yield f"job {job_id} is cleaned as {done.status.name}, its result is {self._results.get(job_id)}"
+
+
+class NothingShownTooEarly(_Base):
+    """R3: what a client is told is durable, and stays so."""
+
+    rule = "R3"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._stored: set[JobId] = set()
+        self._wanted: set[JobId] = set()
+        self._results: dict[JobId, JobStatus] = {}
+        self._acknowledged: set[JobId] = set()
+
+    def see(self, record: Record) -> Iterator[str]:
+        """The store's word against what clients hear."""
+        for job_id, name, event in self.job_writes(record):
+            if event.is_delete:
+                continue
+            if name == "graph":
+                self._stored.add(job_id)
+            elif name == "wanted":
+                self._wanted.add(job_id)
+            elif name == "result":
+                self._results[job_id] = decode_record(ResultRecord, event.kv.value, key=event.kv.key).status
+        if isinstance(record.what, Acknowledged):
+            yield from self._see_acknowledgement(record.what)
+        elif isinstance(record.what, Shown):
+            yield from self._see_shown(record.what.job_id, record.what.status)
+
+    def _see_acknowledgement(self, told: Acknowledged) -> Iterator[str]:
+        job_id = told.job_id
+        if told.what == "submit":
+            self._acknowledged.add(job_id)
+            if job_id not in self._stored:
+                yield f"job {job_id} is acknowledged and not stored"
+        elif job_id not in self._wanted and self._results.get(job_id) is not JobStatus.CANCELED:
+            yield f"the cancellation of job {job_id} is acknowledged and not stored"
+
+    def _see_shown(self, job_id: JobId, status: JobStatus | None) -> Iterator[str]:
+        if status is None:
+            if job_id in self._acknowledged:
+                yield f"job {job_id} was acknowledged and is not known any more"
+        elif status.is_globally_terminal and self._results.get(job_id) is not status:
+            yield f"job {job_id} is shown as {status.name}, its stored result is {self._results.get(job_id)}"
+
+
+class Attempts(_Base):
+    """R9, R16: ids are never used twice, exclusive code never runs twice at once, nothing runs after the result."""
+
+    rule = "R9"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._used: set[ExecutionAttemptId] = set()
+        self._alive: dict[ExecutionAttemptId, AttemptStarted] = {}
+        self._slots: dict[tuple[str, int], ExecutionAttemptId] = {}
+        self._results: set[JobId] = set()
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Starts and ends of user code, and results."""
+        for job_id, name, event in self.job_writes(record):
+            if name == "result" and not event.is_delete:
+                self._results.add(job_id)
+                for attempt_id, started in self._alive.items():
+                    if attempt_id.job_id == job_id and started.is_exclusive:
+                        yield f"the result of job {job_id} is written while exclusive {attempt_id} runs (R16)"
+        if isinstance(record.what, AttemptStarted):
+            yield from self._see_start(record, record.what)
+            self._alive[record.what.attempt_id] = record.what
+        elif isinstance(record.what, AttemptEnded):
+            self._alive.pop(record.what.attempt_id, None)
+
+    def _see_start(self, record: Record, started: AttemptStarted) -> Iterator[str]:
+        new = started.attempt_id
+        if new in self._used:
+            yield f"attempt {new} is started twice"
+        self._used.add(new)
+        if new.job_id in self._results and started.is_exclusive:
+            yield f"exclusive attempt {new} starts after the result of its job (R16)"
+        for other, before in self._alive.items():
+            if before.is_exclusive and _subtask(other) == _subtask(new):
+                yield f"exclusive attempts {other} and {new} of one subtask run at once"
+        in_slot = self._slots.get((record.process, started.slot_index))
+        if in_slot in self._alive:
+            yield f"slot {started.slot_index} of {record.process} runs {in_slot} and {new} at once"
+        self._slots[record.process, started.slot_index] = new
+
+
+class Acceptance(_Base):
+    """R10: what is acknowledged or consumed is an event first, one per subtask, of an attempt that did finish."""
+
+    rule = "R10"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._finished: set[ExecutionAttemptId] = set()
+        self._accepted: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
+        self._results: set[JobId] = set()
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Events, then the messages that rest on them."""
+        if isinstance(record.what, AttemptEnded) and record.what.state is ExecutionState.FINISHED:
+            self._finished.add(record.what.attempt_id)
+        for job_id, name, event in self.job_writes(record):
+            if name == "result" and not event.is_delete:
+                self._results.add(job_id)
+            elif name.startswith("events/") and not event.is_delete:
+                yield from self._see_events(event)
+        if isinstance(record.what, Sent):
+            yield from self._see_message(record.process, record.what.message)
+
+    def _see_events(self, event: WatchEvent) -> Iterator[str]:
+        stored = decode_record(EventsRecord, event.kv.value, key=event.kv.key).events
+        try:
+            events = decode_events(stored.inline) if stored.inline else ()
+        except InvalidInputError as error:
+            yield f"{event.kv.key} cannot be read: {error}"
+            return
+        for one in events:
+            if not isinstance(one, AttemptFinished):
+                continue
+            before = self._accepted.setdefault(_subtask(one.attempt_id), one.attempt_id)
+            if before != one.attempt_id:
+                yield f"both {before} and {one.attempt_id} take effect"
+            if one.attempt_id not in self._finished:
+                yield f"{one.attempt_id} is accepted and has not finished"
+
+    def _see_message(self, process: str, message: object) -> Iterator[str]:
+        if isinstance(message, AcknowledgeReports) and message.job_id not in self._results:
+            for attempt_id in message.attempts:
+                if attempt_id in self._finished and not self._is_accepted(attempt_id):
+                    yield f"{process} acknowledges the report of {attempt_id} before its event"
+        elif isinstance(message, DeployTasks):
+            for task in message.tasks:
+                for gate in task.inputs:
+                    for partition in gate.partitions:
+                        if not self._is_accepted(partition.partition_id.producer):
+                            yield f"{process} deploys {task.attempt_id} on {partition.partition_id} before its event"
+
+    def _is_accepted(self, attempt_id: ExecutionAttemptId) -> bool:
+        return self._accepted.get(_subtask(attempt_id)) == attempt_id
+
+
+class SlotsBelongToOne(_Base):
+    """An allocation is one slot of one TaskManager, for one job."""
+
+    rule = "slots"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._allocations: dict[AllocationId, tuple[str, int, JobId]] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Offers."""
+        if isinstance(record.what, Sent) and isinstance(record.what.message, OfferSlots):
+            message = record.what.message
+            for offer in message.offers:
+                place = (record.process, offer.slot_index, message.job_id)
+                known = self._allocations.setdefault(offer.allocation_id, place)
+                if known != place:
+                    yield f"allocation {offer.allocation_id} is {known} and {place}"
+
+
+class NothingRunsTwice(_Base):
+    """Promise 2, where no TaskManager is touched: user code of a subtask runs once."""
+
+    rule = "promise 2"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._started: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Starts."""
+        if isinstance(record.what, AttemptStarted):
+            attempt_id = record.what.attempt_id
+            before = self._started.setdefault(_subtask(attempt_id), attempt_id)
+            if before != attempt_id:
+                yield f"{attempt_id} runs again what {before} has run"
+
+
+class JobsEndAsExpected(_Base):
+    """Promise 1: what was acknowledged ends, as its code does, or cancelled if somebody wanted that."""
+
+    rule = "promise 1"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._expected: dict[JobId, JobStatus] = {}
+        self._acknowledged: set[JobId] = set()
+        self._wanted: set[JobId] = set()
+        self._results: dict[JobId, JobStatus] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """What is expected, and what comes."""
+        for job_id, name, event in self.job_writes(record):
+            if name == "result" and not event.is_delete:
+                status = decode_record(ResultRecord, event.kv.value, key=event.kv.key).status
+                self._results[job_id] = status
+                yield from self._judge(job_id, status)
+        if isinstance(record.what, Cancelling):
+            self._wanted.add(record.what.job_id)
+        elif isinstance(record.what, Submitting):
+            self._expected[record.what.job_id] = record.what.expected
+        elif isinstance(record.what, Acknowledged) and record.what.what == "submit":
+            self._acknowledged.add(record.what.job_id)
+
+    def _judge(self, job_id: JobId, status: JobStatus) -> Iterator[str]:
+        allowed = {self._expected.get(job_id)}
+        if job_id in self._wanted:
+            allowed = {*allowed, JobStatus.CANCELED}
+        if status not in allowed:
+            yield f"job {job_id} ends as {status.name}"
+
+    def finish(self) -> Iterator[str]:
+        """Who has not ended."""
+        for job_id in sorted(self._acknowledged - self._results.keys()):
+            yield f"job {job_id} was acknowledged and has not ended"
+
+
+class BlobsStay(_Base):
+    """R19: what the store refers to is never deleted."""
+
+    rule = "R19"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._values: dict[str, bytes] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Values that may hold a pointer, and objects that go."""
+        if isinstance(record.what, Applied):
+            for event in record.what.events:
+                if event.is_delete:
+                    self._values.pop(event.kv.key, None)
+                else:
+                    self._values[event.kv.key] = event.kv.value
+        elif isinstance(record.what, BlobDeleted):
+            for key, value in self._values.items():
+                if record.what.key.encode() in value:
+                    yield f"object {record.what.key} is deleted, {key} refers to it"
+
+
+class QueuesAreBounded(_Base):
+    """What is under way on a stream stays few."""
+
+    rule = "limits"
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._under_way: dict[tuple[str, str], int] = defaultdict(int)
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Messages in and out."""
+        if isinstance(record.what, Sent):
+            pair = (record.process, record.what.peer)
+            self._under_way[pair] += 1
+            if self._under_way[pair] == QUEUE_MAX:
+                yield f"{QUEUE_MAX} messages wait between {pair[0]} and {pair[1]}"
+        elif isinstance(record.what, Received):
+            self._under_way[record.what.peer, record.process] -= 1
+
+
+ALWAYS: tuple[type[_Base], ...] = (
+    TokensNeverDecrease,
+    OneOwnerPerEpoch,
+    OneResult,
+    NothingShownTooEarly,
+    Attempts,
+    Acceptance,
+    SlotsBelongToOne,
+    JobsEndAsExpected,
+    BlobsStay,
+    QueuesAreBounded,
+)
+"""What every history must satisfy, whatever fate did."""
+
+
+def check(history: History, keys: Keys, checkers: Iterable[type[_Base]] = ALWAYS) -> list[Violation]:
+    """Everything that is wrong with a history."""
+    judges = [make(keys) for make in checkers]
+    found = []
+    for record in history.records:
+        for judge in judges:
+            found += [Violation(_rule(judge), what, record.at) for what in judge.see(record)]
+    end = history.records[-1].at if history.records else 0.0
+    for judge in judges:
+        found += [Violation(_rule(judge), what, end) for what in judge.finish()]
+    return found
+
+
+def _rule(judge: _Base) -> str:
+    rule: str = getattr(judge, "rule", type(judge).__name__)
+    return rule
+
+
+def _subtask(attempt_id: ExecutionAttemptId) -> tuple[JobId, str, int]:
+    return attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index

@@ -1,0 +1,216 @@
+"""REST on the simulated network, and the clients of the cluster: what an Airflow worker does, over every fault.
+
+The front-end uses what the real one uses (`RestContext`, the readers of requests), and no HTTP. A client chooses the
+job's id once, retries until it has an answer, at every address, and looks at the job until it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.aio.scope import Scope, ServiceScope
+from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError
+from runtime.common.ids import JobId, VertexId
+from runtime.common.states import JobStatus
+from runtime.gateways.dispatcher import JobRequest
+from runtime.jobgraph.graph import JobGraph
+from runtime.rest.context import RestContext
+from runtime.rest.guards import TokenCheck
+from runtime.rest.jobs import known_summary, wait_for_end
+from runtime.rest.server import RestSettings
+from runtime.rest.submission import read_submission
+from runtime.rpc.status import is_bug
+from tests.kit.simulation.history import Acknowledged, Cancelling, Happening, History, Shown, Submitting
+from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
+from tests.kit.simulation.processes import current_process
+from tests.kit.simulation.slots import UserCode
+
+logger = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True)
+class Submit:
+    """POST /jobs."""
+
+    body: bytes
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Status:
+    """GET /jobs/:id/status."""
+
+    job_id: JobId
+    wait: float
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """PATCH /jobs/:id."""
+
+    job_id: JobId
+    is_repeatable = True
+
+
+Request = Submit | Status | Cancel
+
+
+class SimulatedRest:
+    """RestFrontend of one JobManager process."""
+
+    def __init__(
+        self, network: Network, context: RestContext, settings: RestSettings, check_token: TokenCheck | None = None
+    ) -> None:
+        assert check_token is None, "the simulation has no tokens"
+        self._network = network
+        self._context = context
+        self._settings = settings
+        self._process = current_process()
+        self._scope = ServiceScope("rest")
+        self._address = ""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._settings.port
+
+    def bind(self) -> None:
+        """Listen."""
+        listener = Listener(self._process, self._on_request)
+        self._address = self._network.listen(self._process.name, self._settings.port, listener)
+
+    async def start(self, scope: Scope) -> None:
+        """Serve."""
+        await self._scope.open()
+        scope.spawn_eternal("rest", self._scope.wait_failed())
+
+    def stop(self) -> None:
+        """Refuse new requests."""
+        self._network.close(self._address)
+
+    def _on_request(self, request: Request, reply: Reply) -> None:
+        if self._scope.is_open:
+            self._scope.spawn("request", self._serve(request, reply))
+        else:
+            reply(RefusedError(self._address))
+
+    async def _serve(self, request: Request, reply: Reply) -> None:
+        try:
+            reply(await self._answer(request))
+        except Exception as error:
+            # The boundary of REST: a client sees a status code.
+            if is_bug(error):
+                logger.exception("request %s failed", type(request).__name__)
+            reply(error)
+
+    async def _answer(self, request: Request) -> object:
+        context = self._context
+        match request:
+            case Submit(body):
+                offered = context.components.resource_manager.offered_spark_conf()
+                return await context.dispatcher.submit_job(await read_submission(body, offered))
+            case Status(job_id, wait):
+                if wait:
+                    return (await wait_for_end(context, job_id, wait=wait)).status
+                return (await known_summary(context, job_id)).status
+            case Cancel(job_id):
+                return await context.dispatcher.cancel_job(JobRequest(job_id))
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """One job of the world: what it is, when it comes, and whether somebody cancels it."""
+
+    job_id: JobId
+    graph: JobGraph
+    programs: dict[VertexId, UserCode]
+    submit_at: float
+    cancel_after: float | None = None
+
+    @property
+    def expected(self) -> JobStatus:
+        """How it ends when nobody cancels it and nothing of the cluster fails it."""
+        return JobStatus.FAILED if any(code.fails for code in self.programs.values()) else JobStatus.FINISHED
+
+
+class Client:
+    """One user with one job."""
+
+    def __init__(
+        self, network: Network, history: History, addresses: Sequence[str], job: PlannedJob, entropy: SeededEntropy
+    ) -> None:
+        self._network = network
+        self._history = history
+        self._addresses = list(addresses)
+        self._entropy = entropy
+        self._process = current_process()
+        self.job = job
+        self.ended: JobStatus | None = None
+        self.is_acknowledged = False
+
+    def _record(self, what: Happening) -> None:
+        self._history.add(self._network.loop.time(), self._process.name, what)
+
+    async def run(self) -> None:
+        """Submit, perhaps cancel, and watch to the end."""
+        job = self.job
+        await asyncio.sleep(job.submit_at)
+        document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
+        body = json.dumps(document).encode()
+        self._record(Submitting(job.job_id, job.expected))
+        await self._insist(Submit(body))
+        self.is_acknowledged = True
+        self._record(Acknowledged(job.job_id, "submit"))
+        async with Scope("client") as scope:
+            if job.cancel_after is not None:
+                scope.spawn("cancel", self._cancel(job.cancel_after))
+            await self._watch()
+            scope.cancel_all()
+
+    async def _cancel(self, after: float) -> None:
+        await asyncio.sleep(after)
+        self._record(Cancelling(self.job.job_id))
+        try:
+            await self._insist(Cancel(self.job.job_id))
+        except FlinklikeError as error:
+            logger.info("the job cannot be cancelled: %s", error)
+        else:
+            self._record(Acknowledged(self.job.job_id, "cancel"))
+
+    async def _watch(self) -> None:
+        while self.ended is None:
+            wait = 5.0 if self._entropy.uniform(0, 1) < 0.5 else 0.0
+            try:
+                status = await self._insist(Status(self.job.job_id, wait))
+            except NotFoundError:
+                self._record(Shown(self.job.job_id, None))
+            else:
+                assert isinstance(status, JobStatus), status
+                self._record(Shown(self.job.job_id, status))
+                if status.is_globally_terminal:
+                    self.ended = status
+            await asyncio.sleep(self._entropy.uniform(0.2, 1.0))
+
+    async def _insist(self, request: Request) -> object:
+        """An answer that settles it: retries what may be retried, at the next address."""
+        while True:
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT):
+                    answer = await self._network.request(self._process, self._addresses[0], request)
+            except (TimeoutError, RefusedError, ConnectionLostError):
+                answer = None
+            if not isinstance(answer, RetryableError) and answer is not None:
+                break
+            self._addresses.append(self._addresses.pop(0))
+            await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

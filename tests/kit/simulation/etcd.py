@@ -1,0 +1,295 @@
+"""etcd as a process of the simulated world, and the KeyValueStore through which the others reach it.
+
+The state machine is the product's own model of etcd (`highavailability.core.mvcc`, held to the real one by the contract
+tests). Around it, as with the real one: a request may be applied long after its caller has given up, or be lost on
+either way; a watch ends with its connection and is taken up again at the next revision; leases run on etcd's clock and
+start anew with their full time when etcd is restarted. What was applied is on disk: a crash loses nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.errors import FlinklikeError, OutcomeUnknownError, UnavailableError
+from runtime.highavailability.core.mvcc import MvccStore
+from runtime.highavailability.kv import (
+    CompactedError,
+    RangeResult,
+    StoreStatus,
+    Txn,
+    TxnResult,
+    WatchBatch,
+)
+from tests.kit.simulation.history import Applied, Expired, History
+from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
+from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess, current_process
+
+HOST = "etcd"
+PORT = 2379
+ADDRESS = f"{HOST}:{PORT}"
+QUOTA_BYTES = 2 * 1024**3
+_WATCH_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """`work` runs at etcd. Plain values go in and out, so nothing is shared that a network would not share."""
+
+    client: str
+    work: Callable[[EtcdState, str], object]
+    is_renewal: bool = False
+
+
+@dataclass(frozen=True)
+class _Watch:
+    name: tuple[str, int, int]
+    prefix: str
+    start_revision: int
+    is_connection = True
+
+
+@dataclass(slots=True)
+class _Lease:
+    ttl: int
+    expires_at: float
+
+
+class EtcdState:
+    """What survives etcd's crash: its disk."""
+
+    def __init__(self, loop: SimulatedLoop, history: History) -> None:
+        self.store = MvccStore(quota_bytes=QUOTA_BYTES)
+        self.leases: dict[int, _Lease] = {}
+        self._loop = loop
+        self._history = history
+        self._lease_count = 0
+        self.on_change: Callable[[], None] = lambda: None
+
+    def apply(self, client: str, txn: Txn) -> TxnResult:
+        """One transaction."""
+        before = self.store.revision
+        result = self.store.txn(txn, leases=self.leases)
+        self._history.add(self._loop.time(), client, Applied(txn, result, self._changes_after(before)))
+        self.on_change()
+        return result
+
+    def grant(self, ttl: int) -> int:
+        """A new lease."""
+        self._lease_count += 1
+        self.leases[self._lease_count] = _Lease(ttl, self._loop.time() + ttl)
+        return self._lease_count
+
+    def keep_alive(self, lease: int) -> int:
+        """Renew."""
+        found = self.leases.get(lease)
+        if found is None:
+            return 0
+        found.expires_at = self._loop.time() + found.ttl
+        return found.ttl
+
+    def end_lease(self, lease: int) -> None:
+        """Revoked or expired."""
+        if self.leases.pop(lease, None) is not None:
+            before = self.store.revision
+            self.store.delete_keys_of_lease(lease)
+            self._history.add(self._loop.time(), HOST, Expired(lease, self._changes_after(before)))
+            self.on_change()
+
+    def expire(self) -> None:
+        """End the leases whose time is over."""
+        now = self._loop.time()
+        for lease in [number for number, entry in self.leases.items() if entry.expires_at <= now]:
+            self.end_lease(lease)
+
+    def extend_all(self) -> None:
+        """A new etcd process does not know when its leases were last renewed: each gets its full time."""
+        for entry in self.leases.values():
+            entry.expires_at = self._loop.time() + entry.ttl
+
+    def _changes_after(self, revision: int) -> Any:
+        batches = self.store.changes("", revision + 1)
+        return tuple(event for batch in batches for event in batch.events)
+
+
+class EtcdServer:
+    """One life of the etcd process."""
+
+    def __init__(self, network: Network, state: EtcdState, process: SimulatedProcess) -> None:
+        self._state = state
+        self._process = process
+        self._watches: dict[tuple[str, int, int], tuple[_Watch, Reply]] = {}
+        state.on_change = self._tell_watches
+        state.extend_all()
+        network.listen(HOST, PORT, Listener(process, self._on_request))
+        process.post_later(0.25, self._tick)
+
+    def _tick(self) -> None:
+        self._state.expire()
+        self._process.post_later(0.25, self._tick)
+
+    def _on_request(self, payload: Any, reply: Reply) -> None:
+        if isinstance(payload, _Watch):
+            self._on_watch(payload, reply)
+            return
+        self._state.expire()
+        try:
+            reply(payload.work(self._state, payload.client))
+        except FlinklikeError as error:
+            reply(error)
+
+    def _on_watch(self, watch: _Watch, reply: Reply) -> None:
+        self._watches.pop(watch.name, None)
+        if not watch.start_revision:
+            reply((self._state.store.revision + 1, ()))
+        elif not self._answer(watch, reply):
+            self._watches[watch.name] = (watch, reply)
+
+    def _answer(self, watch: _Watch, reply: Reply) -> bool:
+        store = self._state.store
+        try:
+            batches = tuple(store.changes(watch.prefix, watch.start_revision))
+        except CompactedError as error:
+            reply(error)
+            return True
+        if batches:
+            reply((store.revision + 1, batches))
+        return bool(batches)
+
+    def _tell_watches(self) -> None:
+        for name, (watch, reply) in list(self._watches.items()):
+            if self._answer(watch, reply):
+                del self._watches[name]
+
+
+class SimulatedKeyValueStore:
+    """KeyValueStore of one process."""
+
+    def __init__(self, network: Network, entropy: SeededEntropy) -> None:
+        self._network = network
+        self._entropy = entropy
+        self._process = current_process()
+        self._watch_count = 0
+
+    async def _ask(
+        self,
+        what: str,
+        work: Callable[[EtcdState, str], object],
+        timeout: float,
+        *,
+        is_write: bool = False,
+        is_renewal: bool = False,
+    ) -> Any:
+        request = _Request(self._process.name, work, is_renewal)
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._network.request(self._process, ADDRESS, request)
+        except RefusedError as error:
+            message = f"{what}: etcd is not reachable"
+            raise UnavailableError(message) from error
+        except (TimeoutError, ConnectionLostError) as error:
+            message = f"{what}: etcd's answer was lost"
+            raise (OutcomeUnknownError(message) if is_write else UnavailableError(message)) from error
+        if isinstance(answer, CompactedError):
+            raise CompactedError(str(answer), compact_revision=answer.compact_revision)
+        if isinstance(answer, FlinklikeError):
+            raise type(answer)(str(answer))
+        return answer
+
+    async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+        """Run one transaction."""
+        result: TxnResult = await self._ask(
+            "transaction", lambda state, client: state.apply(client, txn), timeout, is_write=True
+        )
+        return result
+
+    async def range(
+        self,
+        key: str,
+        /,
+        *,
+        is_prefix: bool,
+        timeout: float,
+        limit: int = 0,
+        after_key: str = "",
+        revision: int = 0,
+        max_create_revision: int = 0,
+        newest_first: bool = False,
+    ) -> RangeResult:
+        """A linearizable read."""
+
+        def read(state: EtcdState, _client: str) -> RangeResult:
+            return state.store.range(
+                key,
+                is_prefix=is_prefix,
+                limit=limit,
+                after_key=after_key,
+                revision=revision,
+                max_create_revision=max_create_revision,
+                newest_first=newest_first,
+            )
+
+        result: RangeResult = await self._ask(f"read of {key}", read, timeout)
+        return result
+
+    async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
+        """A new lease."""
+        lease: int = await self._ask(
+            "grant of a lease", lambda state, _client: state.grant(ttl), timeout, is_write=True
+        )
+        return lease
+
+    async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
+        """Renew; 0 when it is gone."""
+        ttl: int = await self._ask(
+            f"renewal of lease {lease}", lambda state, _: state.keep_alive(lease), timeout, is_renewal=True
+        )
+        return ttl
+
+    async def revoke_lease(self, lease: int, /, *, timeout: float) -> None:
+        """End a lease."""
+        await self._ask(f"end of lease {lease}", lambda state, _: state.end_lease(lease), timeout, is_write=True)
+
+    async def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+        """Every change, over all connections."""
+        self._watch_count += 1
+        name = (self._process.name, self._process.number, self._watch_count)
+        while True:
+            try:
+                async with asyncio.timeout(_WATCH_PATIENCE):
+                    watch = _Watch(name, prefix, start_revision)
+                    answer = await self._network.request(self._process, ADDRESS, watch)
+            except TimeoutError:
+                continue
+            except (RefusedError, ConnectionLostError):
+                await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
+                continue
+            if isinstance(answer, CompactedError):
+                raise CompactedError(str(answer), compact_revision=answer.compact_revision)
+            start_revision, batches = answer
+            for batch in batches:
+                yield batch
+
+    async def compact(self, revision: int, /, *, timeout: float) -> None:
+        """Forget history."""
+        await self._ask("compaction", lambda state, _: state.store.compact(revision), timeout)
+
+    async def status(self, *, timeout: float) -> StoreStatus:
+        """Size and revision."""
+
+        def look(state: EtcdState, _client: str) -> StoreStatus:
+            size = state.store.size_bytes
+            return StoreStatus("3.6.0", state.store.revision, size, QUOTA_BYTES, size)
+
+        status: StoreStatus = await self._ask("status", look, timeout)
+        return status
+
+    async def defragment(self, *, timeout: float) -> None:
+        """Nothing to do."""
+        await self._ask("defragmentation", lambda _state, _client: None, timeout)
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,204 @@
+"""What fate may do, drawn from the seed: first faults for a bounded time, then everything heals.
+
+`SURVIVABLE` is what today's product must get over without any job noticing. The other kinds exist, and the tests of the
+kit show that they really happen; a kind moves to `SURVIVABLE` with the rule of the protocol that makes it so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from tests.kit.simulation.etcd import HOST
+from tests.kit.simulation.history import Fault
+from tests.kit.simulation.network import Weather
+from tests.kit.simulation.processes import Life, SimulatedProcess
+from tests.kit.simulation.world import World
+
+
+class FaultKind(Enum):
+    """A kind of misfortune."""
+
+    SLOW_LINKS = "slow-links"
+    LOST_MESSAGES = "lost-messages"
+    DUPLICATES = "duplicates"
+    BROKEN_STREAMS = "broken-streams"
+    BROKEN_TASK_STREAMS = "broken-task-streams"
+    SLOW_STORAGE = "slow-storage"
+    COMPACTION = "compaction"
+    ETCD_AWAY = "etcd-away"
+    LEADER_CRASH = "leader-crash"
+    LEADER_FREEZE = "leader-freeze"
+    STORAGE_FAILS = "storage-fails"
+    LEASES_LAPSE = "leases-lapse"
+    ETCD_OUTAGE = "etcd-outage"
+    JOB_MASTER_CRASH = "job-master-crash"
+    JOB_MASTER_FREEZE = "job-master-freeze"
+    TASK_MANAGER_CRASH = "task-manager-crash"
+    TASK_MANAGER_FREEZE = "task-manager-freeze"
+    PARTITION = "partition"
+
+
+SURVIVABLE = frozenset(
+    {
+        FaultKind.SLOW_LINKS,
+        FaultKind.LOST_MESSAGES,
+        FaultKind.DUPLICATES,
+        FaultKind.BROKEN_STREAMS,
+        FaultKind.SLOW_STORAGE,
+        FaultKind.COMPACTION,
+        FaultKind.ETCD_AWAY,
+        FaultKind.LEADER_CRASH,
+        FaultKind.LEADER_FREEZE,
+    }
+)
+"""No job and no task may notice these."""
+
+
+class Fate:
+    """The misfortunes of one seed. `run` lasts as long as they do."""
+
+    def __init__(self, world: World, kinds: frozenset[FaultKind], duration: float) -> None:
+        self._world = world
+        self._entropy = world.entropy.child("fate")
+        self._duration = duration
+        self._downs: set[str] = set()
+        # Not all at once in every seed: what hides behind one fault shows without it.
+        chosen = [kind for kind in FaultKind if kind in kinds]
+        self.kinds = [kind for kind in chosen if self._entropy.uniform(0, 1) < 0.6]
+
+    async def run(self) -> None:
+        """Until the time of faults is over; then all is healed."""
+        world = self._world
+        end = world.loop.time() + self._duration
+        world.history.add(world.loop.time(), "fate", Fault(f"may do: {', '.join(kind.value for kind in self.kinds)}"))
+        self._set_weather()
+        actions = [(kind, action) for kind, action in self._actions().items() if kind in self.kinds]
+        while world.loop.time() < end:
+            await asyncio.sleep(self._entropy.uniform(0.2, 4.0))
+            if actions:
+                _, action = actions[int(self._entropy.uniform(0, len(actions)))]
+                await action()
+        self.heal()
+
+    def heal(self) -> None:
+        """Calm weather, no partitions, everybody awake and alive."""
+        world = self._world
+        world.network.weather = Weather()
+        world.loop.storage_delay = _quick
+        world.history.add(world.loop.time(), "fate", Fault("is kind from now on"))
+        for source in world.processes:
+            for target in world.processes:
+                if world.network.link(source, target).blocked_since is not None:
+                    world.heal(source, target)
+        for name in world.names:
+            life = world.processes[name].life if name in world.processes else Life.RUNNING
+            if life is Life.FROZEN:
+                world.thaw(name)
+            elif life is Life.DEAD:
+                world.start_process(name)
+
+    # --- weather: what every message suffers ------------------------------------------------------------------------
+
+    def _set_weather(self) -> None:
+        kinds, draw = self.kinds, self._entropy.uniform
+        weather = Weather(spares_leases=FaultKind.LEASES_LAPSE not in kinds)
+        if FaultKind.SLOW_LINKS in kinds:
+            weather.delay_high = draw(0.002, 0.1)
+            weather.slow = draw(0.0, 0.1)
+            weather.slow_max = draw(0.2, 2.5)
+        if FaultKind.LOST_MESSAGES in kinds:
+            weather.lost_before = draw(0.0, 0.15)
+            weather.lost_after = draw(0.0, 0.15)
+        if FaultKind.BROKEN_STREAMS in kinds:
+            weather.broken_wire = draw(0.0, 0.02)
+        if FaultKind.BROKEN_TASK_STREAMS in kinds:
+            weather.broken_task_wire = draw(0.0, 0.02)
+        if FaultKind.DUPLICATES in kinds:
+            weather.duplicated = draw(0.0, 0.3)
+        self._world.network.weather = weather
+        self._set_storage(draw(0.01, 2.0))
+
+    def _set_storage(self, slowest: float) -> None:
+        kinds, entropy = self.kinds, self._entropy.child("storage")
+
+        def delay(process: SimulatedProcess | None) -> float:
+            if FaultKind.STORAGE_FAILS in kinds and process is not None and entropy.uniform(0, 1) < 0.05:
+                raise OSError(5, "Input/output error")
+            return entropy.uniform(0.0, slowest)
+
+        if FaultKind.SLOW_STORAGE in kinds or FaultKind.STORAGE_FAILS in kinds:
+            self._world.loop.storage_delay = delay
+
+    # --- actions: what happens to one process -----------------------------------------------------------------------
+
+    def _actions(self) -> dict[FaultKind, Callable[[], Awaitable[None]]]:
+        world = self._world
+        return {
+            FaultKind.COMPACTION: self._compact,
+            FaultKind.ETCD_AWAY: lambda: self._stop(HOST, 0.2, 2.0),
+            FaultKind.ETCD_OUTAGE: lambda: self._stop(HOST, 3.0, 45.0),
+            FaultKind.LEADER_CRASH: lambda: self._crash(world.leader(), 0.5, 10.0),
+            FaultKind.LEADER_FREEZE: lambda: self._freeze(world.leader(), 0.5, 20.0),
+            FaultKind.JOB_MASTER_CRASH: lambda: self._crash(self._one_of(world.job_masters), 0.5, 10.0),
+            FaultKind.JOB_MASTER_FREEZE: lambda: self._freeze(self._one_of(world.job_masters), 0.5, 30.0),
+            FaultKind.TASK_MANAGER_CRASH: lambda: self._crash(self._one_of(world.task_managers), 0.5, 10.0),
+            FaultKind.TASK_MANAGER_FREEZE: lambda: self._freeze(self._one_of(world.task_managers), 0.5, 30.0),
+            FaultKind.PARTITION: self._partition,
+        }
+
+    def _one_of(self, names: list[str]) -> str:
+        return names[int(self._entropy.uniform(0, len(names)))]
+
+    async def _compact(self) -> None:
+        store = self._world.etcd_state.store
+        self._world.history.add(self._world.loop.time(), HOST, Fault(f"forgets history before {store.revision}"))
+        store.compact(store.revision)
+
+    async def _stop(self, name: str, low: float, high: float) -> None:
+        if self._entropy.uniform(0, 1) < 0.5:
+            await self._crash(name, low, high)
+        else:
+            await self._freeze(name, low, high)
+        # Two short absences in a row are a long one: leases are to be renewed in between.
+        await asyncio.sleep(high + self._entropy.uniform(3.0, 6.0))
+
+    async def _crash(self, name: str | None, low: float, high: float) -> None:
+        world = self._world
+        if name is not None and world.is_running(name):
+            world.crash(name)
+            world.loop.outside_later(self._entropy.uniform(low, high), self._start, name)
+
+    def _start(self, name: str) -> None:
+        if self._world.processes[name].life is Life.DEAD:
+            self._world.start_process(name)
+
+    async def _freeze(self, name: str | None, low: float, high: float) -> None:
+        world = self._world
+        if name is not None and world.is_running(name):
+            process = world.processes[name]
+            world.freeze(name)
+            world.loop.outside_later(self._entropy.uniform(low, high), self._thaw, name, process)
+
+    def _thaw(self, name: str, process: SimulatedProcess) -> None:
+        if process.life is Life.FROZEN:
+            self._world.thaw(name)
+
+    async def _partition(self) -> None:
+        world, names = self._world, self._world.names
+        source, target = self._one_of(names), self._one_of(names)
+        if source != target and world.network.link(source, target).blocked_since is None:
+            pairs = [(source, target), (target, source)][: 1 + int(self._entropy.uniform(0, 2))]
+            seconds = self._entropy.uniform(0.5, 40.0)
+            for one, other in pairs:
+                world.partition(one, other)
+                world.loop.outside_later(seconds, self._heal, one, other)
+
+    def _heal(self, source: str, target: str) -> None:
+        if self._world.network.link(source, target).blocked_since is not None:
+            self._world.heal(source, target)
+
+
+def _quick(_process: SimulatedProcess | None) -> float:
+    return 0.0005

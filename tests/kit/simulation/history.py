@@ -1,0 +1,156 @@
+"""What happened, as the checkers and the reader of a failure see it: recorded outside of the system."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.highavailability.kv import Txn, TxnResult, WatchEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The store has applied a transaction. `events` are the keys that it changed."""
+
+    txn: Txn
+    result: TxnResult
+    events: tuple[WatchEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A lease has ended, with its keys."""
+
+    lease: int
+    events: tuple[WatchEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A component has put a message on a stream."""
+
+    peer: str
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A component has taken a message from a stream."""
+
+    peer: str
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """User code runs in a slot from now on."""
+
+    attempt_id: ExecutionAttemptId
+    slot_index: int
+    is_exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """It runs no more. None: killed."""
+
+    attempt_id: ExecutionAttemptId
+    state: ExecutionState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitting:
+    """A client sends a job, for the first time or again. `expected` is how the job ends when nobody cancels it."""
+
+    job_id: JobId
+    expected: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A client was told that its job is accepted, or that its cancellation is."""
+
+    job_id: JobId
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelling:
+    """A client asks for the end of a job."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A client was shown the state of a job; None: that there is no such job."""
+
+    job_id: JobId
+    status: JobStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What fate does."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEvent:
+    """A process starts, is ready, or has ended by itself."""
+
+    what: str
+    is_failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlobDeleted:
+    """An object of the storage is gone."""
+
+    key: str
+
+
+Happening = (
+    Applied
+    | Expired
+    | Sent
+    | Received
+    | AttemptStarted
+    | AttemptEnded
+    | Submitting
+    | Acknowledged
+    | Cancelling
+    | Shown
+    | Fault
+    | ProcessEvent
+    | BlobDeleted
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Who did what when."""
+
+    at: float
+    process: str
+    what: Happening
+
+
+@dataclass
+class History:
+    """In the order in which it happened."""
+
+    records: list[Record] = field(default_factory=list)
+
+    def add(self, at: float, process: str, what: Happening) -> None:
+        """One more."""
+        self.records.append(Record(at, process, what))
+
+    def digest(self) -> str:
+        """Equal for equal histories."""
+        text = "\n".join(f"{record.at!r} {record.process} {record.what!r}" for record in self.records)
+        return hashlib.sha256(text.encode()).hexdigest()

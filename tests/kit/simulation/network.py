@@ -1,0 +1,413 @@
+"""The network between simulated processes: links with delay, loss and partitions; requests, and ordered wires.
+
+Every process is a host of its own, named as the process; an address is `host:port`. A link is one direction between two
+hosts, with random numbers of its own. Two kinds of traffic: *requests* (one there, one back; each may be delayed,
+lost, or held up by a partition and arrive long after the caller has given up), and *wires* (two lanes of items in
+order, as TCP gives them: an item is late, or everything from it on is lost and the wire breaks).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.errors import ConflictError
+from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
+
+Reply = Callable[[object], None]
+KEEPALIVE = 20.0
+"""Seconds after which both ends of a wire give up a peer that does not even acknowledge pings."""
+
+RESET = "connection reset by peer"
+_TRANSIT_MAX = 16
+
+
+class RefusedError(Exception):
+    """Nobody listens there: the request was surely not executed."""
+
+
+class ConnectionLostError(Exception):
+    """The peer died with the request: nobody knows."""
+
+
+@dataclass
+class Weather:
+    """How links behave now. Probabilities are per request or item; times in seconds.
+
+    `spares_leases`: renewals of leases get through, as long as etcd is there. `broken_task_wire` is for the streams
+    between TaskManagers and JobMasters, `broken_wire` for all others.
+    """
+
+    delay_low: float = 0.0002
+    delay_high: float = 0.002
+    slow: float = 0.0
+    slow_max: float = 0.0
+    lost_before: float = 0.0
+    lost_after: float = 0.0
+    broken_wire: float = 0.0
+    broken_task_wire: float = 0.0
+    duplicated: float = 0.0
+    spares_leases: bool = True
+
+
+CALM = Weather()
+
+
+class Link:
+    """One direction between two hosts."""
+
+    def __init__(self, name: str, entropy: SeededEntropy, weather: Callable[[], Weather]) -> None:
+        self.name = name
+        self._entropy = entropy
+        self._weather = weather
+        self.blocked_since: float | None = None
+        self._held: list[tuple[int, Callable[[], None]]] = []
+
+    def chance(self, probability: float) -> bool:
+        """Does it happen?"""
+        return probability > 0 and self._entropy.uniform(0, 1) < probability
+
+    def delay(self, *, is_spared: bool = False) -> float:
+        """Of the next item."""
+        weather = CALM if is_spared else self._weather()
+        delay = self._entropy.uniform(weather.delay_low, weather.delay_high)
+        if self.chance(weather.slow):
+            delay += self._entropy.uniform(0, weather.slow_max)
+        return delay
+
+    @property
+    def weather(self) -> Weather:
+        """Now."""
+        return self._weather()
+
+    @property
+    def is_open(self) -> bool:
+        """Does what is sent now arrive by itself?"""
+        return self.blocked_since is None and not self._held
+
+    def hold(self, number: int, deliver: Callable[[], None]) -> None:
+        """Keep something until the link is healed. `number`: the order in which things were sent."""
+        self._held.append((number, deliver))
+
+    def release(self) -> None:
+        """What was held arrives now, in its order."""
+        held, self._held = sorted(self._held, key=lambda one: one[0]), []
+        for _, deliver in held:
+            deliver()
+
+
+@dataclass
+class Listener:
+    """What a process serves at one address."""
+
+    process: SimulatedProcess
+    on_request: Callable[[Any, Reply], None]
+    on_dial: Callable[[Any, WireEnd], object] | None = None
+
+
+@dataclass(eq=False)
+class _Exchange:
+    source: SimulatedProcess
+    address: str
+    payload: Any
+    answer: asyncio.Future[Any]
+
+
+class WireEnd:
+    """One process's end of a wire. `on_item` is called in that process; None as item: the wire is over."""
+
+    def __init__(self, network: Network, process: SimulatedProcess) -> None:
+        self._network = network
+        self.process = process
+        self.peer: WireEnd = self
+        self.is_over = False
+        self.carries_tasks = False
+        self.on_item: Callable[[object, str], None] | None = None
+        self.on_room: Callable[[], None] | None = None
+        self._early: deque[tuple[object, str]] = deque()
+        self._last_arrival = 0.0
+        self._transit = 0
+
+    @property
+    def has_room(self) -> bool:
+        """May another item be sent? What is on its way is bounded, as by a window."""
+        return self._transit < _TRANSIT_MAX
+
+    def listen(self, on_item: Callable[[object, str], None]) -> None:
+        """Take what arrives from now on, and what has."""
+        self.on_item = on_item
+        while self._early:
+            on_item(*self._early.popleft())
+
+    def send(self, item: object) -> None:
+        """To the other end, in order."""
+        if not self.is_over:
+            self._transit += 1
+            self._network.carry(self, item)
+
+    def end(self) -> None:
+        """Nothing more comes from here."""
+        self.send(None)
+
+    def give_up(self) -> None:
+        """The dialler does not wait for the listener any more."""
+        if self.peer is not self:
+            self.end()
+        self.is_over = True
+
+    def next_arrival(self, earliest: float) -> float:
+        """Never before what was sent before."""
+        self._last_arrival = max(self._last_arrival + 1e-6, earliest)
+        return self._last_arrival
+
+    def arrived(self, item: object) -> None:
+        """The network has carried an item of ours to the peer."""
+        self._transit -= 1
+        if self.on_room is not None and self.process.life is not Life.DEAD:
+            self.process.post(self.on_room)
+        self.peer.take(item, "ended by the peer")
+
+    def take(self, item: object, reason: str) -> None:
+        """Something for this end."""
+        if item is None:
+            if self.is_over:
+                return
+            self.is_over = True
+            self._network.forget(self)
+        if self.process.life is not Life.DEAD:
+            self.process.post(self._handle, item, reason)
+
+    def _handle(self, item: object, reason: str) -> None:
+        if self.on_item is None:
+            self._early.append((item, reason))
+        else:
+            self.on_item(item, reason)
+
+
+@dataclass
+class Network:
+    """All links, listeners and wires of one world."""
+
+    loop: SimulatedLoop
+    entropy: SeededEntropy
+    weather: Weather = field(default_factory=Weather)
+
+    def __post_init__(self) -> None:
+        self._links: dict[tuple[str, str], Link] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._exchanges: dict[_Exchange, SimulatedProcess | None] = {}
+        self._wires: dict[WireEnd, None] = {}
+        self._ports = 0
+        self._count = 0
+
+    # --- links ------------------------------------------------------------------------------------------------------
+
+    def link(self, source: str, target: str) -> Link:
+        """The direction from one host to another."""
+        key = (source, target)
+        if key not in self._links:
+            name = f"{source}>{target}"
+            self._links[key] = Link(name, self.entropy.child(name), lambda: self.weather)
+        return self._links[key]
+
+    def block(self, source: str, target: str) -> None:
+        """Nothing passes in this direction until it is healed."""
+        link = self.link(source, target)
+        if link.blocked_since is None:
+            link.blocked_since = self.loop.time()
+            self.loop.outside_later(KEEPALIVE, self._give_up, source, target, link.blocked_since)
+
+    def heal(self, source: str, target: str) -> None:
+        """It passes again; what TCP has kept arrives now."""
+        link = self.link(source, target)
+        link.blocked_since = None
+        link.release()
+
+    def _give_up(self, source: str, target: str, since: float) -> None:
+        link = self.link(source, target)
+        if link.blocked_since == since:
+            self.break_wires(source, target, "keepalive timeout")
+
+    def _next_number(self) -> int:
+        self._count += 1
+        return self._count
+
+    # --- listeners --------------------------------------------------------------------------------------------------
+
+    def listen(self, host: str, port: int, listener: Listener) -> str:
+        """Serve at an address; port 0: a free one. Raises ConflictError."""
+        if port == 0:
+            self._ports += 1
+            port = 40_000 + self._ports
+        address = f"{host}:{port}"
+        if address in self._listeners:
+            message = f"cannot listen on {address}: the port is in use"
+            raise ConflictError(message)
+        self._listeners[address] = listener
+        return address
+
+    def close(self, address: str) -> None:
+        """Nobody listens there any more, though the process may live."""
+        self._listeners.pop(address, None)
+
+    def process_died(self, process: SimulatedProcess) -> None:
+        """The kernel closes what it had open: peers see resets, new dials are refused."""
+        self._listeners = {
+            address: listener for address, listener in self._listeners.items() if listener.process is not process
+        }
+        for exchange, callee in list(self._exchanges.items()):
+            if callee is process:
+                self._answer(process.name, exchange, ConnectionLostError(exchange.address))
+            if exchange.source is process:
+                self._exchanges.pop(exchange, None)
+        for end in list(self._wires):
+            if end.process is process:
+                self._break(end)
+
+    def break_wires(self, source: str, target: str, reason: str) -> None:
+        """Break every wire between two hosts, as seen from both."""
+        for end in list(self._wires):
+            if end.process.name == source and end.peer.process.name == target:
+                end.take(None, reason)
+                end.peer.take(None, reason)
+
+    def _break(self, end: WireEnd) -> None:
+        link = self.link(end.process.name, end.peer.process.name)
+        deliver = lambda: end.peer.take(None, RESET)  # noqa: E731 - held or scheduled
+        if link.blocked_since is not None:
+            link.hold(self._next_number(), deliver)
+        else:
+            self.loop.outside_later(link.delay(), deliver)
+        self.forget(end)
+
+    def forget(self, end: WireEnd) -> None:
+        """A wire that is over."""
+        self._wires.pop(end, None)
+        self._wires.pop(end.peer, None)
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def request(self, source: SimulatedProcess, address: str, payload: Any) -> Any:
+        """The answer. Raises RefusedError, ConnectionLostError, or waits for ever: the caller has a deadline."""
+        exchange = _Exchange(source, address, payload, self.loop.create_future())
+        link = self.link(source.name, _host(address))
+        weather = link.weather
+        if _is_connection(payload) and link.chance(weather.broken_wire):
+            self._pass(link, lambda: source.post(_settle, exchange.answer, ConnectionLostError(address)))
+        elif _is_connection(payload) or self._is_spared(payload) or not link.chance(weather.lost_before):
+            self._pass(link, lambda: self._arrive(exchange), is_spared=self._is_spared(payload))
+            if getattr(payload, "is_repeatable", False) and link.chance(weather.duplicated):
+                copy = _Exchange(source, address, payload, self.loop.create_future())
+                copy.answer.add_done_callback(asyncio.Future.exception)
+                self._pass(link, lambda: self._arrive(copy))
+        try:
+            return await exchange.answer
+        finally:
+            self._exchanges.pop(exchange, None)
+
+    def _is_spared(self, payload: Any) -> bool:
+        return self.weather.spares_leases and getattr(payload, "is_renewal", False)
+
+    def _pass(self, link: Link, deliver: Callable[[], None], *, is_spared: bool = False) -> None:
+        """After the link's delay, or when it is healed; a request may also be lost in a partition."""
+        if link.blocked_since is None:
+            self.loop.outside_later(link.delay(is_spared=is_spared), deliver)
+        elif link.chance(0.5):
+            link.hold(self._next_number(), deliver)
+
+    def _arrive(self, exchange: _Exchange) -> None:
+        listener = self._listeners.get(exchange.address)
+        if listener is None:
+            self._answer(_host(exchange.address), exchange, RefusedError(exchange.address))
+            return
+        callee = listener.process
+        self._exchanges[exchange] = callee
+
+        def reply(value: object) -> None:
+            self._answer(callee.name, exchange, value)
+
+        callee.post(listener.on_request, exchange.payload, reply)
+
+    def _answer(self, callee: str, exchange: _Exchange, value: object) -> None:
+        self._exchanges.pop(exchange, None)
+        link = self.link(callee, exchange.source.name)
+        is_spared = self._is_spared(exchange.payload)
+        is_told = is_spared or isinstance(value, ConnectionLostError) or _is_connection(exchange.payload)
+        if is_told or not link.chance(link.weather.lost_after):
+            deliver = lambda: exchange.source.post(_settle, exchange.answer, value)  # noqa: E731 - passed or held
+            self._pass(link, deliver, is_spared=is_spared)
+
+    # --- wires ------------------------------------------------------------------------------------------------------
+
+    async def dial(
+        self, source: SimulatedProcess, address: str, hello: Any, *, carries_tasks: bool
+    ) -> tuple[WireEnd, object]:
+        """A wire, and what the listener says to it. Raises RefusedError, ConnectionLostError; may wait for ever."""
+        near = WireEnd(self, source)
+        try:
+            answer: object = await self.request(source, address, Dial(hello, near, carries_tasks))
+        except BaseException:
+            near.give_up()
+            raise
+        return near, answer
+
+    def accept(self, process: SimulatedProcess, dial: Dial) -> WireEnd:
+        """The listener's end."""
+        far = WireEnd(self, process)
+        far.peer, dial.near.peer = dial.near, far
+        far.carries_tasks = dial.near.carries_tasks = dial.carries_tasks
+        self._wires[far] = self._wires[dial.near] = None
+        if dial.near.is_over:
+            process.post(far.take, None, "the dialler has given up")
+        return far
+
+    def carry(self, end: WireEnd, item: object) -> None:
+        """One item to the other end, unless the wire breaks under it."""
+        link = self.link(end.process.name, end.peer.process.name)
+        weather = link.weather
+        if link.chance(weather.broken_task_wire if end.carries_tasks else weather.broken_wire):
+            end.take(None, RESET)
+            end.peer.take(None, RESET)
+            return
+        number = self._next_number()
+        if link.is_open:
+            arrival = end.next_arrival(self.loop.time() + link.delay())
+            self.loop.outside_at(arrival, self._land, link, number, end, item)
+        else:
+            link.hold(number, lambda: end.arrived(item))
+
+    def _land(self, link: Link, number: int, end: WireEnd, item: object) -> None:
+        """What is under way when a partition begins is held up too."""
+        if link.blocked_since is not None:
+            link.hold(number, lambda: end.arrived(item))
+        else:
+            end.arrived(item)
+
+
+@dataclass(frozen=True, eq=False)
+class Dial:
+    hello: Any
+    near: WireEnd
+    carries_tasks: bool
+    is_connection = True
+
+
+def _is_connection(payload: Any) -> bool:
+    return getattr(payload, "is_connection", False)
+
+
+def _settle(answer: asyncio.Future[Any], value: object) -> None:
+    if answer.done():
+        return
+    if isinstance(value, RefusedError | ConnectionLostError):
+        answer.set_exception(value)
+    else:
+        answer.set_result(value)
+
+
+def _host(address: str) -> str:
+    return address.rpartition(":")[0]

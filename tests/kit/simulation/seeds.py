@@ -1,0 +1,156 @@
+"""One seed from its number to its verdict: a cluster, jobs, faults, healing, judges."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import JobId
+from runtime.jobgraph.graph import JobGraph, OperatorKind
+from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, Violation, check
+from tests.kit.simulation.clients import PlannedJob
+from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
+from tests.kit.simulation.history import History
+from tests.kit.simulation.processes import CURRENT, SimulatedLoop
+from tests.kit.simulation.slots import UserCode
+from tests.kit.simulation.world import Shape, World, until
+
+T = TypeVar("T")
+
+QUIET_AFTER = 120.0
+"""Virtual seconds after the healing in which every acknowledged job must have ended."""
+
+_KEPT: list[SimulatedLoop | World] = []
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one seed."""
+
+    seed: int
+    kinds: tuple[FaultKind, ...]
+    violations: tuple[Violation, ...]
+    virtual_seconds: float
+    real_seconds: float
+    history: History
+
+    @property
+    def is_good(self) -> bool:
+        """Nothing was found."""
+        return not self.violations
+
+
+def on_virtual_time(main: Callable[[SimulatedLoop], Coroutine[Any, Any, T]]) -> T:
+    """Run `main` on a loop of its own. What is left of it stays in memory: its dead must not be collected."""
+    loop = SimulatedLoop()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return loop.run_until_complete(main(loop))
+    finally:
+        _KEPT.append(loop)
+        if was_enabled:
+            gc.enable()
+
+
+def keep(world: World) -> World:
+    """Keep a world, and have its tasks end in silence when the interpreter does."""
+    _KEPT.append(world)
+    return world
+
+
+def run_seed(seed: int, kinds: frozenset[FaultKind] = SURVIVABLE) -> Verdict:
+    """A seed decides everything: the same one gives the same history."""
+    directory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=directory, prefix="flinklike-simulation-") as run:
+        return on_virtual_time(lambda loop: _live(loop, seed, kinds, Path(run), started))
+
+
+async def _live(loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run: Path, started: float) -> Verdict:
+    began = loop.time()
+    entropy = SeededEntropy(f"simulation/{seed}")
+    world = keep(World(loop, f"world/{seed}", run, _shape(entropy.child("shape"))))
+    problems: list[str] = []
+    loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
+    world.start()
+    for job in planned_jobs(entropy.child("jobs")):
+        world.plan(job)
+    fate = Fate(world, kinds, duration=entropy.uniform(15.0, 45.0))
+    await asyncio.sleep(entropy.uniform(0.0, 5.0))
+    await fate.run()
+    await until(lambda: not world.unfinished, within=QUIET_AFTER)
+    checkers = ALWAYS if kinds - SURVIVABLE else (*ALWAYS, NothingRunsTwice)
+    violations = check(world.history, world.keys, checkers)
+    now = loop.time()
+    violations += [Violation("promise 1", f"the client of job {one.job.job_id} waits", now) for one in world.unfinished]
+    violations += [Violation("no failures", failure, now) for failure in (*world.failures, *problems)]
+    return Verdict(
+        seed=seed,
+        kinds=tuple(fate.kinds),
+        violations=tuple(sorted(violations, key=lambda violation: violation.at)),
+        virtual_seconds=now - began,
+        real_seconds=time.perf_counter() - started,
+        history=world.history,
+    )
+
+
+def _told(context: dict[str, Any]) -> str:
+    process = CURRENT.get()
+    return f"{process}: {context.get('message')}: {context.get('exception')!r}"
+
+
+def _shape(entropy: SeededEntropy) -> Shape:
+    def one_of(low: int, high: int) -> int:
+        return int(entropy.uniform(low, high + 1))
+
+    return Shape(job_managers=2, job_masters=one_of(1, 3), task_managers=one_of(1, 3), slots=one_of(1, 4))
+
+
+def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
+    """A few jobs of several kinds; some fail by themselves, some are cancelled."""
+    jobs = []
+    for number in range(int(entropy.uniform(3, 10))):
+        draw = entropy.child(f"job-{number}").uniform
+        made = _GRAPHS[int(draw(0, len(_GRAPHS)))]()
+        seconds = draw(0.0, 8.0)
+        fails = draw(0, 1) < 0.1
+        programs = {one.id: UserCode(0.0, seconds) for one in made.vertices}
+        if fails:
+            programs[made.vertices[-1].id] = UserCode(0.0, seconds, fails=True)
+        cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
+        job_id = JobId(entropy.child(f"id-{number}").hex_id())
+        jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 20.0), cancel_after))
+    return jobs
+
+
+def _wide() -> JobGraph:
+    return graph(source("read", parallelism=3), vertex("write", OperatorKind.SINK), edges=(edge("read", "write"),))
+
+
+def _chain() -> JobGraph:
+    return graph(
+        source("read", parallelism=2),
+        vertex("clean", parallelism=2),
+        vertex("write", OperatorKind.SINK, parallelism=2),
+        edges=(edge("read", "clean", ExchangeMode.FORWARD), edge("clean", "write", ExchangeMode.HASH)),
+    )
+
+
+_GRAPHS: tuple[Callable[[], JobGraph], ...] = (lone, _wide, _chain, diamond)
+
+
+def silence() -> None:
+    """Product logs are for the one who replays a seed."""
+    logging.disable(logging.CRITICAL)

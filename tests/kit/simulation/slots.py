@@ -1,0 +1,184 @@
+"""A model of slots: user code that takes virtual time, in processes of its own beside the TaskManager's.
+
+As with the real pool, what runs in a slot goes on while the TaskManager's main process is frozen, and its report waits.
+When the main process dies, the guard kills and reaps what runs (R13), a moment later: until then it is alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import FailureInfo, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
+from runtime.taskexecutor.slots.work import SlotListener, SlotWork
+from tests.kit.job_master_driver import parquet
+from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
+from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess, current_process
+
+GUARD_DELAY = 0.05
+_CANCEL_MAX = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """What the attempts of one vertex do."""
+
+    seconds_low: float = 0.0
+    seconds_high: float = 0.0
+    fails: bool = False
+
+
+@dataclass
+class Programs:
+    """The user code of all jobs."""
+
+    by_vertex: dict[tuple[JobId, VertexId], UserCode] = field(default_factory=dict)
+
+    def of(self, attempt_id: ExecutionAttemptId) -> UserCode:
+        """What this attempt does."""
+        return self.by_vertex.get((attempt_id.job_id, attempt_id.vertex_id), UserCode())
+
+
+class SlotMachine:
+    """The slots of one host, whichever TaskManager process they belong to now."""
+
+    def __init__(
+        self, loop: SimulatedLoop, name: str, programs: Programs, history: History, entropy: SeededEntropy
+    ) -> None:
+        self.loop = loop
+        self.programs = programs
+        self.entropy = entropy
+        self._name = name
+        self._history = history
+        self._alive: dict[ExecutionAttemptId, _RunningAttempt] = {}
+
+    def record(self, what: Happening) -> None:
+        """Into the history."""
+        self._history.add(self.loop.time(), self._name, what)
+
+    @property
+    def alive(self) -> list[ExecutionAttemptId]:
+        """Attempts whose user code runs now."""
+        return list(self._alive)
+
+    def start(self, attempt: _RunningAttempt) -> None:
+        """User code begins."""
+        self._alive[attempt.attempt_id] = attempt
+
+    def end(self, attempt_id: ExecutionAttemptId, state: ExecutionState | None) -> None:
+        """It has ended."""
+        if self._alive.pop(attempt_id, None) is not None:
+            self.record(AttemptEnded(attempt_id, state))
+
+    def main_process_died(self) -> None:
+        """The guard sees it, and ends everything."""
+        for attempt in list(self._alive.values()):
+            self.loop.outside_later(self.entropy.uniform(0.001, GUARD_DELAY), attempt.kill)
+
+
+class _RunningAttempt:
+    """One attempt's user code, outside of the TaskManager's main process."""
+
+    def __init__(
+        self, machine: SlotMachine, process: SimulatedProcess, work: SlotWork, listener: SlotListener, clock: Clock
+    ) -> None:
+        self._machine = machine
+        self._process = process
+        self._listener = listener
+        self._clock = clock
+        self._task: TaskDeploymentDescriptor = work.task
+        self._is_over = False
+        self.attempt_id = work.task.attempt_id
+        self.reaped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def begin(self, slot_index: int) -> None:
+        """Run for as long as the program says."""
+        machine, code = self._machine, self._machine.programs.of(self.attempt_id)
+        machine.start(self)
+        machine.record(AttemptStarted(self.attempt_id, slot_index, self._task.task.is_exclusive))
+        self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
+        seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
+        state = ExecutionState.FAILED if code.fails else ExecutionState.FINISHED
+        machine.loop.outside_later(max(seconds, 0.001), self._finish, state)
+
+    def cancel(self) -> None:
+        """Softly, then by force: it takes a moment."""
+        delay = self._machine.entropy.uniform(0.01, _CANCEL_MAX)
+        self._machine.loop.outside_later(delay, self._finish, ExecutionState.CANCELED)
+
+    def kill(self) -> None:
+        """By the guard: nobody is told."""
+        self._is_over = True
+        self._machine.end(self.attempt_id, None)
+
+    def _finish(self, state: ExecutionState) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._machine.end(self.attempt_id, state)
+            self._process.post(self._tell, state)
+
+    def _tell(self, state: ExecutionState) -> None:
+        self._listener.task_state_changed(self._report(state))
+        if not self.reaped.done():
+            self.reaped.set_result(None)
+
+    def _report(self, state: ExecutionState) -> TaskExecutionReport:
+        is_finished = state is ExecutionState.FINISHED
+        now = self._clock.epoch_millis()
+        failure = None
+        if state is ExecutionState.FAILED:
+            failure = FailureInfo("ValueError", "of the program", "", "USER", is_recoverable=True, timestamp_millis=now)
+        return TaskExecutionReport(
+            attempt_id=self.attempt_id,
+            state=state,
+            timestamp_millis=now,
+            failure=failure,
+            value=b"1" if is_finished else b"",
+            partitions=tuple(parquet(self.attempt_id, spec) for spec in self._task.outputs) if is_finished else (),
+            outputs=(),
+            metrics=TaskMetrics(),
+        )
+
+
+class SimulatedSlotPool:
+    """StartableSlotPool of one TaskManager process."""
+
+    def __init__(self, machine: SlotMachine, clock: Clock) -> None:
+        self._machine = machine
+        self._clock = clock
+        self._process = current_process()
+        self._slots: dict[int, _RunningAttempt] = {}
+        self.readiness: Watch[bool] = Watch(False)
+
+    async def start(self) -> None:
+        """The template process comes up."""
+        await asyncio.sleep(self._machine.entropy.uniform(0.05, 0.3))
+        self.readiness.set(True)
+
+    async def stop(self) -> None:
+        """All of them reaped."""
+        self.readiness.set(False)
+        for attempt in list(self._slots.values()):
+            attempt.cancel()
+            await attempt.reaped
+
+    async def run(self, slot_index: int, work: SlotWork, listener: SlotListener, /) -> None:
+        """Run one attempt to its terminal report."""
+        assert slot_index not in self._slots, f"slot {slot_index} is taken"
+        attempt = self._slots[slot_index] = _RunningAttempt(self._machine, self._process, work, listener, self._clock)
+        attempt.begin(slot_index)
+        try:
+            await attempt.reaped
+        finally:
+            del self._slots[slot_index]
+
+    async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
+        """Cancel an attempt."""
+        attempt = self._slots.get(slot_index)
+        if attempt is not None and attempt.attempt_id == attempt_id:
+            attempt.cancel()

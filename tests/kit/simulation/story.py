@@ -1,0 +1,99 @@
+"""A history as a person reads it: when, who, what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import WatchEvent
+from tests.kit.simulation.checkers import Violation
+from tests.kit.simulation.history import (
+    Acknowledged,
+    Applied,
+    AttemptEnded,
+    AttemptStarted,
+    BlobDeleted,
+    Cancelling,
+    Expired,
+    Fault,
+    Happening,
+    History,
+    ProcessEvent,
+    Received,
+    Sent,
+    Shown,
+    Submitting,
+)
+
+_TEXT_MAX = 260
+
+
+def story(history: History, violations: tuple[Violation, ...], keys: Keys) -> Iterator[str]:
+    """One line for each thing that happened; violations stand where they were found."""
+    waiting = sorted(violations, key=lambda violation: violation.at)
+    start = history.records[0].at if history.records else 0.0
+    for record in history.records:
+        while waiting and waiting[0].at < record.at:
+            yield _violation(waiting.pop(0), start)
+        text = told(record.what, keys)
+        if text:
+            yield f"{record.at - start:9.3f}  {record.process:<10} {text}"
+    for violation in waiting:
+        yield _violation(violation, start)
+
+
+def _violation(violation: Violation, start: float) -> str:
+    return f"{violation.at - start:9.3f}  !!!!!!!!!! [{violation.rule}] {violation.what}"
+
+
+def told(what: Happening, keys: Keys) -> str:
+    """In words."""
+    return _WORDS[type(what)](what, keys)
+
+
+def _applied(what: Applied, keys: Keys) -> str:
+    if not what.events and what.result.succeeded:
+        return ""
+    return f"{'writes' if what.result.succeeded else 'is refused'}: {_changes(what.events, keys)}"
+
+
+def _started(what: AttemptStarted, _keys: Keys) -> str:
+    return f"slot {what.slot_index} starts {'exclusive ' if what.is_exclusive else ''}{what.attempt_id}"
+
+
+def _ended(what: AttemptEnded, _keys: Keys) -> str:
+    return f"{what.attempt_id} is {'killed' if what.state is None else what.state.name}"
+
+
+def _shown(what: Shown, _keys: Keys) -> str:
+    return f"sees job {what.job_id}: {'unknown' if what.status is None else what.status.name}"
+
+
+_WORDS: dict[type, Callable[[Any, Keys], str]] = {
+    Applied: _applied,
+    Expired: lambda what, keys: f"lease {what.lease} ends: {_changes(what.events, keys)}",
+    Sent: lambda what, _: f"-> {what.peer}: {_short(what.message)}",
+    Received: lambda what, _: f"<- {what.peer}: {_short(what.message)}",
+    AttemptStarted: _started,
+    AttemptEnded: _ended,
+    Submitting: lambda what, _: f"submits job {what.job_id} (will be {what.expected.name})",
+    Acknowledged: lambda what, _: f"is told that the {what.what} of job {what.job_id} is accepted",
+    Cancelling: lambda what, _: f"wants job {what.job_id} cancelled",
+    Shown: _shown,
+    Fault: lambda what, _: f"*** {what.what}",
+    ProcessEvent: lambda what, _: f"=== {what.what}",
+    BlobDeleted: lambda what, _: f"object {what.key} is deleted",
+}
+
+
+def _changes(events: tuple[WatchEvent, ...], keys: Keys) -> str:
+    return ", ".join(
+        f"{'-' if event.is_delete else '+'}{event.kv.key.removeprefix(keys.root)}@{event.kv.mod_revision}"
+        for event in events
+    )
+
+
+def _short(message: Any) -> str:
+    text = repr(message)
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."

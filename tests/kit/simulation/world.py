@@ -1,0 +1,351 @@
+"""The whole cluster in one loop: every process is the product's own entry point, on simulated surroundings.
+
+What is replaced: the transport, etcd, REST's sockets, slot processes, the guard, /proc, the clock, randomness. All else
+(elections, registrations, Dispatcher, ResourceManager, JobMasters, TaskExecutors, blob stores on real files) is what
+production runs, built by what builds it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobmaster_process.entry_point import JobMasterEntryPoint
+from jobmaster_process.secondary_dispatcher import ProcessLoad
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.clock import Clock
+from runtime.common.errors import RetryableError
+from runtime.config.configuration import Configuration, load
+from runtime.config.layout import Layout
+from runtime.entrypoint.job_manager import ClusterEntrypoint
+from runtime.entrypoint.process import ClusterProcess, ProcessContext
+from runtime.entrypoint.task_manager_process import TaskManagerProcess
+from runtime.highavailability.keys import Keys
+from runtime.rpc.settings import RpcSettings
+from runtime.taskexecutor.guard.channel import GuardChannel
+from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
+from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
+from tests.kit.simulation.history import Fault, History, ProcessEvent
+from tests.kit.simulation.network import Network
+from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
+from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
+from tests.kit.simulation.transport import SimulatedRpcService
+
+logger = logging.getLogger(__name__)
+
+REST_PORT = 8081
+_EPOCH_MILLIS = 1_750_000_000_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large the cluster is."""
+
+    job_managers: int = 2
+    job_masters: int = 2
+    task_managers: int = 2
+    slots: int = 3
+
+
+class ProcessClock:
+    """The clock of one host: steady time is the loop's, wall time may be off."""
+
+    def __init__(self, loop: SimulatedLoop, offset_millis: int) -> None:
+        self._loop = loop
+        self._offset_millis = offset_millis
+
+    def monotonic(self) -> float:
+        """Virtual seconds."""
+        return self._loop.time()
+
+    def epoch_millis(self) -> int:
+        """Virtual wall time, as this host has it."""
+        return _EPOCH_MILLIS + self._offset_millis + int(self._loop.time() * 1000)
+
+
+class _Load:
+    """LoadProbe: always the same."""
+
+    def __init__(self, _clock: Clock) -> None:
+        self._load = ProcessLoad(0.1, 64 * 1024 * 1024)
+
+    def sample(self) -> ProcessLoad:
+        """The load."""
+        return self._load
+
+
+class _Guard(GuardChannel):
+    """The guard's end of the line to a TaskManager."""
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+
+    def listen(self, host: str) -> int:
+        """Its liveness socket; nobody dials it yet."""
+        assert host
+        return 7000
+
+
+@dataclass
+class _Context(ProcessContext):
+    on_ready: Callable[[], None] = field(default=lambda: None)
+
+    def ready(self, facts: Any) -> None:
+        """It serves."""
+        assert facts
+        self.is_ready = True
+        self.on_ready()
+
+
+class World:
+    """Made inside the loop. `start`, then let time pass and fate do its work."""
+
+    def __init__(self, loop: SimulatedLoop, seed: str, run: Path, shape: Shape) -> None:
+        self.loop = loop
+        self.entropy = SeededEntropy(seed)
+        self.history = History()
+        self.shape = shape
+        self.network = Network(loop, self.entropy.child("network"))
+        self.etcd_state = EtcdState(loop, self.history)
+        self.programs = Programs()
+        self.keys = Keys.of_cluster("default")
+        self.processes: dict[str, SimulatedProcess] = {}
+        self.clients: list[Client] = []
+        self.ready: set[tuple[str, int]] = set()
+        self.failures: list[str] = []
+        self._lives: dict[str, int] = {}
+        self._run = run
+        self._machines: dict[str, SlotMachine] = {}
+
+    # --- who there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def job_managers(self) -> list[str]:
+        """Names."""
+        return [f"jm-{number}" for number in range(1, self.shape.job_managers + 1)]
+
+    @property
+    def job_masters(self) -> list[str]:
+        """Names."""
+        return [f"master-{number}" for number in range(1, self.shape.job_masters + 1)]
+
+    @property
+    def task_managers(self) -> list[str]:
+        """Names."""
+        return [f"tm-{number}" for number in range(1, self.shape.task_managers + 1)]
+
+    @property
+    def names(self) -> list[str]:
+        """Every process of the cluster."""
+        return [HOST, *self.job_managers, *self.job_masters, *self.task_managers]
+
+    def machine(self, name: str) -> SlotMachine:
+        """The slots of a TaskManager's host."""
+        if name not in self._machines:
+            entropy = self.entropy.child(f"slots/{name}")
+            self._machines[name] = SlotMachine(self.loop, name, self.programs, self.history, entropy)
+        return self._machines[name]
+
+    def is_running(self, name: str) -> bool:
+        """Neither dead nor frozen."""
+        process = self.processes.get(name)
+        return process is not None and process.life is Life.RUNNING
+
+    def is_ready(self, name: str) -> bool:
+        """Has its present life said that it serves?"""
+        return (name, self._lives.get(name, 0)) in self.ready
+
+    def leader(self) -> str | None:
+        """The JobManager that etcd says leads, by its name."""
+        kvs = self.etcd_state.store.range(
+            self.keys.leaders,
+            is_prefix=True,
+            limit=0,
+            after_key="",
+            revision=0,
+            max_create_revision=0,
+            newest_first=False,
+        ).kvs
+        oldest = min(kvs, key=lambda kv: kv.create_revision, default=None)
+        if oldest is None:
+            return None
+        return next((name for name in self.job_managers if f'"{name}:'.encode() in oldest.value), None)
+
+    # --- lives ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start every process, not quite at the same time."""
+        for name in self.names:
+            if name == HOST:
+                self.start_process(name)
+            else:
+                self.loop.outside_later(self.entropy.uniform(0.0, 0.5), self.start_process, name)
+
+    def start_process(self, name: str) -> None:
+        """A new life of a process, at the same address."""
+        number = self._lives[name] = self._lives.get(name, 0) + 1
+        process = self.processes[name] = SimulatedProcess(self.loop, name, number)
+        self._record(name, ProcessEvent("starts"))
+        if name == HOST:
+            process.post(EtcdServer, self.network, self.etcd_state, process)
+        else:
+            _ = process.start(f"{name}/main", self._main(name, number))
+
+    async def _main(self, name: str, number: int) -> None:
+        entropy = self.entropy.child(f"{name}/{number}")
+        context = self._context(name, number, entropy)
+        try:
+            await self._entry_point(name, entropy).run(context)
+        except Exception as error:  # noqa: BLE001 - as the frame of a process: its end is told
+            cause = _cause(error)
+            # A process that comes up while etcd is away says so and ends; its supervisor tries again.
+            is_failure = self.is_ready(name) or not isinstance(cause, RetryableError)
+            self._ended(name, f"has failed: {type(cause).__name__}: {cause}", is_failure=is_failure)
+        else:
+            self._ended(name, "has ended", is_failure=True)
+
+    def _ended(self, name: str, how: str, *, is_failure: bool) -> None:
+        if is_failure:
+            self.failures.append(f"{name} {how}")
+        self._record(name, ProcessEvent(how, is_failure))
+        # Whoever supervises it starts it again.
+        self.loop.outside_later(1.0, self._restart_ended, name, self._lives[name])
+
+    def _restart_ended(self, name: str, number: int) -> None:
+        if self._lives[name] == number and self.processes[name].life is not Life.DEAD:
+            self._bury(name)
+            self.start_process(name)
+
+    def _entry_point(self, name: str, entropy: SeededEntropy) -> ClusterProcess:
+        if name in self.job_managers:
+            return ClusterEntrypoint(
+                lambda context, settings, check_token: SimulatedRest(self.network, context, settings, check_token)
+            )
+        if name in self.job_masters:
+            return JobMasterEntryPoint(_Load)
+        machine = self.machine(name)
+        return TaskManagerProcess(
+            _Guard(entropy.hex_id()), lambda _settings, _spark, clock, _entropy: SimulatedSlotPool(machine, clock)
+        )
+
+    def _context(self, name: str, number: int, entropy: SeededEntropy) -> ProcessContext:
+        offset = int(self.entropy.child(f"clock/{name}").uniform(-2000, 2000))
+
+        def make_rpc(settings: RpcSettings, clock: Clock) -> SimulatedRpcService:
+            return SimulatedRpcService(self.network, self.history, settings, clock)
+
+        def ready() -> None:
+            self.ready.add((name, number))
+            self._record(name, ProcessEvent("is ready"))
+
+        return _Context(
+            self._configuration(name),
+            Layout(self._run, self._run, self._run),
+            {},
+            make_rpc=make_rpc,
+            clock=ProcessClock(self.loop, offset),
+            entropy=entropy,
+            store=SimulatedKeyValueStore(self.network, entropy.child("etcd")),
+            on_ready=ready,
+        )
+
+    def _configuration(self, name: str) -> Configuration:
+        dynamic = {
+            "high-availability.type": "etcd",
+            "high-availability.etcd.endpoints": ADDRESS,
+            "jobmanager.jobmaster.single.enable": "true",
+            "jobmanager.rpc.address": name,
+            "jobmanager.rpc.port": "6123",
+            "jobmanager.jobmaster.rpc.address": name,
+            "jobmanager.jobmaster.rpc.port": "6124",
+            "taskmanager.host": name,
+            "taskmanager.rpc.port": "6125",
+            "taskmanager.resource-id": name,
+            "taskmanager.numberOfTaskSlots": str(self.shape.slots),
+            "taskmanager.spark.enabled": "false",
+            "rest.address": name,
+            "rest.port": str(REST_PORT),
+            "security.authentication": "none",
+        }
+        return load(None, environment={}, dynamic=[f"{key}={value}" for key, value in dynamic.items()])
+
+    # --- fate -------------------------------------------------------------------------------------------------------
+
+    def crash(self, name: str) -> None:
+        """SIGKILL: nothing of it runs any more, and the kernel closes its sockets."""
+        self._record(name, Fault("is killed"))
+        self._bury(name)
+
+    def _bury(self, name: str) -> None:
+        process = self.processes[name]
+        process.kill()
+        self.network.process_died(process)
+        if name in self.task_managers:
+            self.machine(name).main_process_died()
+
+    def freeze(self, name: str) -> None:
+        """SIGSTOP of the main process; slots go on."""
+        self._record(name, Fault("is frozen"))
+        self.processes[name].freeze()
+
+    def thaw(self, name: str) -> None:
+        """SIGCONT."""
+        self._record(name, Fault("wakes"))
+        self.processes[name].thaw()
+
+    def partition(self, source: str, target: str) -> None:
+        """Nothing passes from one to the other; the way back is not touched."""
+        self._record(source, Fault(f"cannot send to {target}"))
+        self.network.block(source, target)
+
+    def heal(self, source: str, target: str) -> None:
+        """It passes again."""
+        self._record(source, Fault(f"can send to {target} again"))
+        self.network.heal(source, target)
+
+    def _record(self, name: str, what: Fault | ProcessEvent) -> None:
+        logger.info("%s %s", name, what)
+        self.history.add(self.loop.time(), name, what)
+
+    # --- jobs -------------------------------------------------------------------------------------------------------
+
+    def plan(self, job: PlannedJob) -> None:
+        """A client with a job."""
+        for vertex_id, code in job.programs.items():
+            self.programs.by_vertex[(job.job_id, vertex_id)] = code
+        name = f"client-{len(self.clients) + 1}"
+        process = self.processes[name] = SimulatedProcess(self.loop, name)
+        addresses = [f"{host}:{REST_PORT}" for host in self.job_managers]
+
+        def make() -> None:
+            client = Client(self.network, self.history, addresses, job, self.entropy.child(name))
+            self.clients.append(client)
+            _ = process.start(name, client.run())
+
+        process.context.copy().run(make)
+
+    @property
+    def unfinished(self) -> list[Client]:
+        """Clients that still wait."""
+        return [client for client in self.clients if client.ended is None]
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def until(condition: Callable[[], bool], *, within: float) -> bool:
+    """Let time pass until something holds; False when it does not come about."""
+    try:
+        async with asyncio.timeout(within):
+            while not condition():
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,367 @@
+"""Each checker refuses a history that breaks its rule, and says nothing of the one that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, FreeSlots, OfferSlots, SlotOffer
+from runtime.gateways.task import (
+    InputGate,
+    PartitionDescriptor,
+    PartitionKind,
+    TaskDeploymentDescriptor,
+    TaskInformation,
+    TaskMetrics,
+)
+from runtime.highavailability.core.mvcc import MvccStore
+from runtime.highavailability.guards import LeaderTerm, absent, leads, unchanged
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Compare, Delete, Op, Put, Txn
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, Payload, ResultRecord
+from runtime.jobgraph.graph import ExchangeMode
+from runtime.scheduler.core.job_events import AttemptFinished, encode_events
+from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, NothingRunsTwice, check
+from tests.kit.simulation.history import (
+    Acknowledged,
+    Applied,
+    AttemptEnded,
+    AttemptStarted,
+    BlobDeleted,
+    Cancelling,
+    Happening,
+    History,
+    Received,
+    Sent,
+    Shown,
+    Submitting,
+)
+
+KEYS = Keys.of_cluster("default")
+JOB = JobId("1" * 32)
+OTHER_JOB = JobId("2" * 32)
+VERTEX = VertexId("a" * 32)
+EVERY = (*ALWAYS, NothingRunsTwice)
+
+
+def attempt(counter: int = 0, *, subtask: int = 0, epoch: int = 5) -> ExecutionAttemptId:
+    return ExecutionAttemptId(JOB, VERTEX, subtask, epoch, counter)
+
+
+class Past:
+    """Writes a history: its transactions run on the model of etcd."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self._store = MvccStore(quota_bytes=1 << 30)
+        self.term = self._elect(1)
+        self.epoch = 0
+
+    def _elect(self, lease: int) -> LeaderTerm:
+        key = KEYS.leader(lease)
+        return LeaderTerm(key, self.write("jm-1", Put(key, b""), guards=()))
+
+    def new_leader(self) -> LeaderTerm:
+        return self._elect(2)
+
+    def add(self, process: str, what: Happening) -> None:
+        self.history.add(float(len(self.history.records)), process, what)
+
+    def write(self, process: str, *ops: Op, guards: tuple[Compare, ...]) -> int:
+        """A transaction; its revision."""
+        txn, before = Txn(guards, ops), self._store.revision
+        result = self._store.txn(txn, leases={})
+        events = tuple(event for batch in self._store.changes("", before + 1) for event in batch.events)
+        self.add(process, Applied(txn, result, events))
+        return result.revision
+
+    def submit(self, job: JobId = JOB) -> None:
+        self.add("client", Submitting(job, JobStatus.FINISHED))
+        guards = (leads(self.term), absent(KEYS.graph(job)))
+        self.epoch = self.write("jm-1", Put(KEYS.graph(job), b""), owner("master-1", job), guards=guards)
+        self.add("client", Acknowledged(job, "submit"))
+
+    @property
+    def owned(self) -> tuple[Compare, ...]:
+        return (unchanged(KEYS.owner(JOB), self.epoch),)
+
+    def run(self, attempt_id: ExecutionAttemptId, *, accept: bool = True) -> None:
+        self.start(attempt_id)
+        self.end(attempt_id)
+        if accept:
+            self.accept(attempt_id)
+
+    def start(self, attempt_id: ExecutionAttemptId, *, slot: int = 0, exclusive: bool = True, tm: str = "tm-1") -> None:
+        self.add(tm, AttemptStarted(attempt_id, slot, exclusive))
+
+    def end(self, attempt_id: ExecutionAttemptId, state: ExecutionState | None = ExecutionState.FINISHED) -> None:
+        self.add("tm-1", AttemptEnded(attempt_id, state))
+
+    def accept(self, attempt_id: ExecutionAttemptId, number: int = 0) -> None:
+        place = TaskManagerLocation(Incarnation("c" * 32), "tm-1", "tm-1:1")
+        event = AttemptFinished(attempt_id, 0, place, {}, b"1", (), (), TaskMetrics())
+        record = encode_record(EventsRecord(Payload("", encode_events((event,)), "")))
+        self.write("master-1", Put(KEYS.event(JOB, number), record), guards=self.owned)
+
+    def finish(self, status: JobStatus = JobStatus.FINISHED, process: str = "master-1") -> None:
+        guards = (*self.owned, absent(KEYS.result(JOB)))
+        self.write(process, result(status), guards=guards)
+
+    def clean(self, status: JobStatus = JobStatus.FINISHED) -> None:
+        done = DoneRecord("", status, b"", "", 0, 0, "")
+        ops = (Delete(KEYS.job(JOB), is_prefix=True), Put(KEYS.done(JOB), encode_record(done)))
+        self.write("jm-1", *ops, guards=(leads(self.term),))
+
+    def violations(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for violation in check(self.history, KEYS, EVERY):
+            found.setdefault(violation.rule, []).append(violation.what)
+        return found
+
+
+def owner(process: str, job: JobId = JOB) -> Put:
+    return Put(KEYS.owner(job), encode_record(OwnerRecord(Incarnation("b" * 32), f"{process}:6124")))
+
+
+def result(status: JobStatus) -> Put:
+    return Put(KEYS.result(JOB), encode_record(ResultRecord(status, b"", Payload("", b"", ""))))
+
+
+def deployment(attempt_id: ExecutionAttemptId, *producers: ExecutionAttemptId) -> DeployTasks:
+    partitions = tuple(
+        PartitionDescriptor(PartitionId(one, 0), PartitionKind.JSON, "", "", (), b"1") for one in producers
+    )
+    task = TaskDeploymentDescriptor(
+        attempt_id=attempt_id,
+        allocation_id=AllocationId("e" * 32),
+        ordinal=0,
+        task=TaskInformation(VERTEX, "v", b"[]", (), 1, 1, is_exclusive=True),
+        splits=b"",
+        inputs=(InputGate("v", ExchangeMode.GATHER, (), partitions),),
+        outputs=(),
+    )
+    return DeployTasks(attempt_id.job_id, attempt_id.epoch, (task,))
+
+
+@pytest.fixture
+def past() -> Past:
+    made = Past()
+    made.submit()
+    return made
+
+
+def test_a_good_history_pleases_everybody(past: Past) -> None:
+    past.add("master-1", Sent("tm-1", deployment(attempt(epoch=past.epoch))))
+    past.run(attempt())
+    past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
+    past.finish()
+    past.add("client", Shown(JOB, JobStatus.FINISHED))
+    past.clean()
+    past.add("client", Shown(JOB, JobStatus.FINISHED))
+    assert past.violations() == {}
+
+
+class TestTokens:
+    def test_an_older_leader_writes_after_a_newer_one(self, past: Past) -> None:
+        newer = past.new_leader()
+        past.write("jm-2", owner("master-1", OTHER_JOB), guards=(leads(newer),))
+        past.write("jm-1", owner("master-2", OTHER_JOB), guards=(leads(past.term),))
+        assert "after one of term" in past.violations()["R1"][0]
+
+    def test_a_write_without_a_fence(self, past: Past) -> None:
+        past.write("master-1", result(JobStatus.FINISHED), guards=(absent(KEYS.result(JOB)),))
+        assert "without a fence" in past.violations()["R1"][0]
+
+    def test_an_older_owner_writes_after_a_newer_one(self, past: Past) -> None:
+        first = past.epoch
+        past.epoch = past.write("jm-1", owner("master-2"), guards=(leads(past.term),))
+        past.accept(attempt())
+        written = past.history.records[-1].what
+        assert isinstance(written, Applied)
+        stale = Txn((unchanged(KEYS.owner(JOB), first),), written.txn.success)
+        past.add("master-1", Applied(stale, written.result, written.events))
+        assert "after one of epoch" in past.violations()["R1"][0]
+
+
+class TestOwners:
+    def test_somebody_else_deploys(self, past: Past) -> None:
+        past.add("master-2", Sent("tm-1", deployment(attempt(epoch=past.epoch))))
+        assert "which belongs to master-1" in past.violations()["R5"][0]
+
+    def test_somebody_else_writes(self, past: Past) -> None:
+        past.finish(process="master-2")
+        assert "which belongs to master-1" in past.violations()["R5"][0]
+
+    def test_a_task_is_deployed_under_an_epoch_that_never_was(self, past: Past) -> None:
+        past.add("master-1", Sent("tm-1", deployment(attempt(epoch=99))))
+        assert "which belongs to None" in past.violations()["R5"][0]
+
+
+class TestResults:
+    def test_two_results(self, past: Past) -> None:
+        past.finish()
+        past.write("master-1", result(JobStatus.FAILED), guards=past.owned)
+        assert "written after its result" in past.violations()["one terminal result"][0]
+
+    def test_an_event_after_the_result(self, past: Past) -> None:
+        past.start(attempt())
+        past.end(attempt())
+        past.finish()
+        past.accept(attempt())
+        assert "events/0000000000 is written after its result" in past.violations()["one terminal result"][0]
+
+    def test_a_job_is_stored_twice(self, past: Past) -> None:
+        past.write("jm-1", Put(KEYS.graph(JOB), b"again"), guards=(leads(past.term),))
+        assert "stored twice" in past.violations()["one terminal result"][0]
+
+    def test_a_job_comes_back_after_it_was_cleaned(self, past: Past) -> None:
+        past.finish()
+        past.clean()
+        past.write("jm-1", Put(KEYS.graph(JOB), b""), guards=(leads(past.term),))
+        assert "graph is written after its result" in past.violations()["one terminal result"][0]
+
+    def test_a_job_is_cleaned_as_something_else(self, past: Past) -> None:
+        past.finish()
+        past.clean(JobStatus.CANCELED)
+        assert "cleaned as CANCELED" in past.violations()["one terminal result"][0]
+
+
+class TestShown:
+    def test_acknowledged_before_it_is_stored(self, past: Past) -> None:
+        past.add("client", Acknowledged(OTHER_JOB, "submit"))
+        assert "acknowledged and not stored" in past.violations()["R3"][0]
+
+    def test_a_cancellation_only_in_memory(self, past: Past) -> None:
+        past.add("client", Acknowledged(JOB, "cancel"))
+        assert "cancellation" in past.violations()["R3"][0]
+
+    def test_an_end_before_its_result(self, past: Past) -> None:
+        past.add("client", Shown(JOB, JobStatus.FINISHED))
+        assert "shown as FINISHED, its stored result is None" in past.violations()["R3"][0]
+
+    def test_another_end_than_the_result(self, past: Past) -> None:
+        past.finish()
+        past.add("client", Shown(JOB, JobStatus.FAILED))
+        assert "shown as FAILED" in past.violations()["R3"][0]
+
+    def test_an_acknowledged_job_is_forgotten(self, past: Past) -> None:
+        past.add("client", Shown(JOB, None))
+        assert "not known any more" in past.violations()["R3"][0]
+
+
+class TestAttempts:
+    def test_an_id_is_used_twice(self, past: Past) -> None:
+        past.run(attempt())
+        past.start(attempt())
+        assert "is started twice" in past.violations()["R9"][0]
+
+    def test_exclusive_code_runs_twice_at_once(self, past: Past) -> None:
+        past.start(attempt(0))
+        past.start(attempt(1), tm="tm-2")
+        assert "run at once" in past.violations()["R9"][0]
+
+    def test_other_code_may(self, past: Past) -> None:
+        past.start(attempt(0), exclusive=False)
+        past.start(attempt(1), exclusive=False, tm="tm-2")
+        assert "R9" not in past.violations()
+
+    def test_a_slot_runs_two(self, past: Past) -> None:
+        past.start(attempt(subtask=0))
+        past.start(attempt(subtask=1))
+        assert "slot 0 of tm-1" in past.violations()["R9"][0]
+
+    def test_the_result_comes_while_exclusive_code_runs(self, past: Past) -> None:
+        past.start(attempt())
+        past.finish()
+        assert "while exclusive" in past.violations()["R9"][0]
+
+    def test_exclusive_code_starts_after_the_result(self, past: Past) -> None:
+        past.finish()
+        past.start(attempt())
+        assert "after the result" in past.violations()["R9"][0]
+
+
+class TestAcceptance:
+    def test_a_report_is_acknowledged_before_its_event(self, past: Past) -> None:
+        past.run(attempt(), accept=False)
+        past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
+        assert "before its event" in past.violations()["R10"][0]
+
+    def test_one_that_failed_needs_none(self, past: Past) -> None:
+        past.start(attempt())
+        past.end(attempt(), ExecutionState.CANCELED)
+        past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
+        assert "R10" not in past.violations()
+
+    def test_a_consumer_is_deployed_before_the_event_of_its_producer(self, past: Past) -> None:
+        past.run(attempt(), accept=False)
+        consumer = deployment(attempt(subtask=1, epoch=past.epoch), attempt())
+        past.add("master-1", Sent("tm-1", consumer))
+        assert "before its event" in past.violations()["R10"][0]
+
+    def test_two_attempts_of_a_subtask_take_effect(self, past: Past) -> None:
+        past.run(attempt(0))
+        past.start(attempt(1))
+        past.end(attempt(1))
+        past.accept(attempt(1), number=1)
+        assert "take effect" in past.violations()["R10"][0]
+
+    def test_an_attempt_is_accepted_that_has_not_finished(self, past: Past) -> None:
+        past.start(attempt())
+        past.accept(attempt())
+        assert "has not finished" in past.violations()["R10"][0]
+
+
+def test_an_allocation_of_two_jobs(past: Past) -> None:
+    for job in (JOB, OTHER_JOB):
+        past.add("tm-1", Sent("master-1", OfferSlots(job, 5, (SlotOffer(AllocationId("d" * 32), 0),))))
+    assert "allocation" in past.violations()["slots"][0]
+
+
+def test_a_subtask_runs_again(past: Past) -> None:
+    past.start(attempt(0))
+    past.end(attempt(0), None)
+    past.start(attempt(1))
+    assert "runs again" in past.violations()["promise 2"][0]
+
+
+class TestEnds:
+    def test_a_job_never_ends(self, past: Past) -> None:
+        assert past.violations() == {"promise 1": [f"job {JOB} was acknowledged and has not ended"]}
+
+    def test_a_job_fails_by_the_cluster(self, past: Past) -> None:
+        past.finish(JobStatus.FAILED)
+        assert past.violations() == {"promise 1": [f"job {JOB} ends as FAILED"]}
+
+    def test_a_job_is_cancelled_and_nobody_wanted_it(self, past: Past) -> None:
+        past.finish(JobStatus.CANCELED)
+        assert past.violations() == {"promise 1": [f"job {JOB} ends as CANCELED"]}
+
+    def test_somebody_wanted_it(self, past: Past) -> None:
+        past.add("client", Cancelling(JOB))
+        past.finish(JobStatus.CANCELED)
+        assert past.violations() == {}
+
+
+def test_a_referenced_object_is_deleted(past: Past) -> None:
+    past.write("jm-1", Put(KEYS.graph(OTHER_JOB), b'{"object_key":"abc-1"}'), guards=(leads(past.term),))
+    past.add("jm-1", BlobDeleted("abc-2"))
+    assert "R19" not in past.violations()
+    past.add("jm-1", BlobDeleted("abc-1"))
+    assert "refers to it" in past.violations()["R19"][0]
+
+
+def test_a_queue_without_a_bound(past: Past) -> None:
+    message: Any = FreeSlots(JOB, 1, ())
+    for _ in range(QUEUE_MAX - 1):
+        past.add("master-1", Sent("tm-1", message))
+        past.add("tm-1", Received("master-1", message))
+        past.add("master-1", Sent("tm-2", message))
+    assert "limits" not in past.violations()
+    past.add("master-1", Sent("tm-2", message))
+    assert "messages wait" in past.violations()["limits"][0]

@@ -1,0 +1,111 @@
+"""Every kind of fault really happens, and after the healing nothing of it is left."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.simulation.etcd import HOST
+from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
+from tests.kit.simulation.history import Fault
+from tests.kit.simulation.network import Weather
+from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
+from tests.kit.simulation.seeds import keep, on_virtual_time
+from tests.kit.simulation.world import Shape, World, until
+
+WORDS = {
+    FaultKind.COMPACTION: ("forgets history", HOST),
+    FaultKind.ETCD_AWAY: ("is ", HOST),
+    FaultKind.ETCD_OUTAGE: ("is ", HOST),
+    FaultKind.LEADER_CRASH: ("is killed", "jm-"),
+    FaultKind.LEADER_FREEZE: ("is frozen", "jm-"),
+    FaultKind.JOB_MASTER_CRASH: ("is killed", "master-"),
+    FaultKind.JOB_MASTER_FREEZE: ("is frozen", "master-"),
+    FaultKind.TASK_MANAGER_CRASH: ("is killed", "tm-"),
+    FaultKind.TASK_MANAGER_FREEZE: ("is frozen", "tm-"),
+    FaultKind.PARTITION: ("cannot send to", ""),
+}
+"""What the history says of a kind, and of whom."""
+
+WEATHER = {
+    FaultKind.SLOW_LINKS: ("slow_max",),
+    FaultKind.LOST_MESSAGES: ("lost_before", "lost_after"),
+    FaultKind.DUPLICATES: ("duplicated",),
+    FaultKind.BROKEN_STREAMS: ("broken_wire",),
+    FaultKind.BROKEN_TASK_STREAMS: ("broken_task_wire",),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+Storage = Callable[[SimulatedProcess | None], float]
+
+
+def suffer(run: Path, kind: FaultKind) -> tuple[World, Weather, Storage]:
+    """A world under one kind of fault, after its healing; and the weather and the storage that it had."""
+
+    async def main(loop: SimulatedLoop) -> tuple[World, Weather, Storage]:
+        worlds = (keep(World(loop, f"faults/{number}", run, Shape())) for number in range(20))
+        fates = ((world, Fate(world, frozenset({kind}), duration=40.0)) for world in worlds)
+        world, fate = next((world, fate) for world, fate in fates if fate.kinds)
+        world.start()
+        await until(lambda: all(map(world.is_ready, world.names[1:])), within=10.0)
+        seen: list[tuple[Weather, Storage]] = []
+        loop.call_later(1.0, lambda: seen.append((world.network.weather, loop.storage_delay)))
+        await fate.run()
+        assert all(world.processes[name].life is Life.RUNNING for name in world.names)
+        assert await until(lambda: all(map(world.is_ready, world.names[1:])), within=30.0)
+        return world, *seen[0]
+
+    return on_virtual_time(main)
+
+
+@pytest.mark.parametrize("kind", list(WORDS), ids=lambda kind: kind.value)
+def test_it_happens(kind: FaultKind, tmp_path: Path) -> None:
+    world, _, _ = suffer(tmp_path, kind)
+    words, whom = WORDS[kind]
+    happened = [
+        record
+        for record in world.history.records
+        if isinstance(record.what, Fault) and words in record.what.what and record.process.startswith(whom)
+    ]
+    assert happened
+
+
+@pytest.mark.parametrize("kind", list(WEATHER), ids=lambda kind: kind.value)
+def test_the_weather_is_bad_and_clears_up(kind: FaultKind, tmp_path: Path) -> None:
+    world, weather, _ = suffer(tmp_path, kind)
+    assert all(getattr(weather, name) > 0 for name in WEATHER[kind])
+    assert world.network.weather == Weather()
+
+
+def test_slow_storage_is_slow(tmp_path: Path) -> None:
+    world, _, storage = suffer(tmp_path, FaultKind.SLOW_STORAGE)
+    assert max(storage(None) for _ in range(50)) > 0.01
+    assert world.loop.storage_delay(None) < 0.001, "healed"
+
+
+def test_failing_storage_fails_now_and_then(tmp_path: Path) -> None:
+    world, _, storage = suffer(tmp_path, FaultKind.STORAGE_FAILS)
+    failures = 0
+    for _ in range(1000):
+        try:
+            storage(world.processes["jm-1"])
+        except OSError:
+            failures += 1
+    assert 0 < failures < 200
+    assert world.loop.storage_delay(world.processes["jm-1"]) < 0.001, "healed"
+
+
+def test_every_kind_is_tested() -> None:
+    tested = {*WORDS, *WEATHER, FaultKind.SLOW_STORAGE, FaultKind.STORAGE_FAILS, FaultKind.LEASES_LAPSE}
+    assert tested == set(FaultKind)
+    assert set(FaultKind) > SURVIVABLE

@@ -1,0 +1,60 @@
+"""Seeds: the ones that found something, and fresh ones. A failing seed prints the command that replays it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = Path(__file__).with_name("seeds.txt")
+FRESH = 25
+
+
+def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.kit.simulation", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def known_seeds() -> list[int]:
+    """One a line, with what it has found behind it."""
+    lines = SEEDS.read_text(encoding="utf-8").splitlines()
+    return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
+
+
+def test_seeds_that_found_something_stay_clean() -> None:
+    done = simulate("--only", ",".join(map(str, known_seeds())))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_fresh_seeds_are_clean() -> None:
+    start = int(os.environ.get("FLINKLIKE_SIMULATION_SEED") or 1_000_000 + secrets.randbelow(1_000_000_000))
+    done = simulate("--seeds", str(FRESH), "--from", str(start))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_seed_decides_everything() -> None:
+    """Also in another process, where text hashes otherwise and objects lie elsewhere."""
+    first, second = (
+        simulate("--seeds", "5", "--from", "1", "--digest", "--faults", "all", "--failures-max", "99", hash_seed=one)
+        for one in ("0", "4711")
+    )
+    digests = [
+        [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("seed ")] for done in (first, second)
+    ]
+    assert len(digests[0]) == 5
+    assert digests[0] == digests[1]
+
+
+def test_a_failing_seed_tells_how_to_replay_it() -> None:
+    """Jobs cannot go on yet without the process that owns them: a good example of a failure."""
+    done = simulate("--seeds", "20", "--faults", "job-master-crash")
+    assert done.returncode == 1
+    seed = done.stdout.partition("replay: bin/simulate.sh --seeds 1 --from ")[2].split()[0]
+    again = simulate("--seeds", "1", "--from", seed, "--faults", "job-master-crash", "--story")
+    assert again.returncode == 1
+    assert "*** is killed" in again.stdout
+    assert "!!!!!!!!!!" in again.stdout

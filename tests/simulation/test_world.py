@@ -1,0 +1,201 @@
+"""The simulated cluster itself: it really works, and what is done to its processes really happens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.common.ids import JobId
+from runtime.common.states import ExecutionState, JobStatus
+from tests.kit.job_graphs import diamond, lone
+from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, check
+from tests.kit.simulation.clients import PlannedJob
+from tests.kit.simulation.etcd import HOST
+from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Shown
+from tests.kit.simulation.processes import SimulatedLoop
+from tests.kit.simulation.seeds import keep, on_virtual_time
+from tests.kit.simulation.slots import GUARD_DELAY, UserCode
+from tests.kit.simulation.world import Shape, World, until
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def live(run: Path, scenario: Scenario, shape: Shape | None = None) -> World:
+    """A world that is up, in calm weather."""
+
+    async def main(loop: SimulatedLoop) -> World:
+        world = keep(World(loop, "test", run, shape or Shape()))
+        world.start()
+        assert await until(lambda: all(map(world.is_ready, world.names[1:])), within=10.0)
+        await scenario(world)
+        return world
+
+    return on_virtual_time(main)
+
+
+def planned(world: World, seconds: float, *, number: int = 1, at: float = 0.0) -> JobId:
+    job_id = JobId(f"{number:032x}")
+    graph = lone()
+    code = UserCode(seconds, seconds)
+    world.plan(PlannedJob(job_id, graph, {one.id: code for one in graph.vertices}, at))
+    return job_id
+
+
+def attempts(world: World) -> list[tuple[float, AttemptStarted | AttemptEnded]]:
+    records = world.history.records
+    return [(one.at, one.what) for one in records if isinstance(one.what, AttemptStarted | AttemptEnded)]
+
+
+async def running(world: World) -> None:
+    assert await until(lambda: bool(attempts(world)), within=10.0)
+
+
+def test_jobs_run_to_their_end(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        for number in range(4):
+            graph = diamond()
+            programs = {one.id: UserCode(0.1, 2.0) for one in graph.vertices}
+            world.plan(PlannedJob(JobId(f"{number:032x}"), graph, programs, number * 0.5))
+        assert await until(lambda: not world.unfinished, within=60.0)
+
+    world = live(tmp_path, scenario)
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED] * 4
+    assert not world.failures
+    assert not check(world.history, world.keys, (*ALWAYS, NothingRunsTwice))
+
+
+def test_a_killed_leader_is_replaced_and_the_tasks_go_on(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        planned(world, 20.0)
+        await running(world)
+        leader = world.leader()
+        assert leader is not None
+        world.crash(leader)
+        assert await until(lambda: world.leader() not in {None, leader}, within=7.0)
+        assert await until(lambda: not world.unfinished, within=60.0)
+
+    world = live(tmp_path, scenario)
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED]
+    assert len(attempts(world)) == 2
+
+
+def test_a_frozen_leader_loses_its_lease_and_learns_of_it(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        leader = world.leader()
+        assert leader is not None
+        world.freeze(leader)
+        assert await until(lambda: world.leader() not in {None, leader}, within=7.0)
+        world.thaw(leader)
+        planned(world, 1.0)
+        assert await until(lambda: not world.unfinished, within=60.0)
+        world.crash(world.leader() or "")
+        assert await until(lambda: world.leader() == leader, within=15.0), "it stood again"
+
+    live(tmp_path, scenario)
+
+
+def test_a_killed_task_manager_loses_its_slots_to_the_guard(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        planned(world, 1000.0)
+        await running(world)
+        world.crash("tm-1")
+        await asyncio.sleep(0.0005)
+        assert len(world.machine("tm-1").alive) == 1, "the guard needs a moment"
+        await asyncio.sleep(GUARD_DELAY)
+        assert not world.machine("tm-1").alive
+        world.start_process("tm-1")
+        assert await until(lambda: world.is_ready("tm-1"), within=10.0), "at the same address"
+
+    world = live(tmp_path, scenario, Shape(task_managers=1))
+    (ended,) = [what for _, what in attempts(world) if isinstance(what, AttemptEnded)]
+    assert ended.state is None
+
+
+def test_slots_go_on_while_their_task_manager_is_frozen(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        planned(world, 2.0)
+        await running(world)
+        world.freeze("tm-1")
+        await asyncio.sleep(4.0)
+        (_, ended) = attempts(world)[-1]
+        assert isinstance(ended, AttemptEnded)
+        assert ended.state is ExecutionState.FINISHED
+        assert world.unfinished, "its report waits"
+        world.thaw("tm-1")
+        assert await until(lambda: not world.unfinished, within=10.0)
+
+    world = live(tmp_path, scenario, Shape(task_managers=1))
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED]
+
+
+def test_a_killed_job_master_leaves_its_tasks_running(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        planned(world, 1000.0)
+        await running(world)
+        world.crash("master-1")
+        await asyncio.sleep(5.0)
+        assert len(world.machine("tm-1").alive) == 1
+        assert not world.network.link("tm-1", "master-1").blocked_since
+
+    live(tmp_path, scenario, Shape(job_masters=1, task_managers=1))
+
+
+def test_a_partition_of_one_direction_is_noticed_as_silence(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        leader = world.leader()
+        assert leader is not None
+        world.partition("tm-1", leader)
+        planned(world, 1.0, at=15.0)
+        await asyncio.sleep(30.0)
+        assert world.unfinished, "no TaskManager can be heard"
+        world.heal("tm-1", leader)
+        assert await until(lambda: not world.unfinished, within=30.0)
+
+    live(tmp_path, scenario, Shape(task_managers=1))
+
+
+def test_without_etcd_nothing_is_acknowledged(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.crash(HOST)
+        planned(world, 1.0)
+        await asyncio.sleep(2.0)
+        assert not world.clients[0].is_acknowledged
+        world.start_process(HOST)
+        assert await until(lambda: not world.unfinished, within=30.0)
+
+    live(tmp_path, scenario)
+
+
+def test_user_code_that_fails_fails_its_job(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        graph = lone()
+        world.plan(PlannedJob(JobId("1" * 32), graph, {graph.vertices[0].id: UserCode(fails=True)}, 0.0))
+        assert await until(lambda: not world.unfinished, within=30.0)
+
+    world = live(tmp_path, scenario)
+    assert [record.what.status for record in world.history.records if isinstance(record.what, Shown)][
+        -1
+    ] is JobStatus.FAILED
+
+
+def test_a_cancelled_job_stops_its_code(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        graph = lone()
+        programs = {graph.vertices[0].id: UserCode(1000.0, 1000.0)}
+        world.plan(PlannedJob(JobId("1" * 32), graph, programs, 0.0, cancel_after=3.0))
+        assert await until(lambda: not world.unfinished, within=30.0)
+
+    world = live(tmp_path, scenario)
+    assert [client.ended for client in world.clients] == [JobStatus.CANCELED]
+    assert [what.state for _, what in attempts(world) if isinstance(what, AttemptEnded)] == [ExecutionState.CANCELED]
