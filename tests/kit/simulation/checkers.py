@@ -76,6 +76,8 @@ def _guards_that_held(applied: Applied) -> Iterator[Compare]:
 
 
 class _Base:
+    sees: tuple[type, ...] = (Applied,)
+
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
 
@@ -134,6 +136,8 @@ class OneOwnerPerEpoch(_Base):
     """R5, R6: an epoch has one owner, and only that process writes and gives orders under it."""
 
     rule = "R5"
+
+    sees: tuple[type, ...] = (Applied, Sent)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
@@ -215,6 +219,8 @@ class NothingShownTooEarly(_Base):
 
     rule = "R3"
 
+    sees: tuple[type, ...] = (Applied, Acknowledged, Shown)
+
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._stored: set[JobId] = set()
@@ -260,6 +266,8 @@ class Attempts(_Base):
 
     rule = "R9"
 
+    sees: tuple[type, ...] = (Applied, AttemptStarted, AttemptEnded)
+
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._used: set[ExecutionAttemptId] = set()
@@ -301,6 +309,8 @@ class Acceptance(_Base):
     """R10: what is acknowledged or consumed is an event first, one per subtask, of an attempt that did finish."""
 
     rule = "R10"
+
+    sees: tuple[type, ...] = (Applied, AttemptEnded, Sent)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
@@ -357,6 +367,8 @@ class SlotsBelongToOne(_Base):
 
     rule = "slots"
 
+    sees: tuple[type, ...] = (Sent,)
+
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._allocations: dict[AllocationId, tuple[str, int, JobId]] = {}
@@ -377,6 +389,8 @@ class NothingRunsTwice(_Base):
 
     rule = "promise 2"
 
+    sees: tuple[type, ...] = (AttemptStarted,)
+
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._started: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
@@ -394,6 +408,8 @@ class JobsEndAsExpected(_Base):
     """Promise 1: what was acknowledged ends, as its code does, or cancelled if somebody wanted that."""
 
     rule = "promise 1"
+
+    sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
@@ -434,6 +450,8 @@ class BlobsStay(_Base):
 
     rule = "R19"
 
+    sees: tuple[type, ...] = (Applied, BlobDeleted)
+
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._values: dict[str, bytes] = {}
@@ -456,6 +474,8 @@ class QueuesAreBounded(_Base):
     """What is under way on a stream stays few."""
 
     rule = "limits"
+
+    sees: tuple[type, ...] = (Sent, Received)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
@@ -490,9 +510,13 @@ ALWAYS: tuple[type[_Base], ...] = (
 def check(history: History, keys: Keys, checkers: Iterable[type[_Base]] = ALWAYS) -> list[Violation]:
     """Everything that is wrong with a history."""
     judges = [make(keys) for make in checkers]
+    by_kind: dict[type, list[_Base]] = defaultdict(list)
+    for judge in judges:
+        for kind in judge.sees:
+            by_kind[kind].append(judge)
     found = []
     for record in history.records:
-        for judge in judges:
+        for judge in by_kind[type(record.what)]:
             found += [Violation(_rule(judge), what, record.at) for what in judge.see(record)]
     end = history.records[-1].at if history.records else 0.0
     for judge in judges:

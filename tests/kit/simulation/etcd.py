@@ -9,6 +9,7 @@ start anew with their full time when etcd is restarted. What was applied is on d
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from runtime.highavailability.kv import (
     Txn,
     TxnResult,
     WatchBatch,
+    WatchEvent,
 )
 from tests.kit.simulation.history import Applied, Expired, History
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
@@ -67,14 +69,15 @@ class EtcdState:
         self._loop = loop
         self._history = history
         self._lease_count = 0
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[tuple[WatchEvent, ...]], None] = lambda _: None
 
     def apply(self, client: str, txn: Txn) -> TxnResult:
         """One transaction."""
         before = self.store.revision
         result = self.store.txn(txn, leases=self.leases)
-        self._history.add(self._loop.time(), client, Applied(txn, result, self._changes_after(before)))
-        self.on_change()
+        events = self._changes_after(before)
+        self._history.add(self._loop.time(), client, Applied(txn, result, events))
+        self.on_change(events)
         return result
 
     def grant(self, ttl: int) -> int:
@@ -96,8 +99,9 @@ class EtcdState:
         if self.leases.pop(lease, None) is not None:
             before = self.store.revision
             self.store.delete_keys_of_lease(lease)
-            self._history.add(self._loop.time(), HOST, Expired(lease, self._changes_after(before)))
-            self.on_change()
+            events = self._changes_after(before)
+            self._history.add(self._loop.time(), HOST, Expired(lease, events))
+            self.on_change(events)
 
     def expire(self) -> None:
         """End the leases whose time is over."""
@@ -110,7 +114,7 @@ class EtcdState:
         for entry in self.leases.values():
             entry.expires_at = self._loop.time() + entry.ttl
 
-    def _changes_after(self, revision: int) -> Any:
+    def _changes_after(self, revision: int) -> tuple[WatchEvent, ...]:
         batches = self.store.changes("", revision + 1)
         return tuple(event for batch in batches for event in batch.events)
 
@@ -119,17 +123,21 @@ class EtcdServer:
     """One life of the etcd process."""
 
     def __init__(self, network: Network, state: EtcdState, process: SimulatedProcess) -> None:
+        self._loop = network.loop
         self._state = state
         self._process = process
         self._watches: dict[tuple[str, int, int], tuple[_Watch, Reply]] = {}
         state.on_change = self._tell_watches
         state.extend_all()
         network.listen(HOST, PORT, Listener(process, self._on_request))
-        process.post_later(0.25, self._tick)
+        self._expire()
 
-    def _tick(self) -> None:
+    def _expire(self) -> None:
         self._state.expire()
-        self._process.post_later(0.25, self._tick)
+        # A lease that is granted meanwhile lasts longer than this.
+        earliest = min((lease.expires_at for lease in self._state.leases.values()), default=math.inf)
+        delay = min(earliest - self._loop.time(), 1.0)
+        self._process.post_later(max(delay, 0.001), self._expire)
 
     def _on_request(self, payload: Any, reply: Reply) -> None:
         if isinstance(payload, _Watch):
@@ -159,9 +167,9 @@ class EtcdServer:
             reply((store.revision + 1, batches))
         return bool(batches)
 
-    def _tell_watches(self) -> None:
+    def _tell_watches(self, events: tuple[WatchEvent, ...]) -> None:
         for name, (watch, reply) in list(self._watches.items()):
-            if self._answer(watch, reply):
+            if any(event.kv.key.startswith(watch.prefix) for event in events) and self._answer(watch, reply):
                 del self._watches[name]
 
 

@@ -256,7 +256,6 @@ class _Lane:
         self._arrived: deque[tuple[object, str]] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        end.on_room = self._room.set
         end.listen(self._on_item)
 
     def _on_item(self, item: object, reason: str) -> None:
@@ -274,7 +273,9 @@ class _Lane:
         while (frame := await stream.next_frame()) is not None:
             while not end.has_room and not stream.is_ended:
                 self._room.clear()
+                end.on_room = self._room.set
                 await self._room.wait()
+                end.on_room = None
             end.send(frame)
         end.end()
         stream.end("closed")
