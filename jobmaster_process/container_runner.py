@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
 from runtime.aio.retry import RetryPolicy
@@ -38,6 +38,8 @@ from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CONNECT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
 CHALLENGE_PAUSE = 0.02
@@ -190,9 +192,10 @@ class JobMasterContainerRunner:
             target_incarnation="",
         )
         generation = self._leader.generation
-        stream = await self._rpc.open_stream(leader.address, hello, timeout=settings.timeout)
+        dialling = self._rpc.open_stream(leader.address, hello, timeout=settings.timeout)
+        stream = await self._while_leading(leader, dialling)
         try:
-            registered, early = await self._register(stream)
+            registered, early = await self._while_leading(leader, self._register(stream))
             self.dispatcher.attach(stream, FencingToken(registered.cluster, registered.epoch))
             for message in early:
                 self.dispatcher.handle(message)
@@ -223,6 +226,22 @@ class JobMasterContainerRunner:
             else:
                 return
             await asyncio.sleep(CHALLENGE_PAUSE)
+
+    async def _while_leading(self, leader: LeaderAddress, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, which a leader that is frozen may hold up. UnavailableError once another one leads."""
+        async with Scope("leader-dial") as scope:
+            working = scope.start("work", _outcome(work))
+            moved = scope.start("moved", self._leader.wait_until(lambda known: known not in {None, leader}))
+            _ = await asyncio.wait({working, moved}, return_when=asyncio.FIRST_COMPLETED)
+            scope.cancel_all()
+        if working.cancelled():
+            message = f"another JobManager than the one at {leader.address} leads"
+            raise UnavailableError(message)
+        result, error = working.result()
+        if error is not None:
+            raise error
+        assert result is not None, leader
+        return result
 
     async def _register(self, stream: MessageStream) -> tuple[JobMasterRegistered, list[Any]]:
         """The leader's answer, and what arrived right behind it."""
@@ -257,3 +276,11 @@ class JobMasterContainerRunner:
             generation = self._leader.generation
             if latest is not None and latest != leader:
                 stream.abort(f"another JobManager leads: {latest.address}")
+
+
+async def _outcome(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
+    """A failure as a value: it is the caller's, and not the scope's."""
+    try:
+        return await work, None
+    except (RetryableError, PermanentError, TimeoutError) as error:
+        return None, error

@@ -186,6 +186,9 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         if not isinstance(registration, RegisterJobMaster):
             stream.abort("the first message was not RegisterJobMaster")
             return
+        if registration.incarnation in self._silent_since:
+            # It speaks; that its storage is slow to prove itself is no silence.
+            self._silent_since[registration.incarnation] = self._services.clock.monotonic()
         refusal = self._refusal(registration, stream.hello.dialer)
         if not refusal and registration.incarnation in self._registry.processes:
             refusal = await self._storage_problem(registration.incarnation)

@@ -11,11 +11,12 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.gateways.dispatcher import JobMasterRegistered
 from tests.kit.job_graphs import diamond, lone
 from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, check
 from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.etcd import HOST
-from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Shown
+from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Expired, Received, Shown
 from tests.kit.simulation.processes import SimulatedLoop
 from tests.kit.simulation.seeds import keep, on_virtual_time
 from tests.kit.simulation.slots import GUARD_DELAY, UserCode
@@ -199,3 +200,49 @@ def test_a_cancelled_job_stops_its_code(tmp_path: Path) -> None:
     world = live(tmp_path, scenario)
     assert [client.ended for client in world.clients] == [JobStatus.CANCELED]
     assert [what.state for _, what in attempts(world) if isinstance(what, AttemptEnded)] == [ExecutionState.CANCELED]
+
+
+def received(world: World, kind: type, *, after: float) -> list[tuple[float, str]]:
+    """When, and by whom, messages of a kind were received."""
+    records = world.history.records
+    return [
+        (record.at, record.process)
+        for record in records
+        if isinstance(record.what, Received) and isinstance(record.what.message, kind) and record.at > after
+    ]
+
+
+def test_a_job_master_leaves_a_frozen_leader_as_soon_as_another_one_leads(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        leader = world.leader()
+        assert leader is not None
+        started = world.loop.time()
+        world.network.break_wires("master-1", leader, "a test")
+        world.freeze(leader)
+        assert await until(lambda: world.leader() not in {None, leader}, within=7.0)
+        elected = world.loop.time()
+        await asyncio.sleep(2.0)
+        registered = received(world, JobMasterRegistered, after=started)
+        assert [process for _, process in registered] == ["master-1"], "it was dialling the frozen one"
+        assert registered[0][0] - elected < 1.0
+
+    live(tmp_path, scenario, Shape(job_masters=1))
+
+
+def test_a_job_master_is_not_silent_while_its_storage_is_slow(tmp_path: Path) -> None:  # R8, R20
+    async def scenario(world: World) -> None:
+        leader, started = world.leader(), world.loop.time()
+        assert leader is not None
+        world.loop.storage_delay = lambda _: 2.0
+        world.crash(leader)
+        assert await until(lambda: bool(received(world, JobMasterRegistered, after=started)), within=40.0)
+        lost = [
+            event.kv.key
+            for record in world.history.records
+            if isinstance(record.what, Expired)
+            for event in record.what.events
+            if event.kv.key.startswith(world.keys.job_masters)
+        ]
+        assert not lost
+
+    live(tmp_path, scenario, Shape(job_masters=1))
