@@ -19,6 +19,7 @@ from runtime.common.errors import FlinklikeError, OutcomeUnknownError, Unavailab
 from runtime.highavailability.core.mvcc import MvccStore
 from runtime.highavailability.kv import (
     CompactedError,
+    KeyValue,
     RangeResult,
     StoreStatus,
     Txn,
@@ -113,6 +114,18 @@ class EtcdState:
         """A new etcd process does not know when its leases were last renewed: each gets its full time."""
         for entry in self.leases.values():
             entry.expires_at = self._loop.time() + entry.ttl
+
+    def everything(self, prefix: str) -> tuple[KeyValue, ...]:
+        """All keys under a prefix, for judges."""
+        return self.store.range(
+            prefix,
+            is_prefix=True,
+            limit=0,
+            after_key="",
+            revision=0,
+            max_create_revision=0,
+            newest_first=False,
+        ).kvs
 
     def _changes_after(self, revision: int) -> tuple[WatchEvent, ...]:
         batches = self.store.changes("", revision + 1)

@@ -31,6 +31,9 @@ T = TypeVar("T")
 QUIET_AFTER = 120.0
 """Virtual seconds after the healing in which every acknowledged job must have ended."""
 
+CALM = 60.0
+"""Virtual seconds after that in which what is left over is cleaned up, and nothing else happens any more."""
+
 _KEPT: list[SimulatedLoop | World] = []
 
 
@@ -87,15 +90,17 @@ async def _live(loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run
     world.start()
     for job in planned_jobs(entropy.child("jobs")):
         world.plan(job)
-    fate = Fate(world, kinds, duration=entropy.uniform(15.0, 45.0))
+    fate = Fate(world, kinds, duration=entropy.uniform(30.0, 90.0))
     await asyncio.sleep(entropy.uniform(0.0, 5.0))
     await fate.run()
-    await until(lambda: not world.unfinished, within=QUIET_AFTER)
+    if await until(lambda: not world.unfinished, within=QUIET_AFTER):
+        await asyncio.sleep(CALM)
     checkers = ALWAYS if kinds - SURVIVABLE else (*ALWAYS, NothingRunsTwice)
     violations = check(world.history, world.keys, checkers)
     now = loop.time()
     violations += [Violation("promise 1", f"the client of job {one.job.job_id} waits", now) for one in world.unfinished]
     violations += [Violation("no failures", failure, now) for failure in (*world.failures, *problems)]
+    violations += [Violation("clean-up", left, now) for left in world.left_over()]
     return Verdict(
         seed=seed,
         kinds=tuple(fate.kinds),
@@ -124,14 +129,14 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
     for number in range(int(entropy.uniform(3, 10))):
         draw = entropy.child(f"job-{number}").uniform
         made = _GRAPHS[int(draw(0, len(_GRAPHS)))]()
-        seconds = draw(0.0, 8.0)
+        seconds = draw(0.0, 15.0)
         fails = draw(0, 1) < 0.1
         programs = {one.id: UserCode(0.0, seconds) for one in made.vertices}
         if fails:
             programs[made.vertices[-1].id] = UserCode(0.0, seconds, fails=True)
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
         job_id = JobId(entropy.child(f"id-{number}").hex_id())
-        jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 20.0), cancel_after))
+        jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after))
     return jobs
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.process import ClusterProcess, ProcessContext
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.highavailability.keys import Keys
+from runtime.highavailability.record_codec import decode_record
+from runtime.highavailability.records import DoneRecord
 from runtime.rpc.settings import RpcSettings
 from runtime.taskexecutor.guard.channel import GuardChannel
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
@@ -161,16 +163,7 @@ class World:
 
     def leader(self) -> str | None:
         """The JobManager that etcd says leads, by its name."""
-        kvs = self.etcd_state.store.range(
-            self.keys.leaders,
-            is_prefix=True,
-            limit=0,
-            after_key="",
-            revision=0,
-            max_create_revision=0,
-            newest_first=False,
-        ).kvs
-        oldest = min(kvs, key=lambda kv: kv.create_revision, default=None)
+        oldest = min(self.etcd_state.everything(self.keys.leaders), key=lambda kv: kv.create_revision, default=None)
         if oldest is None:
             return None
         return next((name for name in self.job_managers if f'"{name}:'.encode() in oldest.value), None)
@@ -327,6 +320,17 @@ class World:
             _ = process.start(name, client.run())
 
         process.context.copy().run(make)
+
+    def left_over(self) -> Iterator[str]:
+        """What a cluster at rest must not have: user code, jobs that are not cleaned, pointers to nothing."""
+        for name in self.task_managers:
+            yield from (f"{attempt_id} still runs on {name}" for attempt_id in self.machine(name).alive)
+        for kv in self.etcd_state.everything(self.keys.jobs):
+            yield f"{kv.key} is still there"
+        for kv in self.etcd_state.everything(self.keys.all_done):
+            done = decode_record(DoneRecord, kv.value, key=kv.key)
+            if done.archive_key and not list((self._run / "storage").glob(f"**/{done.archive_key}*")):
+                yield f"{kv.key} refers to {done.archive_key}, which is not in storage (R19)"
 
     @property
     def unfinished(self) -> list[Client]:
