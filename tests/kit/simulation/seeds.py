@@ -129,7 +129,8 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
     for number in range(int(entropy.uniform(3, 10))):
         draw = entropy.child(f"job-{number}").uniform
         made = _GRAPHS[int(draw(0, len(_GRAPHS)))]()
-        seconds = draw(0.0, 15.0)
+        # All of them fit into one slot, one after the other, before patience ends.
+        seconds = draw(0.0, 12.0) / sum(one.parallelism for one in made.vertices)
         fails = draw(0, 1) < 0.1
         programs = {one.id: UserCode(0.0, seconds) for one in made.vertices}
         if fails:
