@@ -105,6 +105,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
         _say("\n".join(lines))
     if verdict.is_good:
         return
+    _say(f"  broken: {', '.join(sorted({violation.rule for violation in verdict.violations}))}")
     for violation in verdict.violations[:10]:
         _say(f"  [{violation.rule}] {violation.what}")
     if not options.story:
