@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from runtime.blob.directory import open_directory
+from runtime.common.errors import StorageExhaustedError
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
-from tests.kit.simulation.history import Fault
+from tests.kit.simulation.history import BlobDeleted, Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.seeds import keep, on_virtual_time
+from tests.kit.simulation.storage import URL, SimulatedFileSystem
 from tests.kit.simulation.world import Shape, World, until
 
 WORDS = {
@@ -93,16 +97,39 @@ def test_slow_storage_is_slow(tmp_path: Path) -> None:
     assert world.loop.storage_delay(None) < 0.001, "healed"
 
 
-def test_failing_storage_fails_now_and_then(tmp_path: Path) -> None:
-    world, _, storage = suffer(tmp_path, FaultKind.STORAGE_FAILS)
-    failures = 0
-    for _ in range(1000):
-        try:
-            storage(world.processes["jm-1"])
-        except OSError:
-            failures += 1
-    assert 0 < failures < 200
-    assert world.loop.storage_delay(world.processes["jm-1"]) < 0.001, "healed"
+def test_failing_storage_fails_now_and_then_inside_of_its_operations(tmp_path: Path) -> None:
+    mishaps: list[int] = []
+
+    async def main(loop: SimulatedLoop) -> None:
+        world = keep(World(loop, "storage", tmp_path, Shape()))
+        fate = Fate(world, frozenset({FaultKind.STORAGE_FAILS}), duration=5.0)
+        fate.kinds = [FaultKind.STORAGE_FAILS]
+        world.start()
+        loop.call_later(1.0, lambda: mishaps.extend(SimulatedFileSystem.mishap() for _ in range(1000)))
+        await fate.run()
+        assert SimulatedFileSystem.mishap() == 0, "healed"
+
+    on_virtual_time(main)
+    assert {errno.EIO, errno.ENOSPC} < set(mishaps)
+    assert mishaps.count(0) > 500
+
+
+def test_storage_keeps_files_and_tells_what_is_deleted(tmp_path: Path) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        world = keep(World(loop, "storage", tmp_path, Shape()))
+        directory = open_directory(URL)
+        staged = directory.stage("draft")
+        staged.write(b"bytes")
+        staged.publish("objects/abc")
+        assert directory.open("objects/abc").read() == b"bytes"
+        assert SimulatedFileSystem.has("abc")
+        directory.delete("objects/abc")
+        assert [record.what for record in world.history.records] == [BlobDeleted("abc")]
+        SimulatedFileSystem.mishap = staticmethod(lambda: errno.ENOSPC)
+        with pytest.raises(StorageExhaustedError):
+            directory.stage("another")
+
+    on_virtual_time(main)
 
 
 def test_every_kind_is_tested() -> None:

@@ -14,6 +14,7 @@ from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.history import Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedProcess
+from tests.kit.simulation.storage import SimulatedFileSystem, all_is_well, failing
 from tests.kit.simulation.world import World
 
 
@@ -47,6 +48,7 @@ SURVIVABLE = frozenset(
         FaultKind.DUPLICATES,
         FaultKind.BROKEN_STREAMS,
         FaultKind.SLOW_STORAGE,
+        FaultKind.STORAGE_FAILS,
         FaultKind.COMPACTION,
         FaultKind.ETCD_AWAY,
         FaultKind.LEADER_CRASH,
@@ -87,6 +89,7 @@ class Fate:
         world = self._world
         world.network.weather = Weather()
         world.loop.storage_delay = _quick
+        SimulatedFileSystem.mishap = staticmethod(all_is_well)
         world.history.add(world.loop.time(), "fate", Fault("is kind from now on"))
         for source in world.processes:
             for target in world.processes:
@@ -123,13 +126,13 @@ class Fate:
     def _set_storage(self, slowest: float) -> None:
         kinds, entropy = self.kinds, self._entropy.child("storage")
 
-        def delay(process: SimulatedProcess | None) -> float:
-            if FaultKind.STORAGE_FAILS in kinds and process is not None and entropy.uniform(0, 1) < 0.05:
-                raise OSError(5, "Input/output error")
+        def delay(_process: SimulatedProcess | None) -> float:
             return entropy.uniform(0.0, slowest)
 
-        if FaultKind.SLOW_STORAGE in kinds or FaultKind.STORAGE_FAILS in kinds:
+        if FaultKind.SLOW_STORAGE in kinds:
             self._world.loop.storage_delay = delay
+        if FaultKind.STORAGE_FAILS in kinds:
+            SimulatedFileSystem.mishap = staticmethod(failing(entropy.child("failures").uniform, 0.1))
 
     # --- actions: what happens to one process -----------------------------------------------------------------------
 

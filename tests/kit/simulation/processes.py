@@ -149,10 +149,7 @@ class Handle:
 
 
 class SimulatedLoop(VirtualTimeLoop):
-    """Virtual time, with processes, and with files instead of threads.
-
-    `storage_delay` says how long a piece of file work of a process takes, or raises the OSError that it ends with.
-    """
+    """Virtual time, with processes, and with file work instead of threads: `storage_delay` says how long it takes."""
 
     def __init__(self) -> None:
         self._task_count = 0
@@ -224,12 +221,7 @@ class SimulatedLoop(VirtualTimeLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Files: all at once, after the time that the storage takes now."""
         done: asyncio.Future[Any] = self.create_future()
-        try:
-            delay = self.storage_delay(CURRENT.get())
-        except OSError as error:
-            self.call_later(0.001, _fail, done, error)
-        else:
-            self.call_later(delay, _work, done, func, args)
+        self.call_later(self.storage_delay(CURRENT.get()), _work, done, func, args)
         return done
 
     def resume(self, handles: list[Handle]) -> None:

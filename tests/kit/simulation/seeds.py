@@ -141,6 +141,11 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
     return jobs
 
 
+def _large() -> JobGraph:
+    """Above what travels inline: an object in storage."""
+    return lone(params={"text": "x" * 40_000})
+
+
 def _wide() -> JobGraph:
     return graph(source("read", parallelism=3), vertex("write", OperatorKind.SINK), edges=(edge("read", "write"),))
 
@@ -154,7 +159,7 @@ def _chain() -> JobGraph:
     )
 
 
-_GRAPHS: tuple[Callable[[], JobGraph], ...] = (lone, _wide, _chain, diamond)
+_GRAPHS: tuple[Callable[[], JobGraph], ...] = (lone, _large, _wide, _chain, diamond)
 
 
 def silence() -> None:

@@ -35,6 +35,7 @@ from tests.kit.simulation.history import Fault, History, ProcessEvent
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
+from tests.kit.simulation.storage import URL, SimulatedFileSystem
 from tests.kit.simulation.transport import SimulatedRpcService
 
 logger = logging.getLogger(__name__)
@@ -119,6 +120,7 @@ class World:
         self.clients: list[Client] = []
         self.ready: set[tuple[str, int]] = set()
         self.failures: list[str] = []
+        SimulatedFileSystem.attach(loop, self.history)
         self._lives: dict[str, int] = {}
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
@@ -250,6 +252,7 @@ class World:
         dynamic = {
             "high-availability.type": "etcd",
             "high-availability.etcd.endpoints": ADDRESS,
+            "high-availability.storageDir": URL,
             "jobmanager.jobmaster.single.enable": "true",
             "jobmanager.rpc.address": name,
             "jobmanager.rpc.port": "6123",
@@ -329,7 +332,7 @@ class World:
             yield f"{kv.key} is still there"
         for kv in self.etcd_state.everything(self.keys.all_done):
             done = decode_record(DoneRecord, kv.value, key=kv.key)
-            if done.archive_key and not list((self._run / "storage").glob(f"**/{done.archive_key}*")):
+            if done.archive_key and not SimulatedFileSystem.has(done.archive_key):
                 yield f"{kv.key} refers to {done.archive_key}, which is not in storage (R19)"
 
     @property

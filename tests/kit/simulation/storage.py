@@ -1,0 +1,95 @@
+"""The shared storage of a simulated cluster: a file system in memory, behind fsspec, that can fail.
+
+It fails where a real one does, inside of an operation, so that what the product makes of its errors is tested too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+from fsspec.implementations.memory import MemoryFileSystem
+
+from tests.kit.simulation.history import BlobDeleted, History
+from tests.kit.simulation.processes import CURRENT, SimulatedLoop
+
+PROTOCOL = "simulated"
+URL = f"{PROTOCOL}://storage"
+
+Mishap = Callable[[], int]
+"""The errno of the next operation, 0 when it goes well."""
+
+
+def all_is_well() -> int:
+    """Healthy storage."""
+    return 0
+
+
+class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """One at a time: `attach` begins a new one."""
+
+    protocol = (PROTOCOL,)
+    store: dict[str, Any] = {}  # noqa: RUF012 - as in its base, all instances share one
+    pseudo_dirs = [""]  # noqa: RUF012 - the same
+    mishap: Mishap = staticmethod(all_is_well)
+    deleted: Callable[[str], None] = staticmethod(lambda _name: None)
+
+    @classmethod
+    def attach(cls, loop: SimulatedLoop, history: History) -> None:
+        """Empty storage for a world."""
+
+        def deleted(name: str) -> None:
+            process = CURRENT.get()
+            history.add(loop.time(), "-" if process is None else process.name, BlobDeleted(name))
+
+        cls.store = {}
+        cls.pseudo_dirs = [""]
+        cls.mishap = staticmethod(all_is_well)
+        cls.deleted = staticmethod(deleted)
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix(f"{PROTOCOL}://")))
+
+    def _operate(self, path: str) -> None:
+        number = type(self).mishap()
+        if number:
+            raise OSError(number, os.strerror(number), path)
+
+    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        self._operate(path)
+        return super()._open(path, mode, **options)
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        """List."""
+        self._operate(path)
+        return super().ls(path, detail, **options)
+
+    def rm_file(self, path: str) -> None:
+        """Delete; what was published is told."""
+        self._operate(path)
+        super().rm_file(path)
+        if "/tmp/" not in path:
+            type(self).deleted(path.rpartition("/")[2])
+
+    @classmethod
+    def has(cls, name: str) -> bool:
+        """Is there a file of that name, in any folder?"""
+        return any(path.endswith(f"/{name}") for path in cls.store)
+
+
+def failing(draw: Callable[[float, float], float], probability: float) -> Mishap:
+    """Now and then an operation fails: the disk is broken, or full."""
+
+    def mishap() -> int:
+        if draw(0, 1) >= probability:
+            return 0
+        return errno.EIO if draw(0, 1) < 0.5 else errno.ENOSPC
+
+    return mishap
+
+
+fsspec.register_implementation(PROTOCOL, SimulatedFileSystem, clobber=True)
