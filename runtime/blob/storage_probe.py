@@ -8,11 +8,12 @@ The files are those of one leader term: one that has been frozen, and does not k
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import StorageDirectory
 from runtime.common.entropy import Entropy
-from runtime.common.errors import NotFoundError, PermanentError
+from runtime.common.errors import NotFoundError, PermanentError, RetryableError
 from runtime.common.ids import Incarnation
 
 _FOLDER = "probe"
@@ -31,11 +32,9 @@ class StorageProbe:
         self._io = io
         self._entropy = entropy
 
-    async def challenge(self, incarnation: Incarnation, term: int) -> str:
-        """Leader: write a nonce for a process; the nonce, to be checked later."""
-        nonce = self._entropy.hex_id()
+    async def challenge(self, incarnation: Incarnation, term: int, nonce: str) -> None:
+        """Leader: write a nonce for a process, the same one again when it is not sure that it was written."""
         await self._io.run(self._write, _challenge_file(incarnation, term), nonce)
-        return nonce
 
     async def answer(self, incarnation: Incarnation, term: int) -> None:
         """Process: read the leader's nonce and answer it. Raises StorageNotSharedError."""
@@ -62,7 +61,9 @@ class StorageProbe:
             )
             raise StorageNotSharedError(message)
         for name in (_challenge_file(incarnation, term), _answer_file(incarnation, term)):
-            await self._io.run(self._directory.delete, f"{_FOLDER}/{name}")
+            # The answer was right: a few bytes that stay behind change nothing of that.
+            with suppress(RetryableError):
+                await self._io.run(self._directory.delete, f"{_FOLDER}/{name}")
 
     def _write(self, name: str, text: str) -> None:
         staged = self._directory.stage(f"{name}.{self._entropy.hex_id()}")

@@ -70,8 +70,8 @@ class JobMasterRegistrations(Protocol):
 class StorageChallenges(Protocol):
     """R20, the leader's half: `runtime.blob.storage_probe.StorageProbe`."""
 
-    async def challenge(self, incarnation: Incarnation, term: int, /) -> str:
-        """Put a nonce into storage for a process; the nonce."""
+    async def challenge(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
+        """Put a nonce into storage for a process. Idempotent."""
 
     async def check(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
         """Read what the process has answered. Raises PermanentError when that is not there."""
@@ -99,6 +99,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._registrations = registrations
         self._storage = storage
         self._nonces: dict[Incarnation, str] = {}
+        self._challenged: set[Incarnation] = set()
         self._proven: set[Incarnation] = set()
         self._proof_failures: dict[Incarnation, int] = {}
         self._blob_address = blob_address
@@ -135,7 +136,6 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         if isinstance(event, ev.ProcessLost):
             logger.warning("JobMaster process %s is lost: its registration is gone", event.incarnation)
             self._silent_since.pop(event.incarnation, None)
-            self._nonces.pop(event.incarnation, None)
             stream = self._streams.pop(event.incarnation, None)
             if stream is not None:
                 stream.abort("its lease has ended")
@@ -150,8 +150,12 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     # --- R20: is its storage ours? ------------------------------------------------------------------------
 
     async def _challenge(self, incarnation: Incarnation) -> None:
+        # Chosen before it is written: a write that fails may have been done, and another one may be under way.
+        if incarnation not in self._nonces:
+            self._nonces[incarnation] = self._services.entropy.hex_id()
         try:
-            self._nonces[incarnation] = await self._storage.challenge(incarnation, self._services.token.revision)
+            await self._storage.challenge(incarnation, self._services.token.revision, self._nonces[incarnation])
+            self._challenged.add(incarnation)
         except RetryableError as error:
             logger.warning("JobMaster process %s is not challenged yet: %s", incarnation, error)
 
@@ -162,13 +166,12 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         """
         if incarnation in self._proven:
             return ""
-        nonce = self._nonces.get(incarnation)
-        if nonce is None:
+        if incarnation not in self._challenged:
             await self._challenge(incarnation)
             message = f"JobMaster process {incarnation} has not answered a challenge in storage yet"
             raise UnavailableError(message)
         try:
-            await self._storage.check(incarnation, self._services.token.revision, nonce)
+            await self._storage.check(incarnation, self._services.token.revision, self._nonces[incarnation])
         except PermanentError as error:
             failures = self._proof_failures[incarnation] = self._proof_failures.get(incarnation, 0) + 1
             if failures >= STORAGE_PROOF_TRIES:

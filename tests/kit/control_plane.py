@@ -226,9 +226,8 @@ class SharedStorage:
     def __init__(self, challenges: dict[str, str], *, is_blind: bool = False) -> None:
         self._files: dict[str, str] = {} if is_blind else challenges
 
-    async def challenge(self, incarnation: Incarnation, term: int, /) -> str:
-        nonce = self._files[f"{incarnation}.{term}.challenge"] = f"nonce of {incarnation} in term {term}"
-        return nonce
+    async def challenge(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
+        self._files[f"{incarnation}.{term}.challenge"] = nonce
 
     async def answer(self, incarnation: Incarnation, term: int, /) -> None:
         nonce = self._files.get(f"{incarnation}.{term}.challenge")

@@ -330,36 +330,36 @@ PROCESS = Incarnation("1" * 32)
 async def test_shared_storage_passes_the_probe(box: Box, io: BlockingIo) -> None:
     leader = StorageProbe(box.directory, io, SeededEntropy(1))
     process = StorageProbe(box.directory, io, SeededEntropy(2))
-    nonce = await leader.challenge(PROCESS, 7)
+    await leader.challenge(PROCESS, 7, "nonce")
     await process.answer(PROCESS, 7)
-    await leader.check(PROCESS, 7, nonce)
+    await leader.check(PROCESS, 7, "nonce")
     assert box.directory.files("probe") == []
 
 
 async def test_a_leader_that_does_not_know_that_it_is_over_disturbs_no_probe(box: Box, io: BlockingIo) -> None:
     old, leader, process = (StorageProbe(box.directory, io, SeededEntropy(number)) for number in (1, 2, 3))
-    old_nonce = await old.challenge(PROCESS, 7)
-    nonce = await leader.challenge(PROCESS, 8)
+    await old.challenge(PROCESS, 7, "old")
+    await leader.challenge(PROCESS, 8, "new")
     await process.answer(PROCESS, 8)
     with pytest.raises(StorageNotSharedError):
-        await old.check(PROCESS, 7, old_nonce)
-    await leader.check(PROCESS, 8, nonce)
+        await old.check(PROCESS, 7, "old")
+    await leader.check(PROCESS, 8, "new")
 
 
 async def test_an_answer_that_comes_late_is_taken_at_the_next_look(box: Box, io: BlockingIo) -> None:
     leader, process = (StorageProbe(box.directory, io, SeededEntropy(number)) for number in (1, 2))
-    nonce = await leader.challenge(PROCESS, 7)
+    await leader.challenge(PROCESS, 7, "nonce")
     with pytest.raises(StorageNotSharedError):
-        await leader.check(PROCESS, 7, nonce)
+        await leader.check(PROCESS, 7, "nonce")
     await process.answer(PROCESS, 7)
-    await leader.check(PROCESS, 7, nonce)
+    await leader.check(PROCESS, 7, "nonce")
 
 
 async def test_storage_that_is_not_shared_is_found(tmp_path: Path, io: BlockingIo) -> None:
     leader = StorageProbe(open_directory(str(tmp_path / "a")), io, SeededEntropy(1))
     process = StorageProbe(open_directory(str(tmp_path / "b")), io, SeededEntropy(2))
-    nonce = await leader.challenge(PROCESS, 7)
+    await leader.challenge(PROCESS, 7, "nonce")
     with pytest.raises(StorageNotSharedError, match="storageDir"):
         await process.answer(PROCESS, 7)
     with pytest.raises(StorageNotSharedError, match="storageDir"):
-        await leader.check(PROCESS, 7, nonce)
+        await leader.check(PROCESS, 7, "nonce")
