@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from runtime.blob.blocking import BlockingIo
@@ -60,9 +60,23 @@ MakePool = Callable[
 ]
 """Makes the slots of a TaskManager."""
 
+CheckGuard = Callable[[RegisterTaskManager, Configuration], Awaitable[None]]
+"""Looks whether the guard is reached where others will look for it."""
+
 
 class GuardError(PermanentError):
     """The guard could not open its liveness socket."""
+
+
+async def _check_guard(registration: RegisterTaskManager, configuration: Configuration) -> None:
+    """An address that does not lead to the guard proves no death: said now, when it can still be mended."""
+    address, incarnation = registration.guard_address, registration.incarnation
+    if not await guard_dialler(configuration).is_guard_of(address, incarnation, registration.boot_id):
+        logger.warning(
+            "the guard of this TaskManager is not reached at %s from here (taskmanager.host, taskmanager.bind-host): "
+            "should it be so for the others too, they find out that it has died by timeouts only",
+            address,
+        )
 
 
 def _connect(guard: GuardChannel) -> GuardConnection:
@@ -77,8 +91,10 @@ class TaskManagerProcess:
         guard: GuardChannel,
         make_pool: MakePool = SlotProcessPool,
         connect: Callable[[GuardChannel], GuardConnection] = _connect,
+        check_guard: CheckGuard = _check_guard,
     ) -> None:
         self._guard = guard
+        self._check_guard = check_guard
         self._make_pool = make_pool
         self._connect = connect
 
@@ -86,7 +102,7 @@ class TaskManagerProcess:
         """Serve until cancelled."""
         context.incarnation = Incarnation(self._guard.incarnation)
         registration = _registration(context, _listening_guard(self._guard, context.configuration))
-        await _check_guard(registration, context.configuration)
+        await self._check_guard(registration, context.configuration)
         io = BlockingIo()
         try:
             runner = _make_runner(context, registration, self._connect(self._guard), io, self._make_pool)
@@ -103,17 +119,6 @@ def _listening_guard(guard: GuardChannel, configuration: Configuration) -> str:
         message = f"the TaskManager's guard cannot listen (taskmanager.bind-host): {error}"
         raise GuardError(message) from error
     return f"{configuration.get(tm.TASKMANAGER_HOST)}:{port}"
-
-
-async def _check_guard(registration: RegisterTaskManager, configuration: Configuration) -> None:
-    """An address that does not lead to the guard proves no death: said now, when it can still be mended."""
-    address, incarnation = registration.guard_address, registration.incarnation
-    if not await guard_dialler(configuration).is_guard_of(address, incarnation, registration.boot_id):
-        logger.warning(
-            "the guard of this TaskManager is not reached at %s from here (taskmanager.host, taskmanager.bind-host): "
-            "should it be so for the others too, they find out that it has died by timeouts only",
-            address,
-        )
 
 
 def _facts(registration: RegisterTaskManager) -> dict[str, str]:

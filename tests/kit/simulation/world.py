@@ -24,11 +24,13 @@ from runtime.config.layout import Layout
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.process import ClusterProcess, ProcessContext
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
+from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
 from runtime.rpc.settings import RpcSettings
 from runtime.taskexecutor.guard.channel import GuardChannel
+from runtime.taskexecutor.guard.connection import GuardConnection
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
 from tests.kit.simulation.history import Fault, History, ProcessEvent
@@ -91,6 +93,35 @@ class _Guard(GuardChannel):
         """Its liveness socket; nobody dials it yet."""
         assert host
         return 7000
+
+
+class _GuardConnection(GuardConnection):
+    """To a guard that accepts every deadline; the one that it holds is not simulated."""
+
+    def __init__(self) -> None:
+        self.deadline = 0.0
+
+    def open(self) -> None:
+        """It is open."""
+
+    def close(self) -> None:
+        """It is not used any more."""
+
+    async def hold(self, deadline: float, /) -> None:
+        """Accepted."""
+        self.deadline = deadline
+
+    def mark_exclusive(self, pid: int) -> None:
+        """Slots of the simulation have no processes."""
+        raise AssertionError(pid)
+
+    def unmark(self, pid: int) -> None:
+        """As above."""
+        raise AssertionError(pid)
+
+
+async def _guard_is_there(registration: RegisterTaskManager, _configuration: Configuration) -> None:
+    assert registration.guard_address
 
 
 @dataclass
@@ -224,7 +255,10 @@ class World:
             return JobMasterEntryPoint(_Load)
         machine = self.machine(name)
         return TaskManagerProcess(
-            _Guard(entropy.hex_id()), lambda _settings, _spark, clock, _entropy: SimulatedSlotPool(machine, clock)
+            _Guard(entropy.hex_id()),
+            lambda _settings, _spark, clock, _entropy, _guard: SimulatedSlotPool(machine, clock),
+            lambda _guard: _GuardConnection(),
+            _guard_is_there,
         )
 
     def _context(self, name: str, number: int, entropy: SeededEntropy) -> ProcessContext:
