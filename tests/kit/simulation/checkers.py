@@ -19,7 +19,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Compare, CompareOperator, CompareTarget, Txn, TxnResult, WatchEvent
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, ResultRecord
-from runtime.scheduler.core.job_events import AttemptFinished, decode_events
+from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, decode_events
 from tests.kit.simulation.history import (
     Acknowledged,
     Applied,
@@ -326,18 +326,20 @@ class Acceptance(_Base):
             if name == "result" and not event.is_delete:
                 self._results.add(job_id)
             elif name.startswith("events/") and not event.is_delete:
-                yield from self._see_events(event)
+                yield from self._see_events(job_id, event)
         if isinstance(record.what, Sent):
             yield from self._see_message(record.process, record.what.message)
 
-    def _see_events(self, event: WatchEvent) -> Iterator[str]:
-        stored = decode_record(EventsRecord, event.kv.value, key=event.kv.key).events
+    def _see_events(self, job_id: JobId, event: WatchEvent) -> Iterator[str]:
         try:
-            events = decode_events(stored.inline) if stored.inline else ()
+            events = _job_events(event)
         except InvalidInputError as error:
             yield f"{event.kv.key} cannot be read: {error}"
             return
         for one in events:
+            if isinstance(one, SubtasksReset):
+                for index in one.subtasks:
+                    self._accepted.pop((job_id, one.vertex_id, index), None)
             if not isinstance(one, AttemptFinished):
                 continue
             before = self._accepted.setdefault(_subtask(one.attempt_id), one.attempt_id)
@@ -384,19 +386,30 @@ class SlotsBelongToOne(_Base):
                     yield f"allocation {offer.allocation_id} is {known} and {place}"
 
 
+def _job_events(event: WatchEvent) -> tuple[JobEvent, ...]:
+    stored = decode_record(EventsRecord, event.kv.value, key=event.kv.key).events
+    return decode_events(stored.inline) if stored.inline else ()
+
+
 class NothingRunsTwice(_Base):
-    """Promise 2, where no TaskManager is touched: user code of a subtask runs once."""
+    """Promise 2, where no TaskManager is touched: user code of a subtask runs once, unless it has failed (R10)."""
 
     rule = "promise 2"
 
-    sees: tuple[type, ...] = (AttemptStarted,)
+    sees: tuple[type, ...] = (AttemptStarted, Applied)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._started: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
 
     def see(self, record: Record) -> Iterator[str]:
-        """Starts."""
+        """Starts, and durable resets."""
+        for job_id, name, event in self.job_writes(record):
+            if name.startswith("events/") and not event.is_delete:
+                for one in _job_events(event):
+                    if isinstance(one, SubtasksReset):
+                        for index in one.subtasks:
+                            self._started.pop((job_id, one.vertex_id, index), None)
         if isinstance(record.what, AttemptStarted):
             attempt_id = record.what.attempt_id
             before = self._started.setdefault(_subtask(attempt_id), attempt_id)
