@@ -19,10 +19,6 @@ class PermanentError(FlinklikeError):
     """Tell the caller: the same request will fail again."""
 
 
-class NewLifeError(PermanentError):
-    """This life of the process is over: it ends everything, and begins again under a new incarnation (R1, R14)."""
-
-
 class BugError(FlinklikeError):
     """Our own mistake. Ends the endpoint in which it happens."""
 

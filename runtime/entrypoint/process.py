@@ -20,7 +20,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import FlinklikeError, InvalidInputError, NewLifeError
+from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
 from runtime.config import log_files
@@ -44,6 +44,10 @@ EXIT_RUNTIME_FAILURE = 2
 STOP_DEADLINE = 8.0
 """Seconds for an orderly stop; the scripts kill after 10."""
 _PRINTS_INTERVAL = 60.0
+
+
+class NewLifeError(PermanentError):
+    """This life of the process is over: its guard begins another one, under a new incarnation (R1, R14)."""
 
 
 @dataclass
@@ -141,7 +145,7 @@ async def _outcome(make: Callable[[], ClusterProcess], context: ProcessContext) 
 
 
 def _failed(name: str, failure: BaseException, *, is_ready: bool) -> int:
-    cause = _first_cause(failure)
+    cause = first_cause(failure)
     is_expected = isinstance(cause, FlinklikeError)
     if isinstance(cause, NewLifeError):
         logger.error("%s begins again: %s", name, cause)
@@ -157,7 +161,8 @@ def _failed(name: str, failure: BaseException, *, is_ready: bool) -> int:
     return _refuse(str(cause))
 
 
-def _first_cause(failure: BaseException) -> BaseException:
+def first_cause(failure: BaseException) -> BaseException:
+    """The first of all that a group of failures began with."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure

@@ -29,13 +29,13 @@ from runtime.entrypoint.option_mapping import (
     rpc_settings,
     seconds,
 )
-from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.process import NewLifeError, ProcessContext, first_cause
 from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.taskexecutor.attempt_logs import AttemptLogs
-from runtime.taskexecutor.contact import ContactSettings
+from runtime.taskexecutor.contact import ContactSettings, DeregisteredError
 from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
@@ -107,6 +107,8 @@ class TaskManagerProcess:
         try:
             runner = _make_runner(context, registration, self._connect(self._guard), io, self._make_pool)
             await runner.run(lambda registered: context.ready(_facts(registered)))
+        except* DeregisteredError as errors:
+            raise NewLifeError(str(first_cause(errors))) from errors
         finally:
             io.close()
 

@@ -14,7 +14,7 @@ from typing import Protocol, assert_never
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
-from runtime.common.errors import NewLifeError, RetryableError, UnauthenticatedError
+from runtime.common.errors import PermanentError, RetryableError, UnauthenticatedError
 from runtime.common.ids import JobId
 from runtime.highavailability.fences import Fence, TaskManagerFences
 from runtime.taskexecutor.core.contact import (
@@ -37,7 +37,7 @@ _TIMER_SLACK = 0.001
 """A loop may call a timer one tick of its clock early."""
 
 
-class DeregisteredError(NewLifeError):
+class DeregisteredError(PermanentError):
     """The own key is gone: somebody has established the death of this TaskManager."""
 
 
