@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         _show_logs()
     else:
         silence()
+    _warm_up()
     failed: list[int] = []
     virtual, started = 0.0, time.perf_counter()
     seeds = [int(one) for one in options.only.split(",")] if options.only else None
@@ -44,6 +46,15 @@ def main(arguments: Sequence[str]) -> int:
     _say(f"{len(seeds)} seeds from {seeds[0]}: {len(failed)} failed {failed or ''}".rstrip())
     _say(f"{virtual:.0f} virtual seconds in {real:.1f} s: {virtual / real:.0f} times real time")
     return 1 if failed else 0
+
+
+def _warm_up() -> None:
+    """Everything that is made at first use (codecs, readers of records) is made before the seeds are forked off."""
+    was_disabled = logging.root.manager.disable
+    silence()
+    _ = run_seed(0)
+    logging.disable(was_disabled)
+    gc.freeze()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -134,4 +145,7 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     assert Path("tests").is_dir(), "run it from the root of the source tree"
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    # Without an orderly end of the interpreter, which would run what the dead of the warm-up have left.
+    os._exit(exit_code)
