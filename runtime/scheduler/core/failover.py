@@ -99,6 +99,8 @@ class Failover:
             return "the failure is not recoverable"
         if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
             return self._partitions_lost(executions, exception, lost, at)
+        if failure.is_isolation:  # R14: never counted, also where nothing else restarts
+            return self._isolated(executions, exception, at)
         counted = self._restart_strategy.failure(at.monotonic, at.draw)
         if counted is not None:
             self._restart_strategy.note(counted)
@@ -109,6 +111,12 @@ class Failover:
             return problem
         backoff = None if counted is None else counted.delay
         self._note(exception, at, is_concurrent=counted is None, backoff=backoff)
+        return ""
+
+    def _isolated(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
+        if problem := self._restart(PendingRestart(_ids(executions), at.monotonic), at):
+            return problem
+        self._note(exception, at, is_concurrent=False, backoff=None)
         return ""
 
     def concurrent(self, exception: ArchivedException, at: Moment) -> None:

@@ -16,6 +16,7 @@ from runtime.jobgraph.restart_strategy import (
     NO_RESTART,
     ExponentialDelayRestartStrategy,
     FixedDelayRestartStrategy,
+    RestartStrategy,
 )
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.acceptance import Acceptance
@@ -288,6 +289,21 @@ def test_an_exclusive_task_restarts_only_when_its_process_is_known_to_be_gone(*,
     job.offer(1, tm=1)
     job.lose_task_manager(1, is_reaped=is_reaped)
     assert job.status() is (J.RESTARTING if is_reaped else J.FAILING)
+
+
+@pytest.mark.parametrize("strategy", [NO_RESTART, FixedDelayRestartStrategy(attempts=0)])
+def test_a_task_that_was_stopped_for_want_of_contact_runs_again_and_nothing_counts(  # R14
+    strategy: RestartStrategy,
+) -> None:
+    job = JobMasterDriver(lone(), failover=FailoverSettings(restart_strategy=strategy))
+    for number in range(3):
+        job.offer(number)
+        (attempt_id,) = job.running()
+        job.report(attempt_id, E.FAILED, failure=replace(user_failure(), is_isolation=True))
+        settle(job)
+    assert job.status() is J.RUNNING
+    assert not [event.backoff_seconds for batch in job.durable for event in batch
+                if isinstance(event, FailureHandled) and event.backoff_seconds is not None]  # fmt: skip
 
 
 def test_an_attempt_that_was_replaced_is_cancelled_when_heard_of() -> None:
