@@ -53,6 +53,8 @@ SURVIVABLE = frozenset(
         FaultKind.ETCD_AWAY,
         FaultKind.LEADER_CRASH,
         FaultKind.LEADER_FREEZE,
+        FaultKind.LEASES_LAPSE,
+        FaultKind.JOB_MASTER_CRASH,
     }
 )
 """No job and no task may notice these."""
