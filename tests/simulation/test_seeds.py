@@ -55,11 +55,11 @@ def test_a_seed_decides_everything() -> None:
 
 
 def test_a_failing_seed_tells_how_to_replay_it() -> None:
-    """Jobs cannot go on yet without the process that owns them: a good example of a failure."""
-    done = simulate("--seeds", "20", "--faults", "job-master-crash")
+    """An exclusive task cannot go on yet when its TaskManager dies: a good example of a failure."""
+    done = simulate("--seeds", "20", "--faults", "task-manager-crash")
     assert done.returncode == 1
     seed = done.stdout.partition("replay: bin/simulate.sh --seeds 1 --from ")[2].split()[0]
-    again = simulate("--seeds", "1", "--from", seed, "--faults", "job-master-crash", "--story")
+    again = simulate("--seeds", "1", "--from", seed, "--faults", "task-manager-crash", "--story")
     assert again.returncode == 1
     assert "*** is killed" in again.stdout
     assert "!!!!!!!!!!" in again.stdout
