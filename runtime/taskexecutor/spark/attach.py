@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError, RetryableError
 from runtime.taskexecutor.spark.environment import SlotSession
@@ -106,11 +106,34 @@ def preload() -> None:
         raise InvalidInputError(message)
 
 
+@dataclass(frozen=True, slots=True)
+class _Catalog:
+    """Java objects that databases are made with. A planted one is gone for ever when its Python object is deleted."""
+
+    java: Any
+    no_properties: Any
+    make_database: Callable[..., Any]
+
+    @classmethod
+    def planted_in(cls, context: SparkContext) -> _Catalog:
+        from py4j.java_gateway import JavaClass, JavaObject
+
+        from runtime.taskexecutor.spark.gateway import PLANTED_CATALOG, PLANTED_NO_PROPERTIES
+
+        client = context._jsc._gateway_client  # noqa: SLF001 - planted objects have no other way
+        return cls(
+            JavaObject(PLANTED_CATALOG, client),
+            JavaObject(PLANTED_NO_PROPERTIES, client),
+            JavaClass("org.apache.spark.sql.catalyst.catalog.CatalogDatabase", client),
+        )
+
+
 class AttachedSpark:
     """The one Spark session of this process."""
 
     def __init__(self, session: SlotSession, spark: SparkSession, context: SparkContext) -> None:
         self.session = session
+        self._catalog = _Catalog.planted_in(context)
         self._spark = spark
         self._context = context
         self._binding: JobBinding | None = None
@@ -172,19 +195,11 @@ class AttachedSpark:
         self.apply_conf(binding.spark_conf)
 
     def _create_database(self, name: str) -> None:
-        from py4j.java_gateway import JavaClass, JavaObject
-
-        from runtime.taskexecutor.spark.gateway import PLANTED_CATALOG, PLANTED_NO_PROPERTIES
-
         # Three calls of the JVM; `CREATE DATABASE` would be a planned query, and names looked up cost a call each.
-        client = self._spark._jsparkSession._gateway_client  # noqa: SLF001 - planted objects have no other way
-        catalog = JavaObject(PLANTED_CATALOG, client)
-        no_properties = JavaObject(PLANTED_NO_PROPERTIES, client)
-        location = catalog.getDefaultDBPath(name)
-        database = JavaClass("org.apache.spark.sql.catalyst.catalog.CatalogDatabase", client)(
-            name, "", location, no_properties
-        )
-        catalog.createDatabase(database, True)  # noqa: FBT003 - Java has no keywords: ignoreIfExists
+        catalog = self._catalog
+        location = catalog.java.getDefaultDBPath(name)
+        database = catalog.make_database(name, "", location, catalog.no_properties)
+        catalog.java.createDatabase(database, True)  # noqa: FBT003 - Java has no keywords: ignoreIfExists
 
     def apply_conf(self, conf: Mapping[str, str]) -> None:
         """Set what a living session can take; the rest by the job's static conf policy."""
