@@ -69,7 +69,7 @@ wait "$dag"
 code=$?
 wait
 if [ $code -ne 0 ] || grep -q "state=failed\|DagRunState.FAILED" "$log"; then
-  tail -n 30 "$log" >&2
+  { sed -n '/ \[error /,$p' "$log" | head -n 30 | grep . || tail -n 30 "$log"; } >&2
   _fail "The DAG failed: the whole log is $log."
 fi
 report="$(find "$FLINKLIKE_DATA_DIR/reports" -name report.txt -newer "$begun" -print -quit 2> /dev/null)"

@@ -44,7 +44,7 @@ endless = function_job(held)
 """
 JOB_ID = "0123456789abcdef0123456789abcdef"
 NOT_HERE = {
-    "bin/quickstart.sh": "makes an environment, and runs Spark",
+    "bin/quickstart.sh": "is run by test_quickstart",
     "bin/test.sh": "runs this",
     "pip": "makes an environment",
     "export": "is for Airflow, whose tests parse it",
