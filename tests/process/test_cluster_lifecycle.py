@@ -15,6 +15,7 @@ import httpx
 import psutil
 import pytest
 
+from airflow_flinklike import Pipeline
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.exceptions import JobConflictError
 from airflow_flinklike.handle import JobHandle
@@ -92,6 +93,20 @@ def test_an_id_is_one_job(cluster: ScriptCluster, client: FlinklikeClient, tmp_p
     with pytest.raises(JobConflictError, match=job_id):
         submit_as(client, holding(gate), job_id)
     assert runs_of(runs, job_id) == 1
+
+
+def test_large_values_of_many_producers_meet_in_one_consumer(cluster: ScriptCluster, client: FlinklikeClient) -> None:
+    with_processes(cluster, client)
+    pipeline = Pipeline("values")
+    parts = pipeline.source("parts", lambda ctx: "x" * 250_000, parallelism=32)
+    parts.gather().apply("all", lambda ctx, values: sum(map(len, values))).broadcast().sink(
+        "twice", lambda ctx, values: values, parallelism=2
+    )
+    assert submit(client, pipeline).result() == {"twice": [[8_000_000], [8_000_000]]}
+
+    results = Pipeline("results")
+    results.source("parts", lambda ctx: "x" * 250_000, parallelism=32)
+    assert [len(part) for part in submit(client, results).result()["parts"]] == [250_000] * 32
 
 
 def test_new_jobs_land_on_a_new_job_master_process(
