@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,13 @@ PRODUCT = sources("runtime", "airflow_flinklike", "jobmaster_process", "dags")
 ALL = PRODUCT + sources("tests")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -68,7 +74,7 @@ def test_no_task_is_detached_from_the_loop() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in PRODUCT
         if path not in allowed
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute) and node.attr == "create_task"
         if re.search(r"loop(\(\))?\Z", ast.unparse(node.value))
     ]
@@ -76,7 +82,7 @@ def test_no_task_is_detached_from_the_loop() -> None:
 
 
 def test_every_module_says_what_it_owns() -> None:
-    silent = [str(path.relative_to(ROOT)) for path in ALL if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [str(path.relative_to(ROOT)) for path in ALL if not ast.get_docstring(tree_of(path))]
     assert not silent
 
 
@@ -91,7 +97,7 @@ def test_every_option_is_read_somewhere() -> None:
         node.attr if isinstance(node, ast.Attribute) else node.id
         for path in PRODUCT
         if path not in rules
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute | ast.Name)
     }
     options = {
@@ -107,7 +113,7 @@ def test_no_module_is_dead() -> None:
     starters = [ROOT / "pyproject.toml", *(path for path in (ROOT / "bin").iterdir() if path.is_file())]
     named = {name for path in starters for name in re.findall(r"[\w.]+", path.read_text())}
     for path in PRODUCT:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom):
                 named |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
             elif isinstance(node, ast.Import):
