@@ -1,6 +1,10 @@
-"""Makes `tests.kit` importable wherever pytest is started."""
+"""Makes `tests.kit` importable wherever pytest is started, and has what all folders share."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.kit.class_archive import built_archive, class_archive
+
+__all__ = ["built_archive", "class_archive"]

@@ -29,6 +29,7 @@ os.environ.update(
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "0",  # a task with retries that fails here fails soon
     }
 )
 
@@ -89,15 +90,14 @@ SPARK = {
     "taskmanager.numberOfTaskSlots": "2",
     "taskmanager.memory.task.size": "1 gb",
     "taskmanager.memory.spark.size": "1 gb",
-    "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
 }
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[ScriptCluster]:
+def cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
     """A real cluster with Spark and split JobMasters, from the scripts."""
-    with ScriptCluster(SPARK) as found:
+    with ScriptCluster(SPARK, class_archive=class_archive) as found:
         yield found
 
 

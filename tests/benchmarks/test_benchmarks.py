@@ -54,8 +54,8 @@ def plain_cluster() -> Iterator[ScriptCluster]:
 
 
 @pytest.fixture(scope="module")
-def spark_cluster() -> Iterator[ScriptCluster]:
-    with ScriptCluster(SMALL_OPTIONS) as cluster:
+def spark_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
+    with ScriptCluster(SMALL_OPTIONS, class_archive=class_archive) as cluster:
         yield cluster
 
 

@@ -20,6 +20,7 @@ from typing import Self
 import httpx
 
 from airflow_flinklike.client import FlinklikeClient
+from tests.kit.class_archive import share
 from tests.kit.process_tree import carrying, cpu_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +37,20 @@ def free_port() -> int:
 
 
 class ScriptCluster:
-    """start-cluster.sh in `with`, stop-cluster.sh at its end. Options are those of -D."""
+    """start-cluster.sh in `with`, stop-cluster.sh at its end. Options are those of -D.
 
-    def __init__(self, options: Mapping[str, str], *, masters: int = 1, job_masters: int = 2, workers: int = 1) -> None:
+    Its Spark uses the class archive in that directory; it builds one only when the options say so.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str],
+        *,
+        masters: int = 1,
+        job_masters: int = 2,
+        workers: int = 1,
+        class_archive: Path | None = None,
+    ) -> None:
         self.run = Path(tempfile.mkdtemp(prefix="flinklike-"))
         self.port = free_port()
         conf = self.run / "conf"
@@ -53,7 +65,7 @@ class ScriptCluster:
             "FLINKLIKE_IDENT_STRING": "test",
             "FLINKLIKE_ADDRESS": self.url,
         }
-        self._options = {"rest.port": str(self.port), **options}
+        self._options = {"rest.port": str(self.port), **share(class_archive, self.run / "run"), **options}
 
     @property
     def url(self) -> str:

@@ -30,18 +30,18 @@ ROOT = Path(__file__).resolve().parents[2]
 _MARK = "\x1eslot:"
 
 
-def spark_settings(directory: Path, **changes: Any) -> SparkSettings:
-    """Small and quick: two cores, few warm-up queries, no class archive."""
+def spark_settings(directory: Path, *, archive: Path | None = None, **changes: Any) -> SparkSettings:
+    """Small and quick: two cores, few warm-up queries, and the class archive in the directory `archive`, if any."""
     settings = SparkSettings(
         master="local[2]",
         slots=2,
         cores=2,
         heap_bytes=768 << 20,
         work_directory=directory / "work",
-        cds_directory=directory / "cds",
+        cds_directory=archive or directory / "cds",
         log_directory=directory / "log",
         warm_up_count=0,
-        class_archive=False,
+        class_archive=archive is not None,
         poll_interval=0.2,
     )
     return dataclasses.replace(settings, **changes)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +21,6 @@ SPARK = {
     "taskmanager.memory.task.size": "640 mb",
     "taskmanager.memory.spark.size": "768 mb",
     "taskmanager.spark.warm-up.count": "2",
-    "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
 }
 WITHOUT_SPARK = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
@@ -28,14 +28,14 @@ IN_PROCESS = {"jobmanager.jobmaster.single.enable": "false"}
 
 
 @pytest.fixture(scope="session")
-def spark_cluster() -> Iterator[ScriptCluster]:
-    with ScriptCluster(SPARK) as cluster:
+def spark_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
+    with ScriptCluster(SPARK, class_archive=class_archive) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
-def in_process_cluster() -> Iterator[ScriptCluster]:
-    with ScriptCluster({**SPARK, **IN_PROCESS}) as cluster:
+def in_process_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
+    with ScriptCluster({**SPARK, **IN_PROCESS}, class_archive=class_archive) as cluster:
         yield cluster
 
 

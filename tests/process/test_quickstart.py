@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,6 @@ OPTIONS = {
     "taskmanager.numberOfTaskSlots": "2",
     "taskmanager.memory.task.size": "1 gb",
     "taskmanager.memory.spark.size": "1 gb",
-    "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
 }
 LONE = """
@@ -51,9 +51,9 @@ def shown(cluster: ScriptCluster, *arguments: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def begun() -> Iterator[tuple[ScriptCluster, str]]:
+def begun(class_archive: Path | None) -> Iterator[tuple[ScriptCluster, str]]:
     """A cluster that the quickstart has made, and what it has said."""
-    cluster = ScriptCluster(OPTIONS)
+    cluster = ScriptCluster(OPTIONS, class_archive=class_archive)
     try:
         yield cluster, quickstart(cluster)
     finally:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 
 from runtime.gateways.job_master import TaskProgresses
 from runtime.gateways.resource_manager import SlotReport
+from tests.kit.class_archive import share
 from tests.kit.task_manager_process import TaskManager, ended, exists, is_alive, task_manager
 from tests.kit.task_messages import acknowledge, end_job, free_slots
 
@@ -23,8 +26,14 @@ OPTIONS = (
     "taskmanager.spark.enabled=true",
     "taskmanager.memory.spark.size=768 mb",
     "taskmanager.spark.warm-up.count=2",
-    "taskmanager.spark.class-archive=false",
 )
+
+
+@asynccontextmanager
+async def spark_task_manager(directory: Path, archive: Path | None) -> AsyncIterator[TaskManager]:
+    shared = [f"{key}={value}" for key, value in share(archive, directory / "run").items()]
+    async with task_manager(directory, *OPTIONS, *shared) as manager:
+        yield manager
 
 
 def count(ctx: Any) -> int:
@@ -52,8 +61,8 @@ def jvm_of(manager: TaskManager) -> int:
     return java[0]
 
 
-async def test_spark_is_ready_used_lost_and_back(tmp_path: Path) -> None:
-    async with task_manager(tmp_path, *OPTIONS) as manager:
+async def test_spark_is_ready_used_lost_and_back(tmp_path: Path, class_archive: Path | None) -> None:
+    async with spark_task_manager(tmp_path, class_archive) as manager:
         begun = time.monotonic()
         await manager.leader.wait_for(SlotReport, timeout=120)
         assert manager.leader.of(SlotReport)[0].slots == (), "no slot before Spark is ready"
@@ -96,8 +105,8 @@ def end(job: int) -> tuple[Any, ...]:
     return acknowledge(0, job=job), free_slots(job, job=job), end_job(job)
 
 
-async def test_a_killed_main_process_takes_the_jvm_along(tmp_path: Path) -> None:
-    async with task_manager(tmp_path, *OPTIONS) as manager:
+async def test_a_killed_main_process_takes_the_jvm_along(tmp_path: Path, class_archive: Path | None) -> None:
+    async with spark_task_manager(tmp_path, class_archive) as manager:
         await manager.wait_slots(2)
         await manager.run_job(count_for_ever, waits=False)
         await manager.job_master.wait(lambda: is_counting(manager), timeout=120)
@@ -108,8 +117,8 @@ async def test_a_killed_main_process_takes_the_jvm_along(tmp_path: Path) -> None
         assert not any(map(exists, pids))
 
 
-async def test_a_killed_guard_takes_the_jvm_along(tmp_path: Path) -> None:
-    async with task_manager(tmp_path, *OPTIONS) as manager:
+async def test_a_killed_guard_takes_the_jvm_along(tmp_path: Path, class_archive: Path | None) -> None:
+    async with spark_task_manager(tmp_path, class_archive) as manager:
         await manager.wait_slots(2)
         pids = manager.descendants()
         assert jvm_of(manager) in pids

@@ -18,9 +18,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBox]:
+def shared_box(tmp_path_factory: pytest.TempPathFactory, class_archive: Path | None) -> Iterator[SparkBox]:
     directory = tmp_path_factory.mktemp("spark")
-    box = SparkBox(spark_settings(directory), directory)
+    box = SparkBox(spark_settings(directory, archive=class_archive), directory)
     box.run(box.environment.start())
     yield box
     box.shut()

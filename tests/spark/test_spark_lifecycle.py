@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.taskexecutor.slots.linux import children_of
+from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.archive_builder import archive_for
 from runtime.taskexecutor.spark.environment import SparkLostError, SparkProgress
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
@@ -19,9 +20,9 @@ COUNT = "emit(spark.range(3).count())"
 
 
 @pytest.fixture(scope="module")
-def lifecycle_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBox]:
+def lifecycle_box(tmp_path_factory: pytest.TempPathFactory, class_archive: Path | None) -> Iterator[SparkBox]:
     directory = tmp_path_factory.mktemp("lifecycle")
-    box = SparkBox(spark_settings(directory), directory)
+    box = SparkBox(spark_settings(directory, archive=class_archive), directory)
     yield box
     box.shut()
 
@@ -61,6 +62,15 @@ def test_pitfall_17_a_lost_jvm_can_be_replaced_in_the_same_task_manager(own_box:
     own_box.run(own_box.environment.restart())
     assert own_box.evaluate(COUNT) == 3
     assert not set(before) & set(own_box.environment.process_ids)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_class_archive_is_built_in_the_background_and_used(built_archive: ClassArchive, own_box: SparkBox) -> None:
+    """Built beside the running Spark of the fixture, and nothing else is left there."""
+    maps = Path(f"/proc/{own_box.environment.process_ids[1]}/maps").read_text()
+    assert str(built_archive.file) in maps
+    assert [path for path in built_archive.directory.iterdir() if path.suffix != ".lock"] == [built_archive.file]
 
 
 def test_an_exhausted_heap_ends_the_jvm_with_that_reason(own_box: SparkBox) -> None:
@@ -119,7 +129,8 @@ from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironme
 from tests.kit.spark_box import spark_settings
 
 async def main():
-    environment = ProcessSparkEnvironment(spark_settings(Path({directory!r})))
+    settings = spark_settings(Path({directory!r}), archive=Path({archive!r}) if {archive!r} else None)
+    environment = ProcessSparkEnvironment(settings)
     pool = SlotProcessPool(SlotSettings(slots=2, task_manager_id="tm"), environment, LoopClock(), SystemEntropy())
     await pool.start()
     await environment.start()
@@ -136,9 +147,14 @@ def holders(pipe: str, pids: list[int]) -> list[int]:
     return [pid for pid in pids if pipe in {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}]
 
 
-def test_pitfalls_7_and_8_the_jvm_dies_with_its_task_manager_which_is_imported_once(tmp_path: Path) -> None:
+def test_pitfalls_7_and_8_the_jvm_dies_with_its_task_manager_which_is_imported_once(
+    tmp_path: Path, class_archive: Path | None
+) -> None:
     program, imports = tmp_path / "task_manager.py", tmp_path / "imports"
-    program.write_text(TASK_MANAGER.format(root=str(ROOT), imports=str(imports), directory=str(tmp_path)))
+    archive = str(class_archive or "")
+    program.write_text(
+        TASK_MANAGER.format(root=str(ROOT), imports=str(imports), directory=str(tmp_path), archive=archive)
+    )
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as task_manager:
         assert task_manager.stdout is not None
         host, jvm, template = map(int, task_manager.stdout.readline().strip("[]\n").split(","))
@@ -203,23 +219,6 @@ def test_a_jvm_that_does_not_start_is_one_error_with_the_log(tmp_path: Path) -> 
     try:
         with pytest.raises(SparkStartError, match="Too small"):
             box.run(box.environment.start())
-    finally:
-        box.shut()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_the_class_archive_is_built_in_the_background_and_used(tmp_path: Path) -> None:
-    settings = spark_settings(tmp_path, class_archive=True, warm_up_count=1)
-    archive = archive_for(settings)
-    box = SparkBox(settings, tmp_path)
-    try:
-        box.run(box.environment.start())
-        wait_until(archive.exists, 300)
-        box.run(box.environment.restart())
-        maps = Path(f"/proc/{box.environment.process_ids[1]}/maps").read_text()
-        assert str(archive.file) in maps
-        assert [path for path in archive.directory.iterdir() if path.suffix != ".lock"] == [archive.file]
     finally:
         box.shut()
 

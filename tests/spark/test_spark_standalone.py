@@ -42,7 +42,7 @@ def deployed(directory: Path, class_name: str, *arguments: str) -> Iterator[Path
 
 
 @pytest.fixture(scope="module")
-def standalone_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBox]:
+def standalone_box(tmp_path_factory: pytest.TempPathFactory, class_archive: Path | None) -> Iterator[SparkBox]:
     directory = tmp_path_factory.mktemp("standalone")
     (directory / "conf").mkdir()
     quiet = ("--host", HOST, "--port", "0", "--webui-port", "0")
@@ -51,7 +51,8 @@ def standalone_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBo
         worker = ("--cores", "2", "--memory", "1g", "--work-dir", str(directory / "work"), *quiet, master)
         with deployed(directory / "worker", "org.apache.spark.deploy.worker.Worker", *worker):
             conf = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.sql.shuffle.partitions": "2"}
-            box = SparkBox(spark_settings(directory, master=master, spark_conf=conf), directory)
+            settings = spark_settings(directory, archive=class_archive, master=master, spark_conf=conf)
+            box = SparkBox(settings, directory)
             try:
                 box.run(box.environment.start())
                 yield box
