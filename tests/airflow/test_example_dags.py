@@ -26,8 +26,11 @@ def report(tpch_run: Any, data_directory: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_pipeline_answers_as_duckdb(report: Path, data_directory: Path, name: str) -> None:
-    assert_same(written(report / name), expected(data_directory / "tpch-sf0.01", QUERIES[name]))
+def test_the_pipeline_answers_as_duckdb(tpch_run: Any, report: Path, data_directory: Path, name: str) -> None:
+    wanted = expected(data_directory / "tpch-sf0.01", QUERIES[name])
+    assert wanted
+    assert_same(written(report / name), wanted)
+    assert len(xcom(tpch_run, "answers")[name]) == len(wanted)
 
 
 def test_the_script_answers_as_duckdb(report: Path, data_directory: Path) -> None:
@@ -39,9 +42,13 @@ def test_the_decorated_function_answers_as_duckdb(tpch_run: Any, data_directory:
     assert_same(found, expected(data_directory / "tpch-sf0.01", CUSTOMERS))
 
 
-def test_the_report_is_complete(report: Path) -> None:
-    assert "TPC-H at scale factor 0.01" in (report / "report.txt").read_text()
-    assert (report / "revenue.csv").read_text().startswith("n_name,revenue\n")
+def test_the_report_is_complete(tpch_run: Any, report: Path) -> None:
+    text = (report / "report.txt").read_text()
+    assert "TPC-H at scale factor 0.01" in text
+    assert "Q5  revenue of local suppliers" in text
+    rows = (report / "revenue.csv").read_text().splitlines()
+    assert rows[0] == "n_name,revenue"
+    assert len(rows) == len(xcom(tpch_run, "answers")["q5"]) + 1
     assert (report / "revenue.png").read_bytes().startswith(b"\x89PNG")
 
 
