@@ -68,7 +68,8 @@ class Beside:
         }
 
     def begin(self) -> subprocess.Popen[str]:
-        command = [self._python, "-m", "runtime.entrypoint.control", "airflow-standalone"]
+        # Below nohup it would ignore SIGHUP, as the tests then do.
+        command = ["env", "--default-signal", self._python, "-m", "runtime.entrypoint.control", "airflow-standalone"]
         return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
 
     def stop_cluster(self) -> str:
