@@ -56,9 +56,17 @@ def is_counting(manager: TaskManager) -> bool:
 
 
 def jvm_of(manager: TaskManager) -> int:
-    java = [pid for pid in manager.descendants() if "java" in psutil.Process(pid).name()]
+    java = [pid for pid in manager.descendants() if "java" in name_of(pid)]
     assert len(java) == 1, java
     return java[0]
+
+
+def name_of(pid: int) -> str:
+    """Slot processes come and go meanwhile."""
+    try:
+        return psutil.Process(pid).name()
+    except psutil.NoSuchProcess:
+        return ""
 
 
 async def test_spark_is_ready_used_lost_and_back(tmp_path: Path, class_archive: Path | None) -> None:
