@@ -16,6 +16,7 @@ import pytest
 
 from tests.kit.fake_rest import TOKEN, FakeCluster, fake_cluster
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.spark_box import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,7 +91,9 @@ SPARK = {
     "taskmanager.numberOfTaskSlots": "2",
     "taskmanager.memory.task.size": "1 gb",
     "taskmanager.memory.spark.size": "1 gb",
+    "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
+    **QUICK_JVM,
 }
 
 

@@ -14,6 +14,7 @@ from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster
 from tests.benchmarks.control_plane import WITHOUT_SPARK
 from tests.benchmarks.measure import Report, Target, percentile
 from tests.benchmarks.spark import SMALL_OPTIONS
+from tests.kit.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(300)]
 SPARK = [*CLUSTER[:-1], pytest.mark.spark, pytest.mark.timeout(600)]
@@ -55,7 +56,7 @@ def plain_cluster() -> Iterator[ScriptCluster]:
 
 @pytest.fixture(scope="module")
 def spark_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
-    with ScriptCluster(SMALL_OPTIONS, class_archive=class_archive) as cluster:
+    with ScriptCluster({**SMALL_OPTIONS, **QUICK_JVM}, class_archive=class_archive) as cluster:
         yield cluster
 
 

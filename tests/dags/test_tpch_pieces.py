@@ -8,6 +8,7 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from tests.kit.plain_spark import plain_spark_environment
+from tests.kit.spark_box import ONE_COMPILER
 from tests.kit.tpch import PRIORITIES, assert_same, expected, written_csv
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -36,7 +37,7 @@ def test_the_script_runs_under_plain_python(tables: Path, tmp_path: Path) -> Non
         text=True,
         check=False,
         cwd=tmp_path,
-        env=plain_spark_environment(),
+        env={**plain_spark_environment(), "JDK_JAVA_OPTIONS": ONE_COMPILER},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert_same(written_csv(output), expected(tables, PRIORITIES))

@@ -39,7 +39,7 @@ def free_port() -> int:
 class ScriptCluster:
     """start-cluster.sh in `with`, stop-cluster.sh at its end. Options are those of -D.
 
-    Its Spark uses the class archive in that directory; it builds one only when the options say so.
+    Its Spark uses the class archive in that directory, if there is one; without, the options say what it does.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class ScriptCluster:
             "FLINKLIKE_IDENT_STRING": "test",
             "FLINKLIKE_ADDRESS": self.url,
         }
-        shared = share(class_archive, self.run / "run")
-        self._options = {"rest.port": str(self.port), "restart-strategy.type": "none", **shared, **options}
+        shared = share(class_archive, self.run / "run") if class_archive else {}
+        self._options = {"rest.port": str(self.port), "restart-strategy.type": "none", **options, **shared}
 
     @property
     def url(self) -> str:

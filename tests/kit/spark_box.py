@@ -27,11 +27,15 @@ from runtime.taskexecutor.spark.settings import SparkSettings
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
+ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+"""A JVM that lives for a minute has no use for the second one, which takes half of its CPU time."""
+QUICK_JVM = {"spark.driver.extraJavaOptions": ONE_COMPILER}
 _MARK = "\x1eslot:"
 
 
 def spark_settings(directory: Path, *, archive: Path | None = None, **changes: Any) -> SparkSettings:
-    """Small and quick: two cores, few warm-up queries, and the class archive in the directory `archive`, if any."""
+    """Small and quick: two cores, no warm-up, one compiler, and the class archive in `archive`, if there is one."""
+    changes["spark_conf"] = {**QUICK_JVM, **changes.get("spark_conf", {})}
     settings = SparkSettings(
         master="local[2]",
         slots=2,

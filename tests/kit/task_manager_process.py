@@ -122,7 +122,7 @@ async def task_manager(tmp_path: Path, *options: str, **answers: Any) -> AsyncIt
         "taskmanager.spark.enabled": "false",
         "taskmanager.numberOfTaskSlots": "2",
         "taskmanager.resource-id": "tm-of-test",
-        **dict(option.split("=") for option in options),
+        **dict(option.split("=", 1) for option in options),
     }
     arguments = [text for key, value in dynamic.items() for text in ("-D", f"{key}={value}")]
     environment = {

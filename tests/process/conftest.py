@@ -13,6 +13,7 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient
 from tests.kit.etcd import etcd
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.spark_box import QUICK_JVM
 
 __all__ = ["etcd"]
 
@@ -21,7 +22,9 @@ SPARK = {
     "taskmanager.memory.task.size": "640 mb",
     "taskmanager.memory.spark.size": "768 mb",
     "taskmanager.spark.warm-up.count": "2",
+    "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
+    **QUICK_JVM,
 }
 WITHOUT_SPARK = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
 IN_PROCESS = {"jobmanager.jobmaster.single.enable": "false"}

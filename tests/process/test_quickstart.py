@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.spark_box import QUICK_JVM
 
 pytestmark = [
     pytest.mark.process,
@@ -24,7 +25,9 @@ OPTIONS = {
     "taskmanager.numberOfTaskSlots": "2",
     "taskmanager.memory.task.size": "1 gb",
     "taskmanager.memory.spark.size": "1 gb",
+    "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
+    **QUICK_JVM,
 }
 LONE = """
 from airflow_flinklike import function_job

@@ -14,6 +14,7 @@ from airflow_flinklike.exceptions import JobFailedError, LocalClusterError
 from tests.kit.docs import Snippet, SnippetKind, doc_snippets, run_snippet
 from tests.kit.levels import reached
 from tests.kit.process_tree import carrying
+from tests.kit.spark_box import QUICK_JVM
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
@@ -75,7 +76,7 @@ def test_a_local_pipeline_has_spark() -> None:
     numbers = pipeline.source("numbers", lambda ctx: ctx.spark.range(1000).selectExpr("id", "id % 3 as key"))
     counts = numbers.hash("key").apply("counts", lambda ctx, df: df.groupBy("key").count(), parallelism=2)
     counts.gather().sink("rows", lambda ctx, df: sorted([row["key"], row["count"]] for row in df.collect()))
-    assert pipeline.run_local() == [[0, 334], [1, 333], [2, 333]]
+    assert pipeline.run_local(conf=QUICK_JVM) == [[0, 334], [1, 333], [2, 333]]
 
 
 ORPHAN = """

@@ -17,6 +17,7 @@ import pytest
 from runtime.gateways.job_master import TaskProgresses
 from runtime.gateways.resource_manager import SlotReport
 from tests.kit.class_archive import share
+from tests.kit.spark_box import QUICK_JVM
 from tests.kit.task_manager_process import TaskManager, ended, exists, is_alive, task_manager
 from tests.kit.task_messages import acknowledge, end_job, free_slots
 
@@ -26,6 +27,7 @@ OPTIONS = (
     "taskmanager.spark.enabled=true",
     "taskmanager.memory.spark.size=768 mb",
     "taskmanager.spark.warm-up.count=2",
+    *(f"{key}={value}" for key, value in QUICK_JVM.items()),
 )
 
 

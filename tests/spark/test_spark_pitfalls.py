@@ -201,7 +201,7 @@ def test_pitfall_14_streams_end_with_their_slot(box: SparkBox, tmp_path: Path) -
     code = f"""
 query = (spark.readStream.format("rate").load().writeStream.format("json")
     .option("checkpointLocation", {str(tmp_path / "checkpoint")!r})
-    .trigger(processingTime="1500 milliseconds").start({str(tmp_path / "out")!r}))
+    .trigger(processingTime="500 milliseconds").start({str(tmp_path / "out")!r}))
 emit("streaming")
 ask()
 """
@@ -212,5 +212,5 @@ ask()
     box.end(slot)
     offsets = tmp_path / "checkpoint" / "offsets"
     after = sorted(path.name for path in offsets.glob("[0-9]*"))
-    time.sleep(3.5)  # two more triggers would have come
+    time.sleep(1.2)  # two more triggers would have come
     assert sorted(path.name for path in offsets.glob("[0-9]*")) == after

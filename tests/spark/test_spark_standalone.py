@@ -12,7 +12,7 @@ import pytest
 
 from runtime.taskexecutor.spark.java import find_java
 from runtime.taskexecutor.spark.launch import MODULE_OPTIONS, class_path, spark_home
-from tests.kit.spark_box import SparkBox, is_alive, spark_settings, wait_until
+from tests.kit.spark_box import ONE_COMPILER, SparkBox, is_alive, spark_settings, wait_until
 
 HOST = "127.0.0.1"
 
@@ -29,11 +29,10 @@ def deployed(directory: Path, class_name: str, *arguments: str) -> Iterator[Path
         "SPARK_SCALA_VERSION": "2.13",  # the worker builds its executors' command with it
         "PYSPARK_PYTHON": sys.executable,
     }
-    command = [str(find_java(os.environ).executable), "-Xmx256m", *MODULE_OPTIONS, "-cp", class_path(spark_home(), {})]
+    java = [str(find_java(os.environ).executable), "-Xmx256m", ONE_COMPILER, *MODULE_OPTIONS]
+    command = [*java, "-cp", class_path(spark_home(), {}), class_name, *arguments]
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, class_name, *arguments], env=environment, cwd=directory, stdout=output, stderr=output
-        )
+        process = subprocess.Popen(command, env=environment, cwd=directory, stdout=output, stderr=output)
     try:
         yield log
     finally:
@@ -50,7 +49,12 @@ def standalone_box(tmp_path_factory: pytest.TempPathFactory, class_archive: Path
         master = f"spark://{HOST}:{listening_port(log)}"
         worker = ("--cores", "2", "--memory", "1g", "--work-dir", str(directory / "work"), *quiet, master)
         with deployed(directory / "worker", "org.apache.spark.deploy.worker.Worker", *worker):
-            conf = {"spark.executor.memory": "512m", "spark.cores.max": "2", "spark.sql.shuffle.partitions": "2"}
+            conf = {
+                "spark.executor.memory": "512m",
+                "spark.executor.extraJavaOptions": ONE_COMPILER,
+                "spark.cores.max": "2",
+                "spark.sql.shuffle.partitions": "2",
+            }
             settings = spark_settings(directory, archive=class_archive, master=master, spark_conf=conf)
             box = SparkBox(settings, directory)
             try:
