@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import control_plane, etcd_writes, rpc_stream, scheduler_core, spark
+from tests.benchmarks import control_plane, etcd_writes, recovery, rpc_stream, scheduler_core, spark
 from tests.benchmarks.measure import Report
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
@@ -17,7 +17,10 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "scheduler-core": scheduler_core.scheduler_core,
     "rpc-stream": rpc_stream.rpc_stream,
     "etcd-writes": etcd_writes.etcd_writes,
+    "recovery": recovery.recovery,
 }
+REPEATED = frozenset({"recovery"})
+"""Those that take `--runs`."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -26,6 +29,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--small", action="store_true", help="quick and imprecise: only shows that they work")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help=f"rounds of {', '.join(REPEATED)} instead of its own number"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write a line of JSON per benchmark")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.names if name not in BENCHMARKS]
@@ -42,7 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         file = stack.enter_context(given.json.open("w", encoding="utf-8")) if given.json else None
         for name in BENCHMARKS if given.all else given.names:
-            report = BENCHMARKS[name](small=given.small)
+            more = {"runs": given.runs} if name in REPEATED else {}
+            report = BENCHMARKS[name](small=given.small, **more)
             sys.stdout.write(report.table() + "\n\n")
             sys.stdout.flush()
             if file is not None:

@@ -1,0 +1,241 @@
+"""What the ledger proves: nothing lost, nothing doubled, no task restarted without a fault of its own. Only decides.
+
+Doubled is: an exclusive subtask of which two attempts lived at once, or one that was seen to live behind the end of its
+job; a task that had ended and ran again although nothing happened to its TaskManager; a job whose end changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.chaos.ledger import FaultLine, JobLine, Line, TaskLine, places
+
+GRACE = 20.0
+"""Seconds after a TaskManager came back, or was gone, in which tasks may still be restarted for it."""
+_OPENING = frozenset({"kill", "terminate", "freeze"})
+NO_CAUSE = "nothing that happened to a task"
+OWN_FAILURE = "the task failed"
+PRODUCER = "its producer ran again"
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A subtask that began again, and why."""
+
+    place: tuple[str, str, int]
+    at: float
+    attempt: str
+    cause: str
+
+    def __str__(self) -> str:
+        job, vertex, subtask = self.place
+        return f"{job} {vertex} {subtask}: attempt {self.attempt} began at {self.at:.3f}: {self.cause}"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was found. Sentences name the job."""
+
+    acknowledged: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    attempts: int = 0
+    lost: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
+
+    @property
+    def unfounded(self) -> list[Restart]:
+        """Tasks that a fault of the control plane restarted, or nothing at all."""
+        return [one for one in self.restarts if one.cause == NO_CAUSE]
+
+    @property
+    def causes(self) -> Counter[str]:
+        """How many restarts for each cause."""
+        return Counter(one.cause for one in self.restarts)
+
+    @property
+    def is_clean(self) -> bool:
+        """True when every promise held."""
+        return not (self.lost or self.wrong or self.doubled or self.unfounded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """From when to when tasks of a TaskManager, of one of its slots, or with its Spark may be restarted for a fault."""
+
+    begin: float
+    end: float
+    fault: FaultLine
+
+    def explains(self, lost: TaskLine, again: TaskLine) -> bool:
+        fault = self.fault
+        if fault.task_manager != lost.task_manager or not (self.begin <= again.at and lost.at <= self.end):
+            return False
+        return (fault.role != "slot" or fault.pid == lost.pid) and (fault.role != "spark" or lost.spark)
+
+
+def judge(lines: Sequence[Line]) -> Verdict:
+    """Everything at once."""
+    verdict = Verdict()
+    tasks = places(lines)
+    _judge_jobs(lines, verdict)
+    _judge_ends(lines, verdict)
+    windows = fault_windows(lines)
+    for place, own in tasks.items():
+        verdict.attempts += len({line.attempt for line in own})
+        if own[0].exclusive:
+            verdict.doubled += _overlaps(place, own)
+        _find_restarts(own, windows, verdict)
+    _blame_producers(verdict, tasks)
+    _judge_finished_restarts(verdict, tasks)
+    _judge_completeness(lines, tasks, verdict)
+    return verdict
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def _judge_jobs(lines: Sequence[Line], verdict: Verdict) -> None:
+    seen: dict[str, dict[str, JobLine]] = {"acknowledged": {}, "ended": {}, "checked": {}}
+    for line in lines:
+        if isinstance(line, JobLine) and line.step in seen:
+            seen[line.step].setdefault(line.job, line)
+    verdict.acknowledged = len(seen["acknowledged"])
+    for job, promise in seen["acknowledged"].items():
+        end, later = seen["ended"].get(job), seen["checked"].get(job)
+        label = f"{promise.kind} job {job}"
+        if end is None:
+            verdict.lost.append(f"{label} was acknowledged and has not ended{_noted(later)}")
+            continue
+        verdict.ended[end.state] += 1
+        if later is None:
+            verdict.lost.append(f"{label} had ended and is not shown any more")
+        elif (later.state, later.value) != (end.state, end.value):
+            verdict.doubled.append(f"{label} ended twice: {_result(end)}, later {_result(later)}")
+        verdict.wrong += [f"{label} {problem}" for problem in _wrong_end(promise, end, later)]
+
+
+def _wrong_end(promise: JobLine, end: JobLine, later: JobLine | None) -> Iterator[str]:
+    if end.state not in promise.state.split("|"):
+        yield f"is {end.state} and not {promise.state}{_noted(end)}"
+    elif end.state == "FINISHED" and end.value != promise.value:
+        yield f"has the result {end.value} and not {promise.value}"
+    elif end.state == "FINISHED" and later is not None and later.files != promise.files:
+        yield f"shows {later.files} files and not {promise.files}"
+
+
+def _result(line: JobLine) -> str:
+    return f"{line.state} with {line.value}"
+
+
+def _noted(line: JobLine | None) -> str:
+    return f": {line.note}" if line is not None and line.note else ""
+
+
+def _judge_ends(lines: Sequence[Line], verdict: Verdict) -> None:
+    """R16: behind the end of a job nothing exclusive of it lives."""
+    over: set[str] = set()
+    told: set[str] = set()
+    for line in lines:
+        if isinstance(line, JobLine) and line.step == "ended":
+            over.add(line.job)
+        elif isinstance(line, TaskLine) and line.exclusive and line.job in over and line.attempt not in told:
+            told.add(line.attempt)
+            verdict.doubled.append(f"job {line.job} had ended, and {line.vertex} {line.subtask} lived: {line.attempt}")
+
+
+def _judge_completeness(
+    lines: Sequence[Line], tasks: dict[tuple[str, str, int], list[TaskLine]], verdict: Verdict
+) -> None:
+    """A job that FINISHED has run all of its subtasks to their end."""
+    finished = {
+        line.job for line in lines if isinstance(line, JobLine) and (line.step, line.state) == ("ended", "FINISHED")
+    }
+    for line in lines:
+        if not isinstance(line, JobLine) or line.step != "acknowledged" or line.job not in finished:
+            continue
+        for vertex, parallelism in line.tasks.items():
+            for subtask in range(parallelism):
+                if not any(one.step == "end" for one in tasks.get((line.job, vertex, subtask), ())):
+                    verdict.lost.append(f"{line.kind} job {line.job} FINISHED without {vertex} {subtask}")
+
+
+# --- attempts -----------------------------------------------------------------------------------------------------
+
+
+def _overlaps(place: tuple[str, str, int], own: Sequence[TaskLine]) -> list[str]:
+    """An attempt that shows life behind the begin of another one has lived beside it."""
+    job, vertex, subtask = place
+    replaced: set[str] = set()
+    found: dict[str, str] = {}
+    for before, line in pairwise(own):
+        if line.attempt == before.attempt:
+            continue
+        replaced.add(before.attempt)
+        if line.attempt in replaced and line.attempt not in found:
+            found[line.attempt] = (
+                f"job {job}, {vertex} {subtask} is exclusive: {line.attempt} lived ({line.step} at {line.at:.3f})"
+                f" beside {before.attempt}"
+            )
+    return list(found.values())
+
+
+def fault_windows(lines: Sequence[Line]) -> list[_Window]:
+    """When tasks may suffer: from a fault until it is over, and a while longer."""
+    faults = [line for line in lines if isinstance(line, FaultLine) and line.task_manager]
+    windows = []
+    for number, fault in enumerate(faults):
+        if fault.step not in _OPENING:
+            continue
+        over = next((one for one in faults[number + 1 :] if _is_over(fault, one)), None)
+        windows.append(_Window(fault.at, float("inf") if over is None else over.at + GRACE, fault))
+    return windows
+
+
+def _is_over(fault: FaultLine, later: FaultLine) -> bool:
+    return (later.role, later.name, later.pid) == (fault.role, fault.name, fault.pid) and later.step in {"wake", "gone"}
+
+
+def _find_restarts(own: Sequence[TaskLine], windows: Sequence[_Window], verdict: Verdict) -> None:
+    begun = [line for line in own if line.step == "begin"]
+    for previous, again in pairwise(begun):
+        failed = any(line.step == "fail" and line.attempt == previous.attempt for line in own)
+        cause = OWN_FAILURE if failed else _fault_of(previous, again, windows)
+        verdict.restarts.append(Restart(again.place, again.at, again.attempt, cause))
+
+
+def _fault_of(previous: TaskLine, again: TaskLine, windows: Sequence[_Window]) -> str:
+    for window in windows:
+        if window.explains(previous, again):
+            return f"{window.fault.role} {window.fault.step}"
+    return NO_CAUSE
+
+
+def _blame_producers(verdict: Verdict, tasks: dict[tuple[str, str, int], list[TaskLine]]) -> None:
+    """A reader begins again when another vertex of its job, in an attempt of its own, has had to since it began."""
+    again: dict[str, list[tuple[float, str]]] = {}
+    for one in verdict.restarts:
+        if one.cause != NO_CAUSE:
+            again.setdefault(one.place[0], []).append((one.at, one.place[1]))
+    for number, one in enumerate(verdict.restarts):
+        if one.cause != NO_CAUSE:
+            continue
+        begins = [line.at for line in tasks[one.place] if line.step == "begin" and line.attempt != one.attempt]
+        since = begins[max(0, bisect_left(begins, one.at) - 1)]
+        if any(since <= at <= one.at and vertex != one.place[1] for at, vertex in again.get(one.place[0], ())):
+            verdict.restarts[number] = Restart(one.place, one.at, one.attempt, PRODUCER)
+
+
+def _judge_finished_restarts(verdict: Verdict, tasks: dict[tuple[str, str, int], list[TaskLine]]) -> None:
+    for one in verdict.unfounded:
+        job, vertex, subtask = one.place
+        ended = [line for line in tasks[one.place] if line.step == "end" and line.at <= one.at]
+        if ended:
+            verdict.doubled.append(
+                f"job {job}, {vertex} {subtask} had ended in {ended[-1].attempt}: {one.attempt} began"
+            )
