@@ -41,6 +41,7 @@ from runtime.highavailability.cluster import ClusterChangedError
 from runtime.highavailability.records import JobMasterRecord
 from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.highavailability.services import HighAvailabilityServices
+from runtime.jobmaster.registered_task_managers import follow_ends
 from runtime.rpc.service import RpcService
 
 logger = logging.getLogger(__name__)
@@ -136,6 +137,8 @@ class JobMasterEntryPoint:
                 scope.spawn_eternal("heartbeats", heartbeats.run())
                 connections = serve_job_masters(rpc, heartbeats, options.heartbeat_timing(configuration))
                 scope.spawn_eternal("task-manager-connections", connections.run())
+                died = connections.task_manager_died
+                scope.spawn_eternal("task-managers", follow_ends(ha.follow_task_managers, died))
                 runners = job_manager_runner_factory(context, rpc, ha, connections, SharedGraphs(blobs))
                 container = self._container(context, rpc, ha, heartbeats, leader, runners, io)
                 scope.spawn_eternal("registration", registration.run())

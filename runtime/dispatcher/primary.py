@@ -1,8 +1,9 @@
 """JobMasterPrimaryDispatcher: JobMasters run in processes of their own (`jobmanager.jobmaster.single.enable: true`).
 
 Serves JOB_MASTER_TO_DISPATCHER. A process whose stream ends keeps its jobs; it is lost when its registration in the
-store is gone (its lease ended), and only then do its jobs get other owners. R8: a process that is silent here
-although its lease lives has its lease revoked.
+store is gone (its lease ended), and only then do its jobs get other owners. The lease of a process is revoked when it
+is found dead at its address (a short cut: were that wrong, its epochs are refused everywhere), and when it is silent
+here although its lease lives (R8).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from runtime.aio.retry import RetryPolicy
 from runtime.common.errors import (
     BackpressureError,
     MessageTooLargeError,
@@ -51,6 +53,12 @@ from runtime.rpc.stream import receive_introduction
 
 logger = logging.getLogger(__name__)
 
+DIAL_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
+"""How often a process without a stream is dialled: at once, while it may be about to die, then now and then."""
+
+DIAL_PATIENCE = 0.5
+"""Seconds that a process which this leader has never heard of has for opening its stream."""
+
 STORAGE_PROOF_TRIES = 3
 """A process that has not answered in storage at so many registrations sees another one."""
 
@@ -65,6 +73,13 @@ class JobMasterRegistrations(Protocol):
 
     async def revoke(self, incarnation: Incarnation, /) -> None:
         """End the lease of a process (R8)."""
+
+
+class ProcessDeaths(Protocol):
+    """`runtime.heartbeat.proof_of_death.ProcessDialler`."""
+
+    async def prove_death(self, address: str, incarnation: Incarnation, /) -> bool:
+        """True when the process is gone; False when it lives, or nobody can tell."""
 
 
 class StorageChallenges(Protocol):
@@ -90,6 +105,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         heartbeats: HeartbeatService,
         registrations: JobMasterRegistrations,
         storage: StorageChallenges,
+        deaths: ProcessDeaths,
         blob_address: str,
     ) -> None:
         super().__init__(settings, services, resources)
@@ -98,6 +114,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._timing = HeartbeatTiming(settings.heartbeat_interval, settings.heartbeat_timeout)
         self._registrations = registrations
         self._storage = storage
+        self._deaths = deaths
         self._nonces: dict[Incarnation, str] = {}
         self._challenged: set[Incarnation] = set()
         self._proven: set[Incarnation] = set()
@@ -105,6 +122,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._blob_address = blob_address
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
+        self._dialled: set[Incarnation] = set()
         self._readers: dict[type[Any], Callable[[Incarnation, Any], None]] = {
             JobMasterHeartbeat: self._on_heartbeat,
             JobSummaries: lambda _peer, message: self._post(ev.SummariesReceived(message.summaries)),
@@ -115,8 +133,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     async def _begin(self) -> None:
         self._rpc.server.add_stream_handler(StreamKind.JOB_MASTER_TO_DISPATCHER, self.serve, check=self._check)
         known = [process.incarnation for process in self._registry.processes]
-        self._silent_since = dict.fromkeys(known, self._services.clock.monotonic())
         for incarnation in known:
+            self._is_silent(incarnation, self._services.clock.monotonic(), DIAL_PATIENCE)
             self._scope.spawn("challenge", self._challenge(incarnation))
         self._scope.spawn_eternal("registrations", self._registrations.follow(known, self._on_registration))
         self._scope.spawn_eternal("reaper", self._reap())
@@ -139,8 +157,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             stream = self._streams.pop(event.incarnation, None)
             if stream is not None:
                 stream.abort("its lease has ended")
-        elif event.incarnation not in self._streams:
-            self._silent_since.setdefault(event.incarnation, self._services.clock.monotonic())
+        elif event.incarnation not in self._streams and event.incarnation not in self._silent_since:
+            self._is_silent(event.incarnation, self._services.clock.monotonic(), DIAL_PATIENCE)
         is_new = isinstance(event, ev.ProcessKnown) and event.incarnation not in self._registry.processes
         # Who has lost its lease and comes back has the storage that it had, and does not prove it again in this term.
         if is_new and event.incarnation not in self._proven:
@@ -226,8 +244,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         finally:
             if self._streams.get(peer) is stream:
                 del self._streams[peer]
-                self._silent_since[peer] = stream.last_heard
                 if self._is_open:
+                    self._is_silent(peer, stream.last_heard, 0.0)
                     self._post(ev.ProcessDisconnected(peer))
 
     def _refusal(self, registration: RegisterJobMaster, dialer: Incarnation) -> str:
@@ -298,6 +316,27 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             chunks = self._rpc.fetch_chunks(owner.address, JOB_DETAILS_SOURCE, request.job_id, timeout=timeout)
             return b"".join([chunk async for chunk in chunks])
 
+    # --- deaths -------------------------------------------------------------------------------------------
+
+    def _is_silent(self, peer: Incarnation, since: float, patience: float) -> None:
+        """A process has no stream: look for it at its address, until it has one again or is gone."""
+        self._silent_since[peer] = since
+        if peer not in self._dialled:
+            self._dialled.add(peer)
+            self._scope.spawn("proof of death", self._prove_death(peer, patience))
+
+    async def _prove_death(self, peer: Incarnation, patience: float) -> None:
+        attempt = 0
+        await asyncio.sleep(patience)
+        while peer in self._silent_since:
+            process = self._registry.processes.get(peer)
+            is_dead = process is not None and await self._deaths.prove_death(process.address, peer)
+            if is_dead and peer in self._silent_since:
+                await self._revoke(peer, "is dead: its address refuses connections, or another process answers there")
+            await asyncio.sleep(DIAL_POLICY.delay(attempt, self._services.entropy))
+            attempt += 1
+        self._dialled.discard(peer)
+
     # --- time ---------------------------------------------------------------------------------------------
 
     async def _reap(self) -> None:
@@ -311,10 +350,10 @@ class JobMasterPrimaryDispatcher(Dispatcher):
                 self._silent_since = dict.fromkeys(self._silent_since, now)
             for peer, since in list(self._silent_since.items()):
                 if now - since >= settings.heartbeat_timeout:
-                    await self._revoke(peer, now - since)
+                    await self._revoke(peer, f"is silent for {now - since:.1f} s")
 
-    async def _revoke(self, peer: Incarnation, silence: float) -> None:
-        logger.warning("JobMaster process %s is silent for %.1f s: its lease is revoked", peer, silence)
+    async def _revoke(self, peer: Incarnation, reason: str) -> None:
+        logger.warning("JobMaster process %s %s: its lease is revoked", peer, reason)
         self._silent_since.pop(peer, None)
         try:
             await self._registrations.revoke(peer)

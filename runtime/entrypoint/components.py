@@ -6,7 +6,7 @@ The switch `jobmanager.jobmaster.single.enable` chooses the factory and nothing 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,11 +25,16 @@ from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
+from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeadershipEpoch
-from runtime.highavailability.records import JobMasterRecord
+from runtime.highavailability.guards import LeaderTerm
+from runtime.highavailability.records import JobMasterRecord, TaskManagerRecord
+from runtime.highavailability.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.services import HighAvailabilityServices
+from runtime.jobmaster.connections import TaskManagerConnections
+from runtime.resourcemanager.core.liveness import GuardedProcess
 from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
 from runtime.rpc.service import RpcService
 
@@ -44,6 +49,7 @@ class JobManagerServices:
     blobs: BlobStore
     storage_probe: StorageProbe
     heartbeats: HeartbeatService
+    guards: GuardDialler
     compactor: Compactor
     clock: Clock
     entropy: Entropy
@@ -83,16 +89,21 @@ class DispatcherResourceManagerComponentFactory(ABC):
             self._settings.dispatcher,
             dispatcher_services,
             known_processes=self._known_processes,
-            construct=partial(self._construct, dispatcher_services, epoch.token),
+            construct=partial(self._construct, dispatcher_services, epoch.token, epoch.term),
         )
 
-    def _construct(self, dispatcher_services: DispatcherServices, token: FencingToken) -> TermComponents:
+    def _construct(
+        self, dispatcher_services: DispatcherServices, token: FencingToken, term: LeaderTerm
+    ) -> TermComponents:
         services = self._services
         resource_manager = ResourceManager(
             self._settings.resource_manager,
             token=token,
             server=services.rpc.server,
             heartbeats=services.heartbeats,
+            guards=services.guards,
+            stored=TaskManagerKeys(services.ha.follow_guards, services.ha.task_manager_registry(), term),
+            task_manager_gone=self._task_manager_gone,
             blob_address=services.rpc.server.address,
             clock=services.clock,
             entropy=services.entropy,
@@ -104,6 +115,10 @@ class DispatcherResourceManagerComponentFactory(ABC):
         """The Dispatcher of this mode."""
 
     @abstractmethod
+    def _task_manager_gone(self, incarnation: Incarnation, reason: str) -> None:
+        """Nothing of a TaskManager runs any more: tell the owners that are in this process."""
+
+    @abstractmethod
     async def _known_processes(self) -> Sequence[ProcessKnown]:
         """The JobMaster processes that are registered when a term begins."""
 
@@ -112,13 +127,21 @@ class StandaloneComponentFactory(DispatcherResourceManagerComponentFactory):
     """JobMasters run in this process."""
 
     def __init__(
-        self, services: JobManagerServices, settings: JobManagerSettings, runner_factory: JobManagerRunnerFactory
+        self,
+        services: JobManagerServices,
+        settings: JobManagerSettings,
+        runner_factory: JobManagerRunnerFactory,
+        connections: TaskManagerConnections,
     ) -> None:
         super().__init__(services, settings)
         self._runner_factory = runner_factory
+        self._connections = connections
 
     def _create_dispatcher(self, services: DispatcherServices, resources: ResourceManager) -> Dispatcher:
         return StandaloneDispatcher(self._settings.dispatcher, services, resources, self._runner_factory)
+
+    def _task_manager_gone(self, incarnation: Incarnation, reason: str) -> None:
+        self._connections.task_manager_died(incarnation, reason)
 
     async def _known_processes(self) -> Sequence[ProcessKnown]:
         return ()
@@ -137,8 +160,12 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
             heartbeats=own.heartbeats,
             registrations=StoredRegistrations(own.ha),
             storage=own.storage_probe,
+            deaths=ProcessDialler(own.rpc.identify, own.guards.trusts_refusal, own.guards.timeout),
             blob_address=own.rpc.server.address,
         )
+
+    def _task_manager_gone(self, incarnation: Incarnation, reason: str) -> None:
+        """The owners are in other processes, which follow the TaskManagers' keys."""
 
     async def _known_processes(self) -> Sequence[ProcessKnown]:
         async for registered in self._services.ha.follow_job_masters():
@@ -170,6 +197,39 @@ class StoredRegistrations:
     async def revoke(self, incarnation: Incarnation, /) -> None:
         """R8."""
         await self._ha.revoke_job_master(incarnation)
+
+
+class TaskManagerKeys:
+    """The TaskManagers' keys under one term, as the ResourceManager sees them (`StoredTaskManagers`)."""
+
+    def __init__(
+        self,
+        follow: Callable[[], AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]],
+        registry: TaskManagerRegistry,
+        term: LeaderTerm,
+    ) -> None:
+        self._follow = follow
+        self._registry = registry
+        self._term = term
+
+    async def follow(self) -> AsyncIterator[Sequence[tuple[GuardedProcess, bool]]]:
+        """All, now and after each change."""
+        async for stored in self._follow():
+            yield [(_guarded(one.record), one.is_guard_reached) for one in stored.values()]
+
+    async def note_guard_reached(self, incarnation: Incarnation, /) -> None:
+        """R13."""
+        await self._registry.note_guard_reached(self._term, incarnation)
+
+    async def remove_dead(self, incarnation: Incarnation, /) -> None:
+        """R13."""
+        await self._registry.remove_dead(self._term, incarnation)
+
+
+def _guarded(record: TaskManagerRecord) -> GuardedProcess:
+    return GuardedProcess(
+        record.incarnation, record.task_manager_id, record.address, record.guard_address, record.boot_id
+    )
 
 
 def _known(record: JobMasterRecord) -> ProcessKnown:

@@ -17,6 +17,7 @@ from runtime.aio.scope import Scope
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.common.fencing import FencingToken
+from runtime.config.configuration import Configuration
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.dispatcher.runner import DispatcherRunner
@@ -40,6 +41,7 @@ from runtime.entrypoint.storage import (
     storage_probe,
 )
 from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.heartbeat.proof_of_death import GuardDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
 from runtime.highavailability.compaction import COMPACTION_PERIOD
@@ -81,10 +83,15 @@ class MakeRest(Protocol):
 
 
 class ClusterEntrypoint:
-    """Implements `ClusterProcess`. `make_rest` makes what answers clients."""
+    """Implements `ClusterProcess`. `make_rest` makes what answers clients, `make_guards` what dials guards."""
 
-    def __init__(self, make_rest: MakeRest = RestServer) -> None:
+    def __init__(
+        self,
+        make_rest: MakeRest = RestServer,
+        make_guards: Callable[[Configuration], GuardDialler] = options.guard_dialler,
+    ) -> None:
         self._make_rest = make_rest
+        self._make_guards = make_guards
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
@@ -122,6 +129,7 @@ class ClusterEntrypoint:
                 blobs=blobs,
                 storage_probe=storage_probe(configuration, context.layout, io, context.entropy),
                 heartbeats=HeartbeatService(context.clock),
+                guards=self._make_guards(configuration),
                 compactor=ha.compactor(),
                 clock=context.clock,
                 entropy=context.entropy,
@@ -194,7 +202,7 @@ class ClusterEntrypoint:
         scope.spawn_eternal("task-manager-connections", connections.run())
         graphs = StoredGraphs(services.blobs)
         runners = job_manager_runner_factory(context, services.rpc, services.ha, connections, graphs)
-        return StandaloneComponentFactory(services, settings, runners)
+        return StandaloneComponentFactory(services, settings, runners, connections)
 
 
 class _Leading:

@@ -62,6 +62,10 @@ class Keys:
         """One TaskManager."""
         return f"{self.task_managers}{incarnation}"
 
+    def guard_reached(self, incarnation: Incarnation) -> str:
+        """R13: a leader has reached the guard at the address that this TaskManager names."""
+        return f"{self.task_manager(incarnation)}/guard-reached"
+
     def fence(self, incarnation: Incarnation, job_id: JobId) -> str:
         """R14: the fence of one job on one TaskManager."""
         return f"{self.fences(incarnation)}{job_id}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError
 from runtime.common.ids import Incarnation
 from runtime.highavailability.follower import follow, patiently
-from runtime.highavailability.guards import LeaderTerm, Settled, check_leads, gets, leads, settle
+from runtime.highavailability.guards import LeaderTerm, Settled, check_leads, gets, leads, present, settle
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
@@ -137,6 +138,18 @@ class TaskManagerRegistry:
         if not settled.result.succeeded:
             check_leads(term, settled.answers()[0], f"removal of task manager {incarnation}")
 
+    async def note_guard_reached(self, term: LeaderTerm, incarnation: Incarnation) -> None:
+        """By the leader, whom the guard has answered: a refusal there is a proof now, to later leaders too (R13).
+
+        Nothing is noted of a TaskManager that has no key (any more). Raises StaleTokenError.
+        """
+        put = Put(self._keys.guard_reached(incarnation), str(term.epoch).encode())
+        guards = (leads(term), present(self._keys.task_manager(incarnation)))
+        txn = Txn(guards, (put,), gets(term.key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if not settled.result.succeeded:
+            check_leads(term, settled.answers()[0], f"note on the guard of task manager {incarnation}")
+
     async def task_managers(self) -> Mapping[Incarnation, TaskManagerRecord]:
         """All that are registered: the ones to be asked in a census."""
         answer = await self._kv.range(self._keys.task_managers, is_prefix=True, timeout=self._timeout)
@@ -161,6 +174,26 @@ async def follow_task_managers(
     """All registered TaskManagers, now and after each change."""
     async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
         yield _decoded(TaskManagerRecord, keys.task_managers, current)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedTaskManager:
+    """A registration, and whether a leader has reached its guard."""
+
+    record: TaskManagerRecord
+    is_guard_reached: bool
+
+
+async def follow_guards(
+    kv: KeyValueStore, keys: Keys, *, timeout: float, entropy: Entropy
+) -> AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]:
+    """All registered TaskManagers with what is known of their guards, now and after each change."""
+    async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
+        records = _decoded(TaskManagerRecord, keys.task_managers, current)
+        yield {
+            incarnation: GuardedTaskManager(record, keys.guard_reached(incarnation) in current)
+            for incarnation, record in records.items()
+        }
 
 
 async def revoke_lease_of(kv: KeyValueStore, key: str, *, timeout: float) -> bool:

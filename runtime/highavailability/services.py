@@ -28,8 +28,10 @@ from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import ObjectStore, Payloads
 from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.highavailability.registration import (
+    GuardedTaskManager,
     JobMasterRegistration,
     TaskManagerRegistry,
+    follow_guards,
     follow_job_masters,
     follow_task_managers,
     revoke_lease_of,
@@ -173,6 +175,10 @@ class HighAvailabilityServices:
     def follow_task_managers(self) -> AsyncIterator[Mapping[Incarnation, TaskManagerRecord]]:
         """All registered TaskManagers, now and after each change."""
         return follow_task_managers(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
+
+    def follow_guards(self) -> AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]:
+        """All registered TaskManagers with what is known of their guards, now and after each change."""
+        return follow_guards(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
 
     async def revoke_job_master(self, incarnation: Incarnation) -> bool:
         """R8: end the lease of a JobMaster process that cannot be reached."""

@@ -54,6 +54,9 @@ class ConnectedJob(Protocol):
     def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
         """The stream to a TaskManager that this job has used has ended."""
 
+    def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
+        """Nothing of a TaskManager runs any more (R13), which this job may have used."""
+
     def tick(self) -> None:
         """The wheel has turned."""
 
@@ -141,6 +144,14 @@ class TaskManagerConnections:
         for job_id in list(connection.jobs):
             if job_id in self._jobs:
                 self._jobs[job_id].task_manager_lost(hello.dialer, text)
+
+    def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
+        """Nothing of it runs any more (R13). Told to every job: some have used a stream that is long gone."""
+        connection = self._connections.get(incarnation)
+        if connection is not None:
+            connection.stream.abort(reason)
+        for job in list(self._jobs.values()):
+            job.task_manager_died(incarnation, reason)
 
     def _route(self, connection: _Connection, message: TaskManagerToJobMaster) -> None:
         match message:

@@ -232,6 +232,10 @@ class JobMaster:
         """A stream has ended."""
         self.post(ev.TaskManagerGone(incarnation, reason, self.moment()))
 
+    def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
+        """Nothing of a TaskManager runs any more."""
+        self.post(ev.TaskManagerGone(incarnation, reason, self.moment(), is_reaped=True))
+
     def tick(self) -> None:
         """The process's wheel has turned."""
         if self._core.wants_tick:

@@ -2,7 +2,7 @@
 
 Invariants: requirements count only from the (incarnation, E) that the Dispatcher of this term has written as the
 job's owner (R7); what follows from a message is sent in the same loop turn; a silent TaskManager loses its slots
-here and nothing else (R18).
+here and nothing else (R18). A dead one loses its key too (R13), and whoever owns jobs acts on that.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from runtime.gateways.resource_manager import (
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core.liveness import GuardedProcess
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.slots import TaskManagerSlots
+from runtime.resourcemanager.deaths import Guards, StoredTaskManagers, TaskManagerDeaths
 from runtime.rpc.service import MessageStream, RpcServer, StreamKind
 from runtime.rpc.stream import receive_introduction
 
@@ -92,6 +94,9 @@ class ResourceManager:
         token: FencingToken,
         server: RpcServer,
         heartbeats: HeartbeatService,
+        guards: Guards,
+        stored: StoredTaskManagers,
+        task_manager_gone: Callable[[Incarnation, str], None],
         blob_address: str,
         clock: Clock,
         entropy: Entropy,
@@ -107,6 +112,8 @@ class ResourceManager:
         self._slots = SlotManager(lambda: AllocationId(entropy.hex_id()), request_timeout=settings.heartbeat_timeout)
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
+        self._task_manager_gone = task_manager_gone
+        self._deaths = TaskManagerDeaths(guards, stored, is_heard=self._is_heard, gone=self._gone, entropy=entropy)
         self._ended: list[JobId] = []
         self._reasons: dict[JobId, str] = {}
         self._reasons_told: dict[JobId, str] = {}
@@ -128,6 +135,7 @@ class ResourceManager:
             async with Scope("resource-manager") as scope:
                 scope.spawn_eternal("reaper", self._reap())
                 scope.spawn_eternal("ticker", self._tick())
+                scope.spawn_eternal("deaths", self._deaths.run())
                 await asyncio.get_running_loop().create_future()
         finally:
             self._is_open = False
@@ -167,6 +175,7 @@ class ResourceManager:
         )
         logger.info("TaskManager %s registered from %s", registration.task_manager_id, registration.address)
         self._handle(ev.TaskManagerRegistered(registration))
+        self._deaths.registered(_guarded(registration))
         try:
             with self._heartbeats.keep_alive(stream, self._timing):
                 while True:
@@ -178,6 +187,8 @@ class ResourceManager:
                 del self._streams[peer]
                 self._silent_since[peer] = stream.last_heard
                 self._handle(ev.TaskManagerDisconnected(peer))
+                if self._is_open:
+                    self._deaths.silent(peer)
 
     def _refusal(self, registration: RegisterTaskManager, dialer: Incarnation) -> str:
         if registration.incarnation != dialer:
@@ -288,7 +299,27 @@ class ResourceManager:
                 if now - since >= settings.heartbeat_timeout:
                     logger.warning("TaskManager %s is lost: silent for %.1f s", peer, now - since)
                     del self._silent_since[peer]
+                    self._deaths.given_up(peer)
                     self._handle(ev.TaskManagerLost(peer))
+            for peer in self._streams:
+                if not self._is_heard(peer):
+                    self._deaths.silent(peer)
+
+    def _is_heard(self, peer: Incarnation) -> bool:
+        """It has a stream, and its last sign of life is not late."""
+        stream = self._streams.get(peer)
+        return (
+            stream is not None and self._clock.monotonic() - stream.last_heard < 2 * self._settings.heartbeat_interval
+        )
+
+    def _gone(self, peer: Incarnation, reason: str) -> None:
+        """A TaskManager has ended, and nothing of it runs any more (R13)."""
+        self._silent_since.pop(peer, None)
+        stream = self._streams.pop(peer, None)
+        if stream is not None:
+            stream.abort(reason)
+        self._handle(ev.TaskManagerLost(peer))
+        self._task_manager_gone(peer, reason)
 
     async def _tick(self) -> None:
         while True:
@@ -347,3 +378,13 @@ class ResourceManager:
         """Static Spark conf of each registered TaskManager that has Spark."""
         self._check_open()
         return [peer.registration.spark_conf for peer in self._slots.task_managers() if peer.registration.has_spark]
+
+
+def _guarded(registration: RegisterTaskManager) -> GuardedProcess:
+    return GuardedProcess(
+        registration.incarnation,
+        registration.task_manager_id,
+        registration.address,
+        registration.guard_address,
+        registration.boot_id,
+    )

@@ -26,6 +26,7 @@ from runtime.rpc.status import ERROR_KEY, error_from, error_without_details
 
 STREAM_PATH = "/flinklike.Transport/OpenStream"
 CHUNK_PATH = "/flinklike.Transport/FetchChunks"
+IDENTITY_PATH = "/flinklike.Transport/Identify"
 
 TOKEN_KEY = "flinklike-token"  # noqa: S105 - the name of a header
 TARGET_KEY = "flinklike-target"

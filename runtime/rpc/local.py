@@ -21,11 +21,12 @@ from runtime.common.errors import (
     UnavailableError,
 )
 from runtime.common.fencing import FencingToken
+from runtime.common.ids import Incarnation
 from runtime.rpc import codec
 from runtime.rpc.client import make_client
 from runtime.rpc.frames import ErrorDetails
 from runtime.rpc.messages import GatewayMethod
-from runtime.rpc.service import RpcServer, StreamHello
+from runtime.rpc.service import NobodyListensError, RpcServer, StreamHello
 from runtime.rpc.settings import RpcSettings
 from runtime.rpc.status import error_details, error_from, is_bug
 from runtime.rpc.stream import FrameStream
@@ -62,8 +63,8 @@ class LocalNetwork:
         """Who listens there. Raises UnavailableError."""
         service = self._services.get(address)
         if service is None:
-            message = f"{address} cannot be reached"
-            raise UnavailableError(message)
+            message = f"{address} cannot be reached: nobody listens there"
+            raise NobodyListensError(message)
         return service
 
     async def kill(self, address: str) -> None:
@@ -83,6 +84,11 @@ class LocalRpcService:
         self._calls: set[asyncio.Task[bytes | ErrorDetails]] = set()
         self._dialed: set[FrameStream] = set()
         self._address = ""
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """Who this is."""
+        return self._settings.incarnation
 
     @property
     def server(self) -> RpcServer:
@@ -154,6 +160,11 @@ class LocalRpcService:
                     raise error_from(error_details(error)) from error
                 yield chunk
 
+    async def identify(self, address: str, *, timeout: float) -> Incarnation:
+        """Which process listens there; see `RpcService.identify`."""
+        assert timeout > 0, address
+        return self._network.find(address).identity(self._presented_token())
+
     def _presented_token(self) -> str | None:
         token = self._settings.cluster_token
         return None if token is None else token.reveal()
@@ -198,6 +209,11 @@ class LocalRpcService:
             if is_bug(error):
                 logger.exception("call %s failed", path)
             return error_details(error)
+
+    def identity(self, token: str | None) -> Incarnation:
+        """Who this is. Raises UnauthenticatedError."""
+        self._switchboard.authenticate(token)
+        return self._switchboard.incarnation
 
     def accept_stream(self, hello: StreamHello, token: str | None) -> FrameStream:
         """The listening end of a stream. Raises what refuses it."""

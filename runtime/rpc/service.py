@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from runtime.common.errors import UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation
 
 GatewayT = TypeVar("GatewayT")
 GatewayT_co = TypeVar("GatewayT_co", covariant=True)
+
+
+class NobodyListensError(UnavailableError):
+    """The host lives and says that nobody listens at the address."""
 
 
 class StreamKind(Enum):
@@ -137,6 +142,12 @@ class RpcService(Protocol):
 
     def fetch_chunks(self, address: str, name: str, key: str, *, timeout: float) -> AsyncIterator[bytes]:
         """Read an object from a peer's chunk source over a channel of its own. `timeout` bounds each chunk."""
+
+    async def identify(self, address: str, *, timeout: float) -> Incarnation:
+        """Which process listens there, over a connection that is made for this question.
+
+        Raises NobodyListensError, and UnavailableError when no answer comes within `timeout`.
+        """
 
     async def start(self) -> None:
         """Bind and listen."""

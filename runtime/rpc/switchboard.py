@@ -21,6 +21,7 @@ from runtime.common.errors import (
     UnavailableError,
 )
 from runtime.common.fencing import FencingToken
+from runtime.common.ids import Incarnation
 from runtime.rpc import codec
 from runtime.rpc.messages import GATEWAYS, GatewayMethod, gateway_methods
 from runtime.rpc.service import ChunkSource, MessageStream, StreamHandler, StreamHello, StreamKind, TokenCheck
@@ -115,6 +116,11 @@ class Switchboard:
         self._chunk_sources[name] = source
 
     # --- what the transport asks ------------------------------------------------------------------------------
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """Who this is."""
+        return self._settings.incarnation
 
     def authenticate(self, presented: str | bytes | None) -> None:
         """Raises UnauthenticatedError when the cluster has a token and this is not it."""

@@ -37,7 +37,7 @@ from runtime.gateways.dispatcher import (
     SubmitOutcome,
 )
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExecutorGateway
-from runtime.rpc.service import RpcService
+from runtime.rpc.service import NobodyListensError, RpcService
 from runtime.rpc.status import STATUS_OF_ERROR, RemoteFailureError
 from runtime.security.tokens import new_cluster_token
 from tests.kit.rpc_wire import (
@@ -331,3 +331,32 @@ async def test_cluster_token_is_required(wire: Wire) -> None:
         await connect(wire, wrong, server).submit_job(SubmitJobRequest(JOB, b"", "", ""))
     assert token.reveal() not in str(caught.value)
     assert (checked, endpoint.calls) == ([], 1)
+
+
+# --- who is there -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.asyncio
+async def test_a_process_says_who_it_is(wire: Wire) -> None:
+    server, client = await wire.service(LISTENER), await wire.service(DIALER)
+    assert await client.identify(wire.address(server), timeout=5.0) == LISTENER
+
+
+@pytest.mark.asyncio
+async def test_a_process_that_is_gone_refuses_and_its_successor_is_another_one(wire: Wire) -> None:
+    server, client = await wire.service(LISTENER), await wire.service(DIALER)
+    address = wire.address(server)
+    assert await client.identify(address, timeout=5.0) == LISTENER
+    await wire.kill(server)
+    with pytest.raises(NobodyListensError):
+        await client.identify(address, timeout=5.0)
+    other = await wire.service(Incarnation("3" * 32))
+    assert await client.identify(wire.address(other), timeout=5.0) == "3" * 32
+
+
+@pytest.mark.asyncio
+async def test_who_it_is_is_told_to_friends_only(wire: Wire) -> None:
+    server = await wire.service(LISTENER, token=new_cluster_token())
+    stranger = await wire.service(DIALER)
+    with pytest.raises(UnauthenticatedError):
+        await stranger.identify(wire.address(server), timeout=5.0)

@@ -32,7 +32,7 @@ from runtime.gateways.resource_manager import JobsEnded
 from runtime.rpc import codec, grpc_channels
 from runtime.rpc.grpc_channels import HELLO_KEY, STREAM_PATH, Channels
 from runtime.rpc.grpc_service import CannotListenError, GrpcRpcService
-from runtime.rpc.service import MessageStream
+from runtime.rpc.service import MessageStream, NobodyListensError
 from runtime.rpc.settings import RpcSettings
 from tests.kit.rpc_wire import DIALER, KIND, LIMITS, LISTENER, accept_all, drain, hello
 from tests.kit.tcp_proxy import TcpProxy
@@ -288,3 +288,20 @@ async def test_an_error_nobody_expected_ends_one_stream_only(monkeypatch: pytest
                 await stream.receive()
         stream = await client.open_stream(server.server.address, hello(2), timeout=5)
         assert await stream.receive() == [JobsEnded((JOB,))]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("address", ["127.0.0.1:none", "", "no-such-host.invalid:1"])
+async def test_nobody_is_found_at_an_address_that_is_none(address: str) -> None:
+    async with running(SETTINGS) as service:
+        with pytest.raises(UnavailableError) as caught:
+            await service.identify(address, timeout=5.0)
+        assert not isinstance(caught.value, NobodyListensError), "that would be a proof"
+
+
+@pytest.mark.asyncio
+async def test_a_frozen_process_neither_answers_nor_refuses() -> None:
+    async with running(SETTINGS) as service:
+        with socket.create_server(("127.0.0.1", 0)) as frozen, pytest.raises(UnavailableError) as caught:
+            await service.identify(f"127.0.0.1:{frozen.getsockname()[1]}", timeout=0.2)
+        assert not isinstance(caught.value, NobodyListensError)

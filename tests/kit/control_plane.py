@@ -18,8 +18,7 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
-from runtime.blob.storage_probe import StorageNotSharedError
-from runtime.common.errors import NotFoundError, UnavailableError
+from runtime.common.errors import UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import JobStatus
@@ -30,10 +29,11 @@ from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
-from runtime.dispatcher.services import ArchivePointer, DispatcherServices
+from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
+from runtime.entrypoint.components import TaskManagerKeys
 from runtime.gateways.dispatcher import AssignJob, JobSummary, SubmitJobRequest, TaskCounts
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.resource_manager import (
@@ -49,7 +49,9 @@ from runtime.gateways.resource_manager import (
     SlotStatus,
     TaskManagerRegistered,
 )
+from runtime.heartbeat.core.death import Answered, ConnectionRefused, Dialled, NoAnswer
 from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
@@ -57,7 +59,8 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import Payloads
-from runtime.highavailability.records import Payload, ResultRecord
+from runtime.highavailability.records import Payload, ResultRecord, TaskManagerRecord
+from runtime.highavailability.registration import TaskManagerRegistry, follow_guards
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory
@@ -66,7 +69,7 @@ from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
 from runtime.scheduler.core.failover_settings import NO_FAILOVER
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.memory_objects import MemoryObjectStore, MemoryPacks, SharedStorage
 
 GRAPH = b'{"name":"job"}'
 
@@ -80,31 +83,6 @@ async def eventually(condition: Callable[[], bool], what: str = "the condition",
     except TimeoutError:
         message = f"{what} did not come about within {timeout} s"
         raise AssertionError(message) from None
-
-
-class MemoryPacks:
-    """ArchivePacks in memory, and BlobReferences."""
-
-    def __init__(self) -> None:
-        self.objects: list[bytes] = []
-        self.missing: set[str] = set()
-
-    async def not_referable(self, keys: Sequence[str], /) -> Sequence[str]:
-        return [key for key in keys if key in self.missing]
-
-    async def pack(self, archives: Sequence[bytes], /) -> Sequence[ArchivePointer]:
-        pointers, offset, key = [], 0, f"pack-{len(self.objects)}"
-        for data in archives:
-            pointers.append(ArchivePointer(key, offset, len(data), hashlib.sha256(data).hexdigest()))
-            offset += len(data)
-        self.objects.append(b"".join(archives))
-        return pointers
-
-    async def unpack(self, pointer: ArchivePointer, /) -> bytes:
-        number = int(pointer.key.removeprefix("pack-"))
-        if number >= len(self.objects):
-            raise NotFoundError(pointer.key)
-        return self.objects[number][pointer.offset : pointer.offset + pointer.size_bytes]
 
 
 @dataclass
@@ -220,27 +198,6 @@ class Registrations:
         self._plane.lose_process(incarnation)
 
 
-class SharedStorage:
-    """Both halves of R20 in memory. A process with `is_blind` sees another storage."""
-
-    def __init__(self, challenges: dict[str, str], *, is_blind: bool = False) -> None:
-        self._files: dict[str, str] = {} if is_blind else challenges
-
-    async def challenge(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
-        self._files[f"{incarnation}.{term}.challenge"] = nonce
-
-    async def answer(self, incarnation: Incarnation, term: int, /) -> None:
-        nonce = self._files.get(f"{incarnation}.{term}.challenge")
-        if nonce is None:
-            raise NotFoundError(incarnation)
-        self._files[f"{incarnation}.{term}.answer"] = nonce
-
-    async def check(self, incarnation: Incarnation, term: int, nonce: str, /) -> None:
-        if self._files.get(f"{incarnation}.{term}.answer") != nonce:
-            message = "high-availability.storageDir must be shared by all hosts"
-            raise StorageNotSharedError(message)
-
-
 class NoLoad:
     """LoadProbe."""
 
@@ -293,6 +250,7 @@ class HollowTaskManager:
         self.registered = asyncio.Event()
         self.stream: MessageStream | None = None
         self.is_automatic = False
+        self.guard_address = plane.guard_of(self.incarnation)
 
     def report(self) -> SlotReport:
         return SlotReport(
@@ -306,6 +264,8 @@ class HollowTaskManager:
 
     async def run(self, number: int = 1) -> None:
         rpc = await self._plane.new_rpc(self.incarnation)
+        record = TaskManagerRecord(self.incarnation, "tm", rpc.server.address, self.guard_address, "boot", 1)
+        await self._plane.registry.register(record)
         leader = self._plane.leader_watch.value
         assert leader is not None
         kind = StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER
@@ -313,8 +273,8 @@ class HollowTaskManager:
         stream = self.stream = await rpc.open_stream(leader.address, hello, timeout=5.0)
         stream.send(
             RegisterTaskManager(
-                self.incarnation, "tm", rpc.server.address, "", "boot", VERSION, self._version, len(self.slots),
-                ResourceProfile(), False, b"{}", 2, 1 << 30, self._exchange_id,
+                self.incarnation, "tm", rpc.server.address, self.guard_address, "boot", VERSION, self._version,
+                len(self.slots), ResourceProfile(), False, b"{}", 2, 1 << 30, self._exchange_id,
             )
         )  # fmt: skip
         try:
@@ -362,6 +322,7 @@ class ControlPlane:
         self.payloads = Payloads(MemoryObjectStore())
         self.archives = MemoryPacks()
         self.cluster = ClusterUuid(self.entropy.hex_id())
+        self.registry = TaskManagerRegistry(self.kv, self.keys, self.entropy, timeout=5.0)
         self.owner_store = KvOwnerJobStore(self.kv, self.keys, self.payloads, JobStoreSettings(5.0), self.entropy)
         self.runners = ScriptedRunners(self)
         self.followers: list[Callable[[ev.ProcessKnown | ev.ProcessLost], None]] = []
@@ -376,6 +337,10 @@ class ControlPlane:
         self.remembered = Retention(1000, 3_600_000)
         self.heartbeat_interval = 0.05
         self.heartbeat_timeout = 1.0
+        self.guards: dict[str, str] = {}
+        """What answers where guards listen; elsewhere nobody answers, unless a guard has listened there."""
+        self.guard_addresses: set[str] = set()
+        self.dead: list[tuple[Incarnation, str]] = []
 
     # --- processes ----------------------------------------------------------------------------------------
 
@@ -432,6 +397,25 @@ class ControlPlane:
             forget_period=0.05,
         )
 
+    async def dial_guard(self, address: str, _timeout: float) -> Dialled:
+        """A guard's socket."""
+        if address in self.guards:
+            return Answered(self.guards[address])
+        return ConnectionRefused() if address in self.guard_addresses else NoAnswer("nobody")
+
+    def guard_of(self, task_manager: Incarnation) -> str:
+        """A guard begins to listen; its address."""
+        address = f"guard:{len(self.guard_addresses) + 1}"
+        self.guards[address] = f"{task_manager} boot\n"
+        self.guard_addresses.add(address)
+        return address
+
+    def stored_task_managers(self, term: LeaderTerm) -> TaskManagerKeys:
+        """The TaskManagers' keys, under a leader's term."""
+        return TaskManagerKeys(
+            lambda: follow_guards(self.kv, self.keys, timeout=5.0, entropy=self.entropy), self.registry, term
+        )
+
     async def lead(self) -> Leader:
         """Start a JobManager process that wins the election."""
         incarnation = Incarnation(self.entropy.hex_id())
@@ -454,6 +438,7 @@ class ControlPlane:
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
+        guards = GuardDialler(trusts_refusal=True, timeout=1.0, dial=self.dial_guard)
         heartbeats = self.new_heartbeats()
         runners = self.runners if self.is_split else self.runner_factory(rpc, heartbeats)
 
@@ -463,6 +448,9 @@ class ControlPlane:
                 token=token,
                 server=rpc.server,
                 heartbeats=heartbeats,
+                guards=guards,
+                stored=self.stored_task_managers(term),
+                task_manager_gone=lambda incarnation, reason: self.dead.append((incarnation, reason)),
                 blob_address=rpc.server.address,
                 clock=self.clock,
                 entropy=self.entropy,
@@ -478,6 +466,7 @@ class ControlPlane:
                 heartbeats=heartbeats,
                 registrations=Registrations(self),
                 storage=SharedStorage(self.storage_files),
+                deaths=ProcessDialler(rpc.identify, trusts_refusal=True, timeout=1.0),
                 blob_address=rpc.server.address,
             )
             return TermComponents(dispatcher, manager)
@@ -558,6 +547,12 @@ class ControlPlane:
         _ = self.spawn(task_manager.run())
         await eventually(task_manager.registered.is_set)
         return task_manager
+
+    async def kill_task_manager(self, task_manager: HollowTaskManager) -> None:
+        """Its main process dies; its guard still listens."""
+        rpc = next(rpc for rpc in self.rpcs if rpc.incarnation == task_manager.incarnation)
+        await rpc.die()
+        self.rpcs.remove(rpc)
 
     async def end(self, task: asyncio.Task[None]) -> None:
         """Cancel a task and wait for its end."""

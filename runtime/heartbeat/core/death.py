@@ -11,6 +11,10 @@ GRACE = 0.5
 """Seconds after a finding: should the guard itself have been killed, parent-death signals end the rest meanwhile."""
 
 
+PROCESS_GRACE = 0.2
+"""Seconds between the two findings about a process without a guard: one that is stopping refuses and still lives."""
+
+
 @dataclass(frozen=True, slots=True)
 class GuardIdentity:
     """Which life of which TaskManager, on which boot of its host."""
@@ -55,6 +59,17 @@ def identity_of(text: str) -> GuardIdentity | None:
     if not text.endswith("\n") or len(words) != 2 or not is_hex_id(words[0]):
         return None
     return GuardIdentity(Incarnation(words[0]), words[1])
+
+
+def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bool) -> Verdict:
+    """The same of a process whose address answers with its incarnation. Never a proof that what it did is over."""
+    match dialled:
+        case Answered(text):
+            return Verdict.ALIVE if text == expected else Verdict.DEAD
+        case ConnectionRefused():
+            return Verdict.DEAD if trusts_refusal else Verdict.UNKNOWN
+        case NoAnswer():
+            return Verdict.UNKNOWN
 
 
 def judge(dialled: Dialled, expected: GuardIdentity, *, trusts_refusal: bool) -> Verdict:

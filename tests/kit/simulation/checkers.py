@@ -21,13 +21,17 @@ from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, ResultRecord
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, decode_events
 from tests.kit.simulation.history import (
+    KILLED,
+    STARTS,
     Acknowledged,
     Applied,
     AttemptEnded,
     AttemptStarted,
     BlobDeleted,
     Cancelling,
+    Fault,
     History,
+    ProcessEvent,
     Received,
     Record,
     Sent,
@@ -392,29 +396,45 @@ def _job_events(event: WatchEvent) -> tuple[JobEvent, ...]:
 
 
 class NothingRunsTwice(_Base):
-    """Promise 2, where no TaskManager is touched: user code of a subtask runs once, unless it has failed (R10)."""
+    """Promise 2: user code of a subtask runs once, unless it has failed (R10) or its TaskManager has died before that
+    was accepted which it has done.
+    """
 
     rule = "promise 2"
 
-    sees: tuple[type, ...] = (AttemptStarted, Applied)
+    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
-        self._started: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
+        self._started: dict[tuple[JobId, str, int], tuple[ExecutionAttemptId, str]] = {}
+        self._accepted: set[ExecutionAttemptId] = set()
 
     def see(self, record: Record) -> Iterator[str]:
-        """Starts, and durable resets."""
+        """Starts, what is accepted of them, durable resets, and deaths."""
         for job_id, name, event in self.job_writes(record):
             if name.startswith("events/") and not event.is_delete:
-                for one in _job_events(event):
-                    if isinstance(one, SubtasksReset):
-                        for index in one.subtasks:
-                            self._started.pop((job_id, one.vertex_id, index), None)
-        if isinstance(record.what, AttemptStarted):
-            attempt_id = record.what.attempt_id
-            before = self._started.setdefault(_subtask(attempt_id), attempt_id)
-            if before != attempt_id:
-                yield f"{attempt_id} runs again what {before} has run"
+                self._see_events(job_id, event)
+        match record.what:
+            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS}:
+                self._started = {
+                    subtask: (attempt_id, host)
+                    for subtask, (attempt_id, host) in self._started.items()
+                    if host != record.process or attempt_id in self._accepted
+                }
+            case AttemptStarted(attempt_id=attempt_id):
+                before, _ = self._started.setdefault(_subtask(attempt_id), (attempt_id, record.process))
+                if before != attempt_id:
+                    yield f"{attempt_id} runs again what {before} has run"
+            case _:
+                return
+
+    def _see_events(self, job_id: JobId, event: WatchEvent) -> None:
+        for one in _job_events(event):
+            if isinstance(one, AttemptFinished):
+                self._accepted.add(one.attempt_id)
+            elif isinstance(one, SubtasksReset):
+                for index in one.subtasks:
+                    self._started.pop((job_id, one.vertex_id, index), None)
 
 
 class JobsEndAsExpected(_Base):

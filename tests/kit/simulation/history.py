@@ -10,6 +10,9 @@ from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.highavailability.kv import Txn, TxnResult, WatchEvent
 
+KILLED = "is killed"
+STARTS = "starts"
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:

@@ -7,6 +7,7 @@ When the main process dies, the guard kills and reaps what runs (R13), a moment 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runtime.aio.entropy import SeededEntropy
@@ -75,10 +76,11 @@ class SlotMachine:
         if self._alive.pop(attempt_id, None) is not None:
             self.record(AttemptEnded(attempt_id, state))
 
-    def main_process_died(self) -> None:
-        """The guard sees it, and ends everything."""
+    def main_process_died(self, all_reaped: Callable[[], None]) -> None:
+        """The guard sees it, ends everything, and then itself."""
         for attempt in list(self._alive.values()):
             self.loop.outside_later(self.entropy.uniform(0.001, GUARD_DELAY), attempt.kill)
+        self.loop.outside_later(GUARD_DELAY, all_reaped)
 
 
 class _RunningAttempt:

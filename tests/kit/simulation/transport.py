@@ -13,13 +13,14 @@ from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, OutcomeUnknownError, UnavailableError
 from runtime.common.fencing import FencingToken
+from runtime.common.ids import Incarnation
 from runtime.gateways.dispatcher import JobMasterHeartbeat
 from runtime.gateways.job_master import Heartbeat
 from runtime.rpc import codec
 from runtime.rpc.client import make_client
 from runtime.rpc.frames import ErrorDetails
 from runtime.rpc.messages import GatewayMethod
-from runtime.rpc.service import RpcServer, StreamHello, StreamKind
+from runtime.rpc.service import NobodyListensError, RpcServer, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
 from runtime.rpc.status import error_details, error_from, is_bug
 from runtime.rpc.stream import FrameStream
@@ -53,6 +54,11 @@ class _Call:
 class _Fetch:
     name: str
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Identify:
+    is_connection = True
 
 
 class _RecordedStream(FrameStream):
@@ -167,6 +173,20 @@ class SimulatedRpcService:
         for chunk in chunks:
             yield chunk
 
+    async def identify(self, address: str, *, timeout: float) -> Incarnation:
+        """Which process listens there; see `RpcService.identify`."""
+        try:
+            async with asyncio.timeout(timeout):
+                answer = await self._network.request(self._process, address, _Identify())
+        except RefusedError as error:
+            message = f"{address}: connection refused"
+            raise NobodyListensError(message) from error
+        except (TimeoutError, ConnectionLostError) as error:
+            message = f"{address} does not answer"
+            raise UnavailableError(message) from error
+        assert isinstance(answer, str), answer
+        return Incarnation(answer)
+
     # --- both ends of a stream --------------------------------------------------------------------------------------
 
     def _carry(self, stream: FrameStream, end: WireEnd, on_end: Callable[[], object]) -> None:
@@ -187,6 +207,8 @@ class SimulatedRpcService:
             reply(RefusedError(self._address))
         elif isinstance(payload, Dial):
             self._on_dial(payload, reply)
+        elif isinstance(payload, _Identify):
+            reply(str(self._switchboard.incarnation))
         elif isinstance(payload, _Call):
             self._scope.spawn(f"call{payload.path}", self._serve(payload, reply))
         else:

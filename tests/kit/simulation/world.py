@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,19 @@ from runtime.common.errors import RetryableError
 from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.entrypoint.job_manager import ClusterEntrypoint
+from runtime.entrypoint.option_mapping import guard_dialler
 from runtime.entrypoint.process import ClusterProcess, ProcessContext
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.heartbeat.proof_of_death import GuardDialler
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
 from runtime.rpc.settings import RpcSettings
-from runtime.taskexecutor.guard.channel import GuardChannel
-from runtime.taskexecutor.guard.connection import GuardConnection
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
-from tests.kit.simulation.history import Fault, History, ProcessEvent
+from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedGuardConnection
+from tests.kit.simulation.history import KILLED, STARTS, Fault, History, ProcessEvent
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
@@ -83,43 +84,6 @@ class _Load:
         return self._load
 
 
-class _Guard(GuardChannel):
-    """The guard's end of the line to a TaskManager."""
-
-    def __init__(self, incarnation: str) -> None:
-        self.incarnation = incarnation
-
-    def listen(self, host: str) -> int:
-        """Its liveness socket; nobody dials it yet."""
-        assert host
-        return 7000
-
-
-class _GuardConnection(GuardConnection):
-    """To a guard that accepts every deadline; the one that it holds is not simulated."""
-
-    def __init__(self) -> None:
-        self.deadline = 0.0
-
-    def open(self) -> None:
-        """It is open."""
-
-    def close(self) -> None:
-        """It is not used any more."""
-
-    async def hold(self, deadline: float, /) -> None:
-        """Accepted."""
-        self.deadline = deadline
-
-    def mark_exclusive(self, pid: int) -> None:
-        """Slots of the simulation have no processes."""
-        raise AssertionError(pid)
-
-    def unmark(self, pid: int) -> None:
-        """As above."""
-        raise AssertionError(pid)
-
-
 async def _guard_is_there(registration: RegisterTaskManager, _configuration: Configuration) -> None:
     assert registration.guard_address
 
@@ -155,6 +119,7 @@ class World:
         self._lives: dict[str, int] = {}
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
+        self._guards: dict[str, SimulatedGuard] = {}
 
     # --- who there is -----------------------------------------------------------------------------------------------
 
@@ -215,7 +180,7 @@ class World:
         """A new life of a process, at the same address."""
         number = self._lives[name] = self._lives.get(name, 0) + 1
         process = self.processes[name] = SimulatedProcess(self.loop, name, number)
-        self._record(name, ProcessEvent("starts"))
+        self._record(name, ProcessEvent(STARTS))
         if name == HOST:
             process.post(EtcdServer, self.network, self.etcd_state, process)
         else:
@@ -249,17 +214,24 @@ class World:
     def _entry_point(self, name: str, entropy: SeededEntropy) -> ClusterProcess:
         if name in self.job_managers:
             return ClusterEntrypoint(
-                lambda context, settings, check_token: SimulatedRest(self.network, context, settings, check_token)
+                lambda context, settings, check_token: SimulatedRest(self.network, context, settings, check_token),
+                self._guard_dialler,
             )
         if name in self.job_masters:
             return JobMasterEntryPoint(_Load)
         machine = self.machine(name)
+        beside = SimulatedProcess(self.loop, name, self._lives[name])
+        guard = self._guards[name] = SimulatedGuard(self.network, beside, entropy.hex_id())
         return TaskManagerProcess(
-            _Guard(entropy.hex_id()),
+            guard,
             lambda _settings, _spark, clock, _entropy, _guard: SimulatedSlotPool(machine, clock),
-            lambda _guard: _GuardConnection(),
+            lambda _guard: SimulatedGuardConnection(),
             _guard_is_there,
         )
+
+    def _guard_dialler(self, configuration: Configuration) -> GuardDialler:
+        real = guard_dialler(configuration)
+        return replace(real, dial=GuardSockets(self.network).dial)
 
     def _context(self, name: str, number: int, entropy: SeededEntropy) -> ProcessContext:
         offset = int(self.entropy.child(f"clock/{name}").uniform(-2000, 2000))
@@ -307,7 +279,7 @@ class World:
 
     def crash(self, name: str) -> None:
         """SIGKILL: nothing of it runs any more, and the kernel closes its sockets."""
-        self._record(name, Fault("is killed"))
+        self._record(name, Fault(KILLED))
         self._bury(name)
 
     def _bury(self, name: str) -> None:
@@ -315,7 +287,8 @@ class World:
         process.kill()
         self.network.process_died(process)
         if name in self.task_managers:
-            self.machine(name).main_process_died()
+            guard = self._guards.pop(name, None)
+            self.machine(name).main_process_died(guard.end if guard is not None else lambda: None)
 
     def freeze(self, name: str) -> None:
         """SIGSTOP of the main process; slots go on."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.common.errors import UnauthenticatedError, UnavailableError
 from runtime.common.ids import Incarnation
 from runtime.heartbeat.core.death import (
     Answered,
@@ -19,8 +20,11 @@ from runtime.heartbeat.core.death import (
     Verdict,
     identity_of,
     judge,
+    judge_process,
 )
-from runtime.heartbeat.proof_of_death import GuardDialler, dial
+from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler, dial
+from runtime.rpc.service import NobodyListensError
+from tests.kit.virtual_time import run_virtual
 
 ME, OTHER = "a" * 32, "b" * 32
 EXPECTED = GuardIdentity(Incarnation(ME), "boot-1")
@@ -54,6 +58,60 @@ def test_a_refusal_is_a_proof_only_where_it_is_trusted() -> None:
     assert judge(ConnectionRefused(), EXPECTED, trusts_refusal=False) is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize("trusts_refusal", [True, False])
+@pytest.mark.parametrize(
+    ("dialled", "verdict"),
+    [
+        (Answered(ME), Verdict.ALIVE),
+        (Answered(OTHER), Verdict.DEAD),
+        (NoAnswer("frozen"), Verdict.UNKNOWN),
+    ],
+)
+def test_a_process_is_who_it_says(dialled: Dialled, verdict: Verdict, *, trusts_refusal: bool) -> None:
+    assert judge_process(dialled, EXPECTED.incarnation, trusts_refusal=trusts_refusal) is verdict
+
+
+@pytest.mark.parametrize(("trusts_refusal", "verdict"), [(True, Verdict.DEAD), (False, Verdict.UNKNOWN)])
+def test_a_process_that_is_refused_is_dead_where_that_is_trusted(verdict: Verdict, *, trusts_refusal: bool) -> None:
+    assert judge_process(ConnectionRefused(), EXPECTED.incarnation, trusts_refusal=trusts_refusal) is verdict
+
+
+class Peer:
+    """Answers in turn what it is told; then the last of it for ever."""
+
+    def __init__(self, *answers: str | Exception) -> None:
+        self.answers = list(answers)
+
+    async def identify(self, address: str, *, timeout: float) -> Incarnation:
+        assert (address, timeout) == ("host:1", 1.0)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return Incarnation(answer)
+
+
+REFUSED, SILENT, FOREIGN = NobodyListensError("no"), UnavailableError("silent"), UnauthenticatedError("who are you")
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_dead"),
+    [
+        ((REFUSED,), True),
+        ((OTHER,), True),
+        ((REFUSED, OTHER), True),
+        ((ME,), False),
+        ((SILENT,), False),
+        ((FOREIGN,), False),
+        ((REFUSED, ME), False),
+        ((REFUSED, SILENT), False),
+        ((SILENT, REFUSED), False),
+    ],
+)
+def test_a_process_is_found_dead_twice(answers: tuple[str | Exception, ...], *, is_dead: bool) -> None:
+    dialler = ProcessDialler(Peer(*answers).identify, trusts_refusal=True, timeout=1.0)
+    assert run_virtual(dialler.prove_death("host:1", Incarnation(ME))) is is_dead
+
+
 @given(st.text(max_size=80))
 def test_only_a_whole_line_of_a_guard_proves_anything(text: str) -> None:
     is_proof = judge(Answered(text), EXPECTED, trusts_refusal=True) is not Verdict.UNKNOWN
@@ -64,7 +122,7 @@ def test_only_a_whole_line_of_a_guard_proves_anything(text: str) -> None:
 async def test_a_listener_that_says_nothing_proves_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert isinstance(await dial(address, timeout=0.05), NoAnswer)
+        assert isinstance(await dial(address, 0.05), NoAnswer)
         assert not await GuardDialler(trusts_refusal=True, timeout=0.05).prove_death(address, Incarnation(ME), "boot-1")
 
 
@@ -73,9 +131,15 @@ async def test_a_listener_that_closes_at_once_proves_nothing() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
-        assert isinstance(await dial(f"{host}:{port}", timeout=5.0), NoAnswer)
+        assert isinstance(await dial(f"{host}:{port}", 5.0), NoAnswer)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("address", ["", "host", "host:port", "host:-1", "host:99999"])
+async def test_an_address_that_is_none_proves_nothing(address: str) -> None:
+    assert isinstance(await dial(address, 5.0), NoAnswer)
 
 
 @pytest.mark.asyncio
 async def test_a_name_that_does_not_resolve_proves_nothing() -> None:
-    assert isinstance(await dial("no-such-host.invalid:1", timeout=5.0), NoAnswer)
+    assert isinstance(await dial("no-such-host.invalid:1", 5.0), NoAnswer)

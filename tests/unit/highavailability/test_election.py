@@ -21,8 +21,10 @@ from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.highavailability.registration import (
+    GuardedTaskManager,
     JobMasterRegistration,
     TaskManagerRegistry,
+    follow_guards,
     follow_job_masters,
     revoke_lease_of,
 )
@@ -416,5 +418,38 @@ def test_the_cluster_uuid_is_made_once() -> None:
         kv.faults.append(Fault.APPLIED_THEN_LOST)
         first = await cluster_uuid(kv, KEYS, SeededEntropy(1), timeout=1)
         assert await cluster_uuid(kv, KEYS, SeededEntropy(2), timeout=1) == first
+
+    run_virtual(main())
+
+
+def test_what_a_leader_knows_of_a_guard_is_kept_for_the_next_one() -> None:  # R13
+    async def main() -> None:
+        world = World()
+        registry = TaskManagerRegistry(world.store, KEYS, SeededEntropy(1), timeout=1)
+        record = TaskManagerRecord(incarnation(5), "tm-5", "host:5", "guard:5", "boot", 4)
+        await registry.register(record)
+
+        async def known() -> dict[Incarnation, GuardedTaskManager]:
+            async for found in follow_guards(world.store, KEYS, timeout=1, entropy=SeededEntropy(2)):
+                return dict(found)
+            raise AssertionError
+
+        async with Scope("test") as scope:
+            scope.spawn("leader", world.election(1, world.connection()).run(world.contender(1)))
+            await world.wait_terms(1, within=1)
+            term = world.terms[0][1].term
+            assert await known() == {record.incarnation: GuardedTaskManager(record, is_guard_reached=False)}
+            await registry.note_guard_reached(term, record.incarnation)
+            await registry.note_guard_reached(term, record.incarnation)
+            assert await known() == {record.incarnation: GuardedTaskManager(record, is_guard_reached=True)}
+            await registry.note_guard_reached(term, incarnation(6))
+            assert set(await known()) == {record.incarnation}, "nothing is noted of one that has no key"
+            await registry.remove_dead(term, record.incarnation)
+            left = await world.store.range(KEYS.task_managers, is_prefix=True, timeout=1)
+            assert left.kvs == ()
+            scope.cancel_all()
+        await registry.register(record)
+        with pytest.raises(StaleTokenError):
+            await registry.note_guard_reached(term, record.incarnation)
 
     run_virtual(main())

@@ -1,0 +1,37 @@
+"""The TaskManagers' keys, followed for all JobMasters of a process: whose key is deleted is reaped (R13).
+
+Only a TaskManager that has ended everything deletes its key, or whoever has established its death.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
+
+from runtime.common.ids import Incarnation
+
+
+class RegisteredTaskManager(Protocol):
+    """A registration, as far as people are told of it."""
+
+    @property
+    def task_manager_id(self) -> str:
+        """Its name."""
+
+    @property
+    def address(self) -> str:
+        """Where it is."""
+
+
+async def follow_ends(
+    registered: Callable[[], AsyncIterator[Mapping[Incarnation, RegisteredTaskManager]]],
+    died: Callable[[Incarnation, str], None],
+) -> None:
+    """Tell of each TaskManager whose key goes, in words that name it. Eternal."""
+    before: Mapping[Incarnation, RegisteredTaskManager] = {}
+    async for present in registered():
+        for incarnation, task_manager in before.items():
+            if incarnation not in present:
+                host = task_manager.address.rpartition(":")[0]
+                died(incarnation, f"TaskManager {task_manager.task_manager_id} on host {host}: its process died")
+        before = present

@@ -1,0 +1,151 @@
+"""Finds the TaskManagers that are dead, for as long as a term lasts: dials guards, has what is dead removed (R13).
+
+Invariants: nobody is removed who is heard of, or whose guard no leader has ever reached; a TaskManager is gone from the
+store before anybody is told, so that whoever acts on its end acts on something durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from runtime.aio.retry import RetryPolicy
+from runtime.aio.scope import Scope
+from runtime.common.entropy import Entropy
+from runtime.common.errors import RetryableError
+from runtime.common.ids import Incarnation
+from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question
+
+logger = logging.getLogger(__name__)
+
+DIAL_POLICY = RetryPolicy(delay_initial=0.05, delay_max=5.0)
+"""A guard needs a moment to reap what its TaskManager has left behind; one that lives is asked again now and then."""
+
+DIAL_PATIENCE = 1.0
+"""Seconds that a TaskManager which is stored, and not registered with this leader yet, has for coming."""
+
+DIALS_MAX = 200
+"""At the same time."""
+
+
+class Guards(Protocol):
+    """`runtime.heartbeat.proof_of_death.GuardDialler`."""
+
+    async def is_guard_of(self, address: str, incarnation: Incarnation, boot_id: str, /) -> bool:
+        """True when that TaskManager's guard answers at the address."""
+
+    async def prove_death(self, address: str, incarnation: Incarnation, boot_id: str, /) -> bool:
+        """True when everything of that TaskManager is reaped."""
+
+
+class StoredTaskManagers(Protocol):
+    """The TaskManagers' keys, under the leader's term. Raises StaleTokenError when that is over."""
+
+    def follow(self) -> AsyncIterator[Sequence[tuple[GuardedProcess, bool]]]:
+        """All that are stored, with whether a leader has reached their guard, now and after each change."""
+
+    async def note_guard_reached(self, incarnation: Incarnation, /) -> None:
+        """Its guard has answered this leader."""
+
+    async def remove_dead(self, incarnation: Incarnation, /) -> None:
+        """Its death is proved (transaction `TM gone`). Idempotent."""
+
+
+class TaskManagerDeaths:
+    """`is_heard` says of whom there are signs of life; `gone` hears of each that has ended, and how."""
+
+    def __init__(
+        self,
+        guards: Guards,
+        stored: StoredTaskManagers,
+        *,
+        is_heard: Callable[[Incarnation], bool],
+        gone: Callable[[Incarnation, str], None],
+        entropy: Entropy,
+    ) -> None:
+        self._guards = guards
+        self._stored = stored
+        self._is_heard = is_heard
+        self._gone = gone
+        self._entropy = entropy
+        self._liveness = Liveness()
+        self._attended: set[Incarnation] = set()
+        self._dials = asyncio.Semaphore(DIALS_MAX)
+        self._scope: Scope | None = None
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises StaleTokenError in an ExceptionGroup when the term turns out to be over."""
+        async with Scope("task-manager-deaths") as self._scope:
+            for incarnation in self._liveness.incarnations:
+                self._attend(incarnation, 0.0)
+            async for processes in self._stored.follow():
+                new, gone = self._liveness.stored(processes)
+                for process in gone:
+                    self._gone(process.incarnation, f"{process}: it has ended")
+                for incarnation in new:
+                    self._attend(incarnation, DIAL_PATIENCE)
+
+    def registered(self, process: GuardedProcess) -> None:
+        """A TaskManager has opened a stream to this leader (again): dial its guard back."""
+        self._liveness.registered(process)
+        self._attend(process.incarnation, 0.0)
+
+    def silent(self, incarnation: Incarnation) -> None:
+        """Its stream has ended, or its heartbeat is late."""
+        self._attend(incarnation, 0.0)
+
+    def given_up(self, incarnation: Incarnation) -> None:
+        """It has been silent for so long that it counts as lost."""
+        self._liveness.given_up(incarnation)
+
+    def _question(self, incarnation: Incarnation) -> Question | None:
+        return self._liveness.question(incarnation, is_heard=self._is_heard(incarnation))
+
+    def _attend(self, incarnation: Incarnation, patience: float) -> None:
+        if self._scope is not None and incarnation not in self._attended and self._question(incarnation) is not None:
+            self._attended.add(incarnation)
+            self._scope.spawn(incarnation, self._ask(incarnation, patience))
+
+    async def _ask(self, incarnation: Incarnation, patience: float) -> None:
+        """Ask its guard, until there is nothing to ask any more."""
+        await asyncio.sleep(patience)
+        attempt = 0
+        while (question := self._question(incarnation)) is not None:
+            process = self._liveness.process(incarnation)
+            try:
+                async with self._dials:
+                    is_answered = await self._answer(question, process)
+            except RetryableError as error:
+                logger.warning("the store does not take what is found out about %s: %s", process, error)
+                is_answered = False
+            if not is_answered:
+                if question is Question.IS_IT_THERE and attempt == 0:
+                    logger.warning(
+                        "the guard of %s is not reached at %s (yet): until it is, its end is found by timeouts only",
+                        process,
+                        process.guard_address,
+                    )
+                await asyncio.sleep(DIAL_POLICY.delay(attempt, self._entropy))
+                attempt += 1
+        self._attended.discard(incarnation)
+
+    async def _answer(self, question: Question, process: GuardedProcess) -> bool:
+        """True if the guard has answered with yes, and that is durable."""
+        address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
+        match question:
+            case Question.IS_IT_THERE:
+                if not await self._guards.is_guard_of(address, incarnation, boot_id):
+                    return False
+                await self._stored.note_guard_reached(incarnation)
+                self._liveness.reached(incarnation)
+            case Question.IS_IT_DEAD:
+                is_dead = await self._guards.prove_death(address, incarnation, boot_id)
+                if not is_dead or self._question(incarnation) is not question:
+                    return False
+                await self._stored.remove_dead(incarnation)
+                self._liveness.gone(incarnation)
+                logger.warning("%s is dead: its guard at %s is gone", process, address)
+                self._gone(incarnation, f"{process}: its process died")
+        return True

@@ -1,0 +1,203 @@
+"""The leader finds out who is dead: JobMaster processes at their address, TaskManagers by their guard (R13)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.highavailability.registration import GuardedTaskManager, follow_guards
+from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, Process, eventually
+
+pytestmark = pytest.mark.asyncio
+
+NEVER = 3600.0
+
+
+@pytest_asyncio.fixture
+async def plane() -> AsyncIterator[ControlPlane]:
+    """A world in which nobody is given up for his silence."""
+    made = ControlPlane(is_split=True)
+    made.heartbeat_timeout = NEVER
+    yield made
+    await made.stop()
+
+
+# --- JobMaster processes ----------------------------------------------------------------------------------------
+
+
+async def running_jobs(plane: ControlPlane, leader: Leader, count: int) -> list[JobId]:
+    jobs = [plane.new_job() for _ in range(count)]
+    for job in jobs:
+        await leader.dispatcher.submit_job(job)
+    ids = [job.job_id for job in jobs]
+    await eventually(lambda: all(status(leader, one) is JobStatus.RUNNING for one in ids), "all run")
+    return ids
+
+
+def status(leader: Leader, job_id: JobId) -> JobStatus | None:
+    summary = leader.dispatcher.job_summary(job_id)
+    return None if summary is None else summary.status
+
+
+def owner_counts(leader: Leader, ids: list[JobId]) -> dict[Incarnation, int]:
+    owners = [owner.incarnation for owner in map(leader.dispatcher.job_owner, ids) if owner is not None]
+    return {one: owners.count(one) for one in owners}
+
+
+async def ready(leader: Leader, count: int) -> None:
+    await eventually(lambda: [one.state for one in leader.dispatcher.job_masters()] == ["ready"] * count)
+
+
+async def test_the_jobs_of_a_dead_process_are_spread_at_once(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    first = await plane.start_job_master()
+    await ready(leader, 1)
+    await plane.start_task_manager(6)
+    ids = await running_jobs(plane, leader, 6)
+    others = [await plane.start_job_master() for _ in range(2)]
+    await ready(leader, 3)
+    await die(plane, first)
+    await eventually(lambda: len(owner_counts(leader, ids)) == 2, "they have other owners", timeout=2.0)
+    await eventually(lambda: sum(owner_counts(leader, ids).values()) == 6, "all of them")
+    assert owner_counts(leader, ids) == {other.incarnation: 3 for other in others}
+    assert first.incarnation not in plane.registered, "its lease is revoked"
+
+
+async def die(plane: ControlPlane, process: Process) -> None:
+    """SIGKILL: its lease lives on."""
+    await process.rpc.die()
+    plane.rpcs.remove(process.rpc)
+    await plane.end(process.task)
+
+
+async def test_a_process_whose_stream_breaks_keeps_its_jobs(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    process = await plane.start_job_master()
+    await ready(leader, 1)
+    await plane.start_task_manager(1)
+    ids = await running_jobs(plane, leader, 1)
+    stream = process.dispatcher._stream
+    assert stream is not None
+    stream.abort("broken")
+    await eventually(lambda: process.dispatcher._stream not in {stream, None}, "it is back")
+    await asyncio.sleep(0.5)
+    assert owner_counts(leader, ids) == {process.incarnation: 1}
+    assert len(plane.runners.created) == 1
+
+
+async def test_a_new_leader_finds_a_process_dead_that_it_has_never_heard_of(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    process = await plane.start_job_master()
+    await ready(leader, 1)
+    await plane.depose(leader)
+    await die(plane, process)
+    leader = await plane.lead()
+    await eventually(lambda: process.incarnation not in plane.registered, "it is found dead")
+    assert leader.dispatcher.job_masters() == []
+
+
+# --- TaskManagers -----------------------------------------------------------------------------------------------
+
+
+async def stored(plane: ControlPlane) -> dict[Incarnation, GuardedTaskManager]:
+    async for found in follow_guards(plane.kv, plane.keys, timeout=5.0, entropy=plane.entropy):
+        return dict(found)
+    raise AssertionError
+
+
+async def reached(plane: ControlPlane, task_manager: HollowTaskManager) -> None:
+    """A leader has reached its guard, and the store knows."""
+    async with asyncio.timeout(5):
+        while not (await stored(plane))[task_manager.incarnation].is_guard_reached:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_dead_task_manager_is_removed_once_its_guard_is_gone(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    dead, other = await plane.start_task_manager(2), await plane.start_task_manager(1)
+    await eventually(lambda: leader.resource_manager.slot_counts() == (3, 3))
+    await reached(plane, dead)
+    await plane.kill_task_manager(dead)
+    await asyncio.sleep(0.8)
+    assert plane.dead == [], "its guard still has something to reap"
+    del plane.guards[dead.guard_address]
+    await eventually(lambda: bool(plane.dead), "it is found dead")
+    assert plane.dead == [(dead.incarnation, "TaskManager tm on host 127.0.0.1: its process died")]
+    assert set(await stored(plane)) == {other.incarnation}
+    assert leader.resource_manager.slot_counts() == (1, 1), "its slots are gone too"
+
+
+async def test_another_incarnation_at_the_same_address_is_a_proof(plane: ControlPlane) -> None:
+    await plane.lead()
+    dead = await plane.start_task_manager(1)
+    await reached(plane, dead)
+    plane.guards[dead.guard_address] = f"{'e' * 32} boot\n"
+    await plane.kill_task_manager(dead)
+    await eventually(lambda: bool(plane.dead), "it is found dead")
+
+
+async def test_a_guard_that_nobody_has_reached_proves_nothing_by_refusing(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    plane.guards = _Deaf()
+    dead = await plane.start_task_manager(1)
+    await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
+    await plane.kill_task_manager(dead)
+    await asyncio.sleep(1.0)
+    assert plane.dead == []
+    assert set(await stored(plane)) == {dead.incarnation}
+
+
+class _Deaf(dict[str, str]):
+    """A firewall before every guard."""
+
+    def __contains__(self, _address: object) -> bool:
+        return False
+
+
+async def test_a_task_manager_that_is_only_cut_off_keeps_its_key(plane: ControlPlane) -> None:
+    await plane.lead()
+    cut_off = await plane.start_task_manager(1)
+    await reached(plane, cut_off)
+    assert cut_off.stream is not None
+    cut_off.stream.abort("cut off")
+    await asyncio.sleep(1.0)
+    assert plane.dead == []
+    assert set(await stored(plane)) == {cut_off.incarnation}
+
+
+async def test_a_new_leader_believes_the_refusal_where_an_earlier_one_was_answered(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    dead = await plane.start_task_manager(1)
+    await reached(plane, dead)
+    await plane.depose(leader)
+    await plane.kill_task_manager(dead)
+    del plane.guards[dead.guard_address]
+    await plane.lead()
+    await eventually(lambda: bool(plane.dead), "it is found dead")
+    assert await stored(plane) == {}
+
+
+async def test_a_silent_one_with_an_open_stream_is_asked_too(plane: ControlPlane) -> None:
+    """Its host has lost its connections without a word."""
+    leader = await plane.lead()
+    dead = await plane.start_task_manager(1)
+    await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
+    await reached(plane, dead)
+    del plane.guards[dead.guard_address]
+    await eventually(lambda: bool(plane.dead), "it is found dead")
+    assert dead.stream is not None
+    await eventually(lambda: leader.resource_manager.slot_counts() == (0, 0))
+
+
+async def test_one_that_has_ended_by_itself_is_gone_at_once(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    ended = await plane.start_task_manager(1)
+    await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
+    await plane.registry.unregister(ended.incarnation)
+    await eventually(lambda: plane.dead == [(ended.incarnation, "TaskManager tm on host 127.0.0.1: it has ended")])
+    assert leader.resource_manager.slot_counts() == (0, 0)

@@ -1,0 +1,105 @@
+"""Which guards are dialled, and who is gone (R13)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.common.ids import Incarnation
+from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question
+
+ONE, OTHER = Incarnation("a" * 32), Incarnation("b" * 32)
+PROCESS = GuardedProcess(ONE, "tm-1", "host-1:6125", "host-1:7000", "boot")
+
+
+def second(process: GuardedProcess = PROCESS) -> GuardedProcess:
+    return replace(process, incarnation=OTHER, task_manager_id="tm-2")
+
+
+@pytest.mark.parametrize(
+    ("is_reached", "is_heard", "question"),
+    [
+        (False, True, Question.IS_IT_THERE),
+        (False, False, Question.IS_IT_THERE),
+        (True, True, None),
+        (True, False, Question.IS_IT_DEAD),
+    ],
+)
+def test_what_to_ask(question: Question | None, *, is_reached: bool, is_heard: bool) -> None:
+    liveness = Liveness()
+    assert liveness.question(ONE, is_heard=is_heard) is None, "nobody knows it"
+    liveness.registered(PROCESS)
+    if is_reached:
+        liveness.reached(ONE)
+    assert liveness.question(ONE, is_heard=is_heard) is question
+
+
+def test_what_an_earlier_leader_has_reached_proves_something_to_the_next() -> None:
+    liveness = Liveness()
+    assert liveness.stored([(PROCESS, True), (second(), False)]) == ([ONE, OTHER], [])
+    assert liveness.question(ONE, is_heard=False) is Question.IS_IT_DEAD
+    assert liveness.question(OTHER, is_heard=False) is Question.IS_IT_THERE
+    assert liveness.stored([(PROCESS, False), (second(), True)]) == ([], [])
+    assert liveness.question(ONE, is_heard=False) is Question.IS_IT_DEAD, "what was reached stays so"
+    assert liveness.question(OTHER, is_heard=False) is Question.IS_IT_DEAD
+
+
+def test_whose_key_goes_is_gone_and_who_never_had_one_is_not() -> None:
+    liveness = Liveness()
+    liveness.registered(PROCESS)
+    liveness.registered(second())
+    assert liveness.stored([(PROCESS, False)]) == ([], [])
+    assert liveness.stored([]) == ([], [PROCESS])
+    assert liveness.incarnations == [OTHER], "its key is on its way, or there are no keys"
+    assert liveness.stored([]) == ([], []), "told once"
+
+
+def test_who_was_found_dead_is_not_told_again_by_the_store() -> None:
+    liveness = Liveness()
+    _ = liveness.stored([(PROCESS, True)])
+    liveness.gone(ONE)
+    liveness.gone(ONE)
+    assert liveness.stored([]) == ([], [])
+    assert liveness.question(ONE, is_heard=False) is None
+
+
+@pytest.mark.parametrize(("is_stored", "is_reached"), [(False, False), (True, False), (False, True), (True, True)])
+def test_who_is_given_up_is_forgotten_only_if_nothing_can_be_found_out(*, is_stored: bool, is_reached: bool) -> None:
+    liveness = Liveness()
+    liveness.registered(PROCESS)
+    if is_stored:
+        _ = liveness.stored([(PROCESS, False)])
+    if is_reached:
+        liveness.reached(ONE)
+    liveness.given_up(ONE)
+    assert (liveness.question(ONE, is_heard=False) is None) == (not is_stored and not is_reached)
+
+
+def test_a_name_for_people() -> None:
+    assert str(PROCESS) == "TaskManager tm-1 on host host-1"
+
+
+@given(st.lists(st.sampled_from(["registered", "stored", "not stored", "reached", "given up", "gone"]), max_size=12))
+def test_nobody_is_asked_whether_it_is_dead_whose_guard_was_never_reached(steps: list[str]) -> None:
+    liveness, is_reached = Liveness(), False
+    for step in steps:
+        match step:
+            case "registered":
+                liveness.registered(PROCESS)
+            case "stored":
+                _ = liveness.stored([(PROCESS, False)])
+            case "not stored":
+                _ = liveness.stored([])
+            case "reached":
+                is_reached = is_reached or bool(liveness.incarnations)
+                liveness.reached(ONE)
+            case "given up":
+                liveness.given_up(ONE)
+            case _:
+                liveness.gone(ONE)
+        is_asked = liveness.question(ONE, is_heard=False) is Question.IS_IT_DEAD
+        assert not is_asked or is_reached
+        assert liveness.question(ONE, is_heard=True) is not Question.IS_IT_DEAD
