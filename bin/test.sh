@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests: bin/test.sh [--fast] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-# The light tests run in two processes, the others one after another. Arguments go to both; -m is taken.
+# Light tests run in two processes, then those with a JVM beside the other heavy ones. Arguments go to all; -m is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -10,7 +10,8 @@ source "$FLINKLIKE_HOME/bin/environment.sh"
 ensure_environment requirements/dev.txt
 cd "$FLINKLIKE_HOME" || exit 1
 
-heavy='spark or airflow or etcd or process or slow'
+jvm='spark or airflow'
+heavy='etcd or process or slow'
 is_fast=''
 if [ "${1:-}" = --fast ]; then
   is_fast=1
@@ -25,19 +26,37 @@ step() { # step NAME COMMAND...: run it, say how long it took, remember whether 
   echo "== $name: $((SECONDS - begin)) s"
 }
 has_tests=''
-tests() { # tests ARGUMENTS...: pytest; no test (exit code 5) is a failure only where no other step has one
-  .venv/bin/pytest -q "$@"
-  local code=$?
-  [ $code -ne 5 ] || return 0
+count() { # count CODE: of a pytest; no test (exit code 5) is a failure only where no other run has one
+  [ "$1" -ne 5 ] || return 0
   has_tests=1
+  return "$1"
+}
+tests() { # tests ARGUMENTS...: pytest
+  .venv/bin/pytest -q "$@"
+  count $?
+}
+heavy_tests() { # heavy_tests ARGUMENTS...: both kinds wait most of their time, so they do it together
+  local log pid code
+  log="$(mktemp "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
+  echo "Tests with a JVM write to $log, which is shown at their end."
+  .venv/bin/pytest -q "$@" -m "$jvm" > "$log" 2>&1 &
+  pid=$!
+  trap 'kill -INT $pid; wait $pid; exit 130' INT TERM
+  tests "$@" -m "($heavy) and not ($jvm)"
+  code=$?
+  wait $pid
+  count $? || code=1
+  trap - INT TERM
+  cat "$log"
+  rm "$log"
   return $code
 }
 
 step "ruff" .venv/bin/ruff check .
 step "format" .venv/bin/ruff format --check .
 step "mypy" .venv/bin/mypy
-step "light tests" tests -n 2 "$@" -m "not ($heavy)"
-[ -n "$is_fast" ] || step "heavy tests" tests "$@" -m "$heavy"
+step "light tests" tests -n 2 "$@" -m "not ($heavy or $jvm)"
+[ -n "$is_fast" ] || step "heavy tests" heavy_tests "$@"
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -1,5 +1,6 @@
 """Makes `tests.kit` importable wherever pytest is started, and has what all folders share."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -8,3 +9,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.kit.class_archive import built_archive, class_archive
 
 __all__ = ["built_archive", "class_archive"]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's & does that, and every child would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -103,7 +103,8 @@ class Driver:
         sent: list[Effect] = []
         for effect in only(effects, ReportUnstarted):
             made = report(1, effect.attempt_id.subtask_index, effect.state)
-            sent += self.handle(AttemptReported(made))
+            sent += self.core.handle(AttemptReported(made))
+        self.core.check_invariants()
         return sent
 
 
