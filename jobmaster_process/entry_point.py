@@ -135,7 +135,7 @@ class JobMasterEntryPoint:
                 scope.spawn_eternal("job store", ha.wait_failed())
                 scope.spawn_eternal("blobs", blobs.wait_failed())
                 scope.spawn_eternal("heartbeats", heartbeats.run())
-                connections = serve_job_masters(rpc, heartbeats, options.heartbeat_timing(configuration))
+                connections = serve_job_masters(context, rpc, ha, heartbeats)
                 scope.spawn_eternal("task-manager-connections", connections.run())
                 died = connections.task_manager_died
                 scope.spawn_eternal("task-managers", follow_ends(ha.follow_task_managers, died))

@@ -198,7 +198,7 @@ class ClusterEntrypoint:
         settings = JobManagerSettings(dispatcher_settings(configuration), resource_manager_settings(configuration))
         if configuration.get(jm.SINGLE_JOBMASTER):
             return JobMasterPrimaryComponentFactory(services, settings)
-        connections = serve_job_masters(services.rpc, services.heartbeats, options.heartbeat_timing(configuration))
+        connections = serve_job_masters(context, services.rpc, services.ha, services.heartbeats)
         scope.spawn_eternal("task-manager-connections", connections.run())
         graphs = StoredGraphs(services.blobs)
         runners = job_manager_runner_factory(context, services.rpc, services.ha, connections, graphs)

@@ -9,9 +9,8 @@ from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.config.configuration import Configuration
 from runtime.config.options import failures as options
 from runtime.config.options.cluster import RPC_TIMEOUT
-from runtime.entrypoint.option_mapping import seconds
+from runtime.entrypoint.option_mapping import heartbeat_timing, seconds
 from runtime.entrypoint.process import ProcessContext
-from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobgraph.restart_strategy import (
@@ -22,7 +21,7 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
     RestartStrategy,
 )
-from runtime.jobmaster.census import CensusSettings, CensusTaker
+from runtime.jobmaster.census import CensusAsker, CensusSettings, CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
@@ -33,9 +32,13 @@ from runtime.scheduler.core.failover_settings import FailoverSettings
 CENSUS_RETRY = RetryPolicy(delay_initial=0.05, delay_max=1.0)
 
 
-def serve_job_masters(rpc: RpcService, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> TaskManagerConnections:
+def serve_job_masters(
+    context: ProcessContext, rpc: RpcService, ha: HighAvailabilityServices, heartbeats: HeartbeatService
+) -> TaskManagerConnections:
     """The streams from TaskManagers to the JobMasters of this process. Whoever calls this runs them."""
-    connections = TaskManagerConnections(heartbeats, timing)
+    timing = heartbeat_timing(context.configuration)
+    connections = TaskManagerConnections(heartbeats, timing, context.clock)
+    connections.ask_census = CensusAsker(_census_settings(context, ha), rpc).ask
     # R1: a stream serves many jobs, and every message on it carries its job's epoch.
     rpc.server.add_stream_handler(
         StreamKind.TASK_MANAGER_TO_JOB_MASTER, connections.serve, check=lambda _target, _sender: None
@@ -63,9 +66,13 @@ def job_manager_runner_factory(
 
 
 def _census_taker(context: ProcessContext, rpc: RpcService, ha: HighAvailabilityServices) -> CensusTaker:
-    timeout = seconds(context.configuration, RPC_TIMEOUT)
-    settings = CensusSettings(context.incarnation, ha.cluster, timeout, CENSUS_RETRY)
+    settings = _census_settings(context, ha)
     return CensusTaker(settings, rpc, ha.follow_task_managers, clock=context.clock, entropy=context.entropy)
+
+
+def _census_settings(context: ProcessContext, ha: HighAvailabilityServices) -> CensusSettings:
+    timeout = seconds(context.configuration, RPC_TIMEOUT)
+    return CensusSettings(context.incarnation, ha.cluster, timeout, CENSUS_RETRY)
 
 
 def job_master_settings(configuration: Configuration) -> JobMasterSettings:

@@ -72,6 +72,11 @@ class HeartbeatService:
         self._may_judge = is_valid
         self._monitor.rearm(self._clock.monotonic())
 
+    @property
+    def may_judge(self) -> bool:
+        """False while what this process does rests on a lease that has lapsed (R4)."""
+        return self._may_judge()
+
     async def run(self) -> None:
         """Serve until cancelled. Eternal."""
         while True:

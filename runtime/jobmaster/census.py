@@ -44,6 +44,24 @@ class CensusSettings:
     retry: RetryPolicy
 
 
+class CensusAsker:
+    """Asks one TaskManager about one job."""
+
+    def __init__(self, settings: CensusSettings, rpc: RpcService) -> None:
+        self._settings = settings
+        self._rpc = rpc
+
+    async def ask(self, job_id: JobId, epoch: int, address: str) -> None:
+        """Have the TaskManager tell what it has, over its stream; returns when it will.
+
+        Raises StaleTokenError when it knows a higher epoch, or that the job has ended.
+        """
+        settings = self._settings
+        sender = FencingToken(settings.cluster, epoch)
+        gateway = self._rpc.connect(TaskExecutorGateway, address, target=None, sender=sender, timeout=settings.timeout)
+        await gateway.request_census(CensusRequest(job_id, epoch, settings.incarnation, self._rpc.server.address))
+
+
 class CensusTaker:
     """One per process that has JobMasters."""
 
@@ -57,7 +75,7 @@ class CensusTaker:
         entropy: Entropy,
     ) -> None:
         self._settings = settings
-        self._rpc = rpc
+        self._asker = CensusAsker(settings, rpc)
         self._task_managers = task_managers
         self._clock = clock
         self._entropy = entropy
@@ -77,17 +95,12 @@ class CensusTaker:
                         scope.spawn(str(incarnation), self._ask(job_id, epoch, record.address))
 
     async def _ask(self, job_id: JobId, epoch: int, address: str) -> None:
-        settings = self._settings
-        sender = FencingToken(settings.cluster, epoch)
-        gateway = self._rpc.connect(TaskExecutorGateway, address, target=None, sender=sender, timeout=settings.timeout)
-        request = CensusRequest(job_id, epoch, settings.incarnation, self._rpc.server.address)
-
         def on_retry(error: Exception, _: float) -> None:
             logger.info("job %s: TaskManager %s does not take the census: %s", job_id, address, error)
 
         await retry(
-            lambda: gateway.request_census(request),
-            policy=settings.retry,
+            lambda: self._asker.ask(job_id, epoch, address),
+            policy=self._settings.retry,
             clock=self._clock,
             entropy=self._entropy,
             deadline=None,

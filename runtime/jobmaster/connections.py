@@ -1,19 +1,22 @@
 """The streams between this process and TaskManagers, shared by all its JobMasters.
 
 Invariants: one stream per TaskManager is current, the newest (R11); a message reaches a job only under the epoch of its
-owner here (R1); a lost stream is told to every job that has used it, once; one wheel per process serves all jobs, so
-that no job has a timer of its own. The process's HeartbeatService keeps the streams alive and ends silent ones.
+owner here (R1); the end of a stream is told to every job that has used it, and so is, once, that its TaskManager is
+lost: when it has not told that job what it has within heartbeat.timeout (R18); one wheel per process serves all jobs,
+so that no job has a timer of its own. The process's HeartbeatService keeps the streams alive and ends silent ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, assert_never
 
-from runtime.common.errors import BackpressureError, UnavailableError
+from runtime.aio.scope import Scope
+from runtime.common.clock import Clock
+from runtime.common.errors import BackpressureError, FlinklikeError, UnavailableError
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import (
@@ -30,9 +33,13 @@ from runtime.gateways.job_master import (
 )
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
+from runtime.jobmaster.core.absences import Absence, Absences
 from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
+
+AskCensus = Callable[[JobId, int, str], Awaitable[None]]
+"""Ask the TaskManager at an address for what it has of a job at an epoch: it answers over its stream."""
 
 JobMessage = JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted
 
@@ -51,8 +58,11 @@ class ConnectedJob(Protocol):
     def receive(self, location: TaskManagerLocation, message: JobMessage) -> None:
         """A message for this job, under its epoch."""
 
+    def task_manager_disconnected(self, incarnation: Incarnation, reason: str) -> None:
+        """The stream to a TaskManager that this job has used has ended. Its next one begins with a JobCensus."""
+
     def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
-        """The stream to a TaskManager that this job has used has ended."""
+        """A TaskManager that this job has used has said nothing to it for heartbeat.timeout."""
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         """Nothing of a TaskManager runs any more (R13), which this job may have used."""
@@ -84,11 +94,17 @@ class TaskManagerConnections:
     The caller runs both this and the HeartbeatService.
     """
 
-    def __init__(self, heartbeats: HeartbeatService, timing: HeartbeatTiming) -> None:
+    def __init__(self, heartbeats: HeartbeatService, timing: HeartbeatTiming, clock: Clock) -> None:
         self._heartbeats = heartbeats
         self._timing = timing
+        self._clock = clock
         self._connections: dict[Incarnation, _Connection] = {}
         self._jobs: dict[JobId, ConnectedJob] = {}
+        self._absences = Absences(timing)
+        self._asked: set[Incarnation] = set()
+        self._turn_due = clock.monotonic()
+        self.ask_census: AskCensus | None = None
+        """For TaskManagers that are back and say nothing. Set once, before `run`."""
 
     @property
     def connected(self) -> Sequence[Incarnation]:
@@ -106,6 +122,7 @@ class TaskManagerConnections:
         if self._jobs.get(job.job_id) is not job:
             return
         del self._jobs[job.job_id]
+        self._absences.forget_job(job.job_id)
         for connection in self._connections.values():
             connection.jobs.pop(job.job_id, None)
 
@@ -119,9 +136,10 @@ class TaskManagerConnections:
             stream.abort("a newer stream of this TaskManager is open")
             return
         if current is not None:
-            self._lost(current, "it has opened a new stream")
+            self._disconnected(current, "it has opened a new stream")
             current.stream.abort("a newer stream of this TaskManager has opened")
         connection = self._connections[hello.dialer] = _Connection(stream)
+        self._absences.heard(hello.dialer, self._clock.monotonic())
         logger.info("task manager %s at %s connected (stream %d)", hello.dialer, hello.dialer_address, hello.number)
         reason = "the stream was closed"
         try:
@@ -132,24 +150,37 @@ class TaskManagerConnections:
         except UnavailableError as error:
             reason = str(error)
         finally:
-            self._lost(connection, reason)
+            self._disconnected(connection, reason)
 
-    def _lost(self, connection: _Connection, reason: str) -> None:
+    def _disconnected(self, connection: _Connection, reason: str) -> None:
         hello = connection.stream.hello
         if self._connections.get(hello.dialer) is not connection:
             return
         del self._connections[hello.dialer]
         logger.info("task manager %s at %s disconnected: %s", hello.dialer, hello.dialer_address, reason)
         text = f"lost the connection to the TaskManager at {hello.dialer_address}: {reason}"
-        for job_id in list(connection.jobs):
-            if job_id in self._jobs:
-                self._jobs[job_id].task_manager_lost(hello.dialer, text)
+        jobs = [job_id for job_id in connection.jobs if job_id in self._jobs]
+        self._absences.begin(hello.dialer, hello.dialer_address, text, jobs, connection.stream.last_heard)
+        for job_id in jobs:
+            self._jobs[job_id].task_manager_disconnected(hello.dialer, text)
+        self._judge()
+
+    def _judge(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._turn_due > self._timing.interval or not self._heartbeats.may_judge:  # R4
+            self._absences.rearm(now)
+        for absence in self._absences.overdue(now):
+            logger.warning("task manager %s counts as lost: %s", absence.incarnation, absence.reason)
+            for job_id in absence.jobs:
+                if job_id in self._jobs:
+                    self._jobs[job_id].task_manager_lost(absence.incarnation, absence.reason)
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         """Nothing of it runs any more (R13). Told to every job: some have used a stream that is long gone."""
         connection = self._connections.get(incarnation)
         if connection is not None:
             connection.stream.abort(reason)
+        self._absences.forget(incarnation)
         for job in list(self._jobs.values()):
             job.task_manager_died(incarnation, reason)
 
@@ -168,6 +199,8 @@ class TaskManagerConnections:
         job = self._jobs.get(message.job_id)
         if job is not None and job.epoch == message.epoch:
             connection.jobs[message.job_id] = None
+            if isinstance(message, JobCensus) and message.is_complete:
+                self._absences.counted(connection.stream.hello.dialer, message.job_id)
             job.receive(connection.location(task_manager_id), message)
             return
         logger.debug("%s for job %s at epoch %d: not here", type(message).__name__, message.job_id, message.epoch)
@@ -178,7 +211,7 @@ class TaskManagerConnections:
             self.send(connection.stream.hello.dialer, answer)
 
     def send(self, incarnation: Incarnation, message: JobMasterToTaskManager) -> None:
-        """Queue a message. A TaskManager without a stream gets nothing: its jobs are told that it is lost.
+        """Queue a message. A TaskManager without a stream gets nothing: its next one begins with what it has (R11).
 
         Raises MessageTooLargeError.
         """
@@ -202,11 +235,34 @@ class TaskManagerConnections:
 
     async def run(self) -> None:
         """Turn the wheel every heartbeat interval, until cancelled. Eternal: spawn it with `spawn_eternal`."""
-        while True:
-            await asyncio.sleep(self._timing.interval)
-            self.turn()
+        async with Scope("task manager connections") as scope:
+            while True:
+                self._turn_due = self._clock.monotonic() + self._timing.interval
+                await asyncio.sleep(self._timing.interval)
+                self.turn()
+                for absence in self._absences.unanswered(self._clock.monotonic()):
+                    self._ask(scope, absence)
 
     def turn(self) -> None:
-        """Let every job do what it has left for later."""
+        """Let every job do what it has left for later, and judge who is lost."""
+        self._judge()
         for job in list(self._jobs.values()):
             job.tick()
+
+    def _ask(self, scope: Scope, absence: Absence) -> None:
+        """A TaskManager that has nothing of a job (any more) does not come back for it by itself."""
+        if self.ask_census is not None and absence.incarnation not in self._asked:
+            self._asked.add(absence.incarnation)
+            scope.spawn(f"ask {absence.incarnation}", self._ask_all(self.ask_census, absence))
+
+    async def _ask_all(self, ask: AskCensus, absence: Absence) -> None:
+        try:
+            for job_id in list(absence.jobs):
+                job = self._jobs.get(job_id)
+                if job is not None and job_id in absence.jobs:
+                    await ask(job_id, job.epoch, absence.address)
+        except FlinklikeError as error:
+            # Asked again in the next round. A job that has another owner learns it from the store.
+            logger.info("task manager at %s does not take a census: %s", absence.address, error)
+        finally:
+            self._asked.discard(absence.incarnation)

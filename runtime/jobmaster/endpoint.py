@@ -228,8 +228,12 @@ class JobMaster:
             case _:
                 assert_never(message)
 
-    def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
+    def task_manager_disconnected(self, incarnation: Incarnation, reason: str) -> None:
         """A stream has ended."""
+        self.post(ev.TaskManagerDisconnected(incarnation, reason, self.moment()))
+
+    def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
+        """A TaskManager was silent for too long."""
         self.post(ev.TaskManagerGone(incarnation, reason, self.moment()))
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:

@@ -24,17 +24,15 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
-    Heartbeat,
     RegisterJob,
     ReleasePartitions,
 )
 from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport
-from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads
 from runtime.highavailability.record_codec import decode_record, encode_record
-from runtime.highavailability.records import OwnerRecord, ResultRecord
+from runtime.highavailability.records import OwnerRecord
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.rpc.settings import RpcLimits
@@ -42,22 +40,18 @@ from runtime.scheduler.core.job_events import decode_events
 from tests.kit.control_plane import eventually
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
-from tests.kit.job_master_box import JobMasterBox, finishing, job_master_box, reports_of, sleeping
+from tests.kit.job_master_box import (
+    finishing,
+    job_master_box,
+    reports_of,
+    sleeping,
+    stored_archive,
+    stored_result,
+)
 from tests.kit.job_master_driver import user_failure
 
 JOB = JobId("1" * 32)
 E = ExecutionState
-
-
-async def stored_result(box: JobMasterBox, job_id: JobId = JOB) -> ResultRecord:
-    key = box.keys.result(job_id)
-    found = await box.kv.range(key, is_prefix=False, timeout=5)
-    return decode_record(ResultRecord, found.kvs[0].value, key=key)
-
-
-async def stored_archive(box: JobMasterBox, job_id: JobId = JOB) -> ArchivedExecutionGraph:
-    record = await stored_result(box, job_id)
-    return ArchivedExecutionGraph.from_json(await box.store.load(record.archive))
 
 
 @pytest.mark.asyncio
@@ -80,10 +74,10 @@ async def test_noop_job_takes_two_writes_down_and_one_transaction() -> None:
         ]
         assert (await box.kv.status(timeout=5)).revision == before + 1
         assert await box.store.events(JOB) == []
-        record = await stored_result(box)
+        record = await stored_result(box, JOB)
         assert record.status is JobStatus.FINISHED
         assert decode_record(JobSummary, record.summary, key="summary") == result.summary
-        archive = await stored_archive(box)
+        archive = await stored_archive(box, JOB)
         assert archive.result == "null"
         assert archive.vertices[0].subtasks[0].current.task_manager_id == "tm-1"
         assert [one.requirements for one in box.listener.requirements][-1] == ()
@@ -155,7 +149,7 @@ async def test_failing_task_fails_the_job_and_its_archive_says_why() -> None:
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
-        archive = await stored_archive(box)
+        archive = await stored_archive(box, JOB)
         assert archive.failure == user_failure("no such table")
         assert archive == ArchivedExecutionGraph.from_json(runner.archived_graph())
 
@@ -174,44 +168,6 @@ async def test_cancel_stops_the_tasks_and_then_ends_the_job() -> None:
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.CANCELED
-
-
-@pytest.mark.asyncio
-async def test_lost_stream_fails_the_attempts_behind_it() -> None:
-    async with job_master_box() as box:
-        task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
-        await task_manager.wait_for(DeployTasks)
-        assert task_manager.stream is not None
-        task_manager.stream.abort("killed")
-        result = await running
-        assert result.summary is not None
-        assert result.summary.status is JobStatus.FAILED
-        failure = (await stored_archive(box)).failure
-        assert failure is not None
-        assert failure.class_name == "TaskManagerLostError"
-        assert "tm-1:1" in failure.message
-
-
-@pytest.mark.asyncio
-async def test_newer_stream_takes_the_place_of_the_older_one() -> None:  # R11
-    async with job_master_box() as box:
-        task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        older = task_manager.stream
-        await task_manager.connect()
-        task_manager.behaviour = finishing
-        task_manager.offer(JOB, assignment.epoch)
-        assert (await running).summary is not None
-        assert older is not None
-        with pytest.raises(UnavailableError):
-            older.send(EndJob(JOB, 1))
-        assert box.connections.connected == (task_manager.incarnation,)
 
 
 @pytest.mark.asyncio
@@ -286,7 +242,7 @@ async def test_missing_or_wrong_graph_is_looked_for_twice_and_fails_the_job(foun
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
         assert box.graph_reads == 2
-        failure = (await stored_archive(box)).failure
+        failure = (await stored_archive(box, JOB)).failure
         assert failure is not None
         assert failure.class_name == "JobInitializationError"
 
@@ -315,7 +271,7 @@ async def test_job_that_may_be_running_elsewhere_is_not_started_again() -> None:
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
-        failure = (await stored_archive(box)).failure
+        failure = (await stored_archive(box, JOB)).failure
         assert failure is not None
         assert "not started a second time" in failure.message
         assert box.listener.requirements == []
@@ -404,7 +360,7 @@ async def test_a_failed_task_restarts_after_its_pause_and_the_job_finishes() -> 
             "RUNNING",
             "FINISHED",
         ]
-        archived = await stored_archive(box)
+        archived = await stored_archive(box, JOB)
         assert [one.failure.message for one in archived.exceptions] == ["once"]
         assert archived.vertices[0].subtasks[0].current.attempt == 1
 
@@ -423,7 +379,7 @@ async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
-        failure = (await stored_archive(box)).failure
+        failure = (await stored_archive(box, JOB)).failure
         assert failure is not None
         assert "rpc.max-message-size" in failure.message
         assert not failure.is_recoverable
@@ -447,7 +403,7 @@ async def test_writes_are_repeated_until_they_get_through() -> None:  # R2
         assert result.summary.status is JobStatus.FINISHED
         assert "refused by the test" in box.listener.summaries[-2].pending_reason
         assert len(box.objects.objects) == 1, "the large archive was stored once"
-        assert (await stored_result(box)).status is JobStatus.FINISHED
+        assert (await stored_result(box, JOB)).status is JobStatus.FINISHED
 
 
 @pytest.mark.asyncio
@@ -459,8 +415,8 @@ async def test_large_archive_goes_out_of_line() -> None:
         await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
         task_manager.offer(JOB, assignment.epoch, 2)
         await running
-        assert (await stored_result(box)).archive.object_key
-        assert len((await stored_archive(box)).vertices[0].subtasks) == 100
+        assert (await stored_result(box, JOB)).archive.object_key
+        assert len((await stored_archive(box, JOB)).vertices[0].subtasks) == 100
 
 
 @pytest.mark.asyncio
@@ -485,24 +441,6 @@ async def test_many_jobs_share_one_stream() -> None:
             results.append(task.result())
         assert all(one.summary is not None and one.summary.status is JobStatus.FINISHED for one in results)
         assert task_manager.streams == 1
-
-
-@pytest.mark.asyncio
-async def test_silent_task_manager_is_lost_after_the_heartbeat_timeout() -> None:
-    timing = HeartbeatTiming(interval=0.01, timeout=0.05)
-    async with job_master_box(timing=timing) as box:
-        task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
-        await task_manager.wait_for(Heartbeat)
-        result = await running
-        assert result.summary is not None
-        assert result.summary.status is JobStatus.FAILED
-        failure = (await stored_archive(box)).failure
-        assert failure is not None
-        assert "no sign of life" in failure.message
 
 
 @pytest.mark.asyncio

@@ -364,7 +364,7 @@ class ControlPlane:
         """Scripted runners, or real JobMasters on the streams of this process."""
         if not self.has_real_job_masters:
             return self.runners
-        connections = TaskManagerConnections(heartbeats, HeartbeatTiming(0.5, 10.0))
+        connections = TaskManagerConnections(heartbeats, HeartbeatTiming(0.5, 10.0), self.clock)
         rpc.server.add_stream_handler(
             StreamKind.TASK_MANAGER_TO_JOB_MASTER, connections.serve, check=lambda _target, _sender: None
         )

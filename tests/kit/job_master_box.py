@@ -15,6 +15,7 @@ from runtime.aio.watch import Watch
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult
 from runtime.gateways.job_master import (
@@ -22,6 +23,8 @@ from runtime.gateways.job_master import (
     CancelTasks,
     CommitOutputs,
     DeployTasks,
+    HeldAttempt,
+    JobCensus,
     JobMasterToTaskManager,
     OfferSlots,
     OutputsCommitted,
@@ -44,8 +47,8 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import Payloads
-from runtime.highavailability.record_codec import encode_record
-from runtime.highavailability.records import OwnerRecord
+from runtime.highavailability.record_codec import decode_record, encode_record
+from runtime.highavailability.records import OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
@@ -135,7 +138,11 @@ class ScriptedTaskManager:
         )
         self.send(OfferSlots(job_id, epoch, offers, self.name))
 
-    def send(self, message: OfferSlots | TaskReports | OutputsCommitted) -> None:
+    def count(self, job_id: JobId, epoch: int, *attempts: HeldAttempt, slots: tuple[SlotOffer, ...] = ()) -> None:
+        """Say what there is of a job, as the first thing on a new stream."""
+        self.send(JobCensus(job_id, epoch, slots, attempts, True, self.name))
+
+    def send(self, message: JobCensus | OfferSlots | TaskReports | OutputsCommitted) -> None:
         """Say something."""
         assert self.stream is not None
         self.stream.send(message)
@@ -224,7 +231,7 @@ class JobMasterBox:
             self.network, RpcSettings(Incarnation("c" * 32), None, limits=limits), self.clock
         )
         self.heartbeats = HeartbeatService(self.clock)
-        self.connections = TaskManagerConnections(self.heartbeats, timing)
+        self.connections = TaskManagerConnections(self.heartbeats, timing, self.clock)
         self.graphs: dict[str, bytes | Exception] = {}
         self.graph_reads = 0
         self.graph_source: GraphSource | None = None
@@ -281,6 +288,19 @@ class JobMasterBox:
         task_manager = ScriptedTaskManager(self, number, behaviour)
         await task_manager.connect()
         return task_manager
+
+
+async def stored_result(box: JobMasterBox, job_id: JobId) -> ResultRecord:
+    """The result of a job."""
+    key = box.keys.result(job_id)
+    found = await box.kv.range(key, is_prefix=False, timeout=5)
+    return decode_record(ResultRecord, found.kvs[0].value, key=key)
+
+
+async def stored_archive(box: JobMasterBox, job_id: JobId) -> ArchivedExecutionGraph:
+    """The execution graph in it."""
+    record = await stored_result(box, job_id)
+    return ArchivedExecutionGraph.from_json(await box.store.load(record.archive))
 
 
 @asynccontextmanager

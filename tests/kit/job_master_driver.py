@@ -130,6 +130,7 @@ class JobMasterDriver:
         self.slots: set[AllocationId] = set()
         self.rejected: set[AllocationId] = set()
         self.unacknowledged: dict[ExecutionAttemptId, tuple[TaskManagerLocation, TaskExecutionReport]] = {}
+        self.cut: set[Incarnation] = set()
         self.commits: list[tuple[Incarnation, CommitOutputs]] = []
         self.pending_events: WriteEvents | None = None
         self.pending_result: WriteResult | None = None
@@ -167,7 +168,7 @@ class JobMasterDriver:
         match effect:
             case SendMessages(incarnation, messages):
                 self.sent.append((incarnation, messages))
-                for message in messages:
+                for message in messages if incarnation not in self.cut else ():
                     self._deliver(incarnation, message)
             case WriteEvents():
                 assert self.pending_events is None, "two writes in flight"
@@ -260,14 +261,36 @@ class JobMasterDriver:
         return TaskExecutionReport(attempt_id, state, millis, failure, value, partitions, outputs, TaskMetrics())
 
     def reports(self, *reports: TaskExecutionReport) -> list[Effect]:
-        """A TaskManager reports several attempts in one message."""
+        """A TaskManager reports several attempts in one message; whoever is cut off keeps what has ended."""
+        heard = []
         for report in reports:
             if report.state.is_terminal:
                 for number, attempts in self.in_slot.items():
                     if report.attempt_id in attempts:
                         attempts.remove(report.attempt_id)
                         self.unacknowledged[report.attempt_id] = (self.places[number], report)
-        return self.handle(ev.AttemptsReported(reports, self.at()))
+            if self.whereabouts(report.attempt_id).incarnation not in self.cut:
+                heard.append(report)
+        return self.handle(ev.AttemptsReported(tuple(heard), self.at())) if heard else []
+
+    def whereabouts(self, attempt_id: ExecutionAttemptId) -> TaskManagerLocation:
+        """Where an attempt was deployed to."""
+        task = self.deployed.get(attempt_id)
+        return self.places[task.allocation_id] if task is not None else location()
+
+    def cut_off(self, tm: int = 0) -> list[Effect]:
+        """The stream to a TaskManager ends; what is sent there from now on is lost."""
+        self.cut.add(location(tm).incarnation)
+        return self.handle(ev.TaskManagerDisconnected(location(tm).incarnation, "stream ended", self.at()))
+
+    def reconnect(self, tm: int = 0) -> None:
+        """A new stream opens, with what there is."""
+        place = location(tm)
+        self.cut.discard(place.incarnation)
+        kept = tuple(report for where, report in self.unacknowledged.values() if where == place)
+        self.handle(self.census_of(place))
+        if kept:
+            self.handle(ev.AttemptsReported(kept, self.at(), place.incarnation))
 
     def finish_all(self) -> None:
         """Report FINISHED for everything that runs, and make all writes durable, until nothing moves."""
@@ -315,6 +338,7 @@ class JobMasterDriver:
 
     def lose_task_manager(self, tm: int = 0, reason: str = "stream ended", *, is_reaped: bool = False) -> list[Effect]:
         """A TaskManager is gone, and its reports with it."""
+        self.cut.discard(location(tm).incarnation)
         self.unacknowledged = {
             attempt_id: (place, report)
             for attempt_id, (place, report) in self.unacknowledged.items()
@@ -329,6 +353,7 @@ class JobMasterDriver:
     def begin_next_owner(self) -> None:
         """The owner is gone, and another one begins that knows nothing yet."""
         self.epoch += 1
+        self.cut.clear()
         self.core = self._new_core()
         self.pending_events = None
 

@@ -90,12 +90,15 @@ class Scenario:
             actions += [self.make_durable] * 3
         if self.job.commits:
             actions.append(self.move_outputs)
-        actions += [self.cancel_rarely, self.change_owner_rarely]
+        actions += [self.cancel_rarely, self.change_owner_rarely, self.cut_off_rarely]
+        if self.job.cut:
+            actions += [self.reconnect] * 2
         self.data.draw(st.sampled_from(actions))()
         self.check()
 
     def drain(self) -> None:
         """Nothing goes wrong any more: the job has to end by itself."""
+        self.reconnect()
         for _ in range(400):
             for action in (self.make_durable, self.end_all, self.make_durable, self.restart_all, self.make_durable):
                 action()
@@ -141,7 +144,8 @@ class Scenario:
             self.job.report(self.any_running(), ExecutionState.FAILED, failure=failure)
 
     def misread_rarely(self) -> None:
-        readers = [one for one in self.job.running() if any(gate.partitions for gate in self.job.deployed[one].inputs)]
+        heard = [one for one in self.job.running() if self.job.whereabouts(one).incarnation not in self.job.cut]
+        readers = [one for one in heard if any(gate.partitions for gate in self.job.deployed[one].inputs)]
         if readers and self.data.draw(st.integers(0, self.trouble // 2)) == 0:
             self.is_disturbed = True
             attempt_id = self.data.draw(st.sampled_from(readers))
@@ -164,6 +168,15 @@ class Scenario:
             self.job.lose_task_manager(
                 self.data.draw(st.integers(1, TASK_MANAGERS)), is_reaped=self.data.draw(st.booleans())
             )
+
+    def cut_off_rarely(self) -> None:  # R11
+        if self.data.draw(st.integers(0, self.trouble)) == 0:
+            self.job.cut_off(self.data.draw(st.integers(1, TASK_MANAGERS)))
+
+    def reconnect(self) -> None:
+        for tm in range(1, TASK_MANAGERS + 1):
+            if location(tm).incarnation in self.job.cut:
+                self.job.reconnect(tm)
 
     def cancel_rarely(self) -> None:
         if self.data.draw(st.integers(0, 19)) == 0:
@@ -243,8 +256,6 @@ class Scenario:
         outputs: tuple[OutputDirectory, ...] = ()
         if state is ExecutionState.FINISHED:
             self.finished.add(attempt_id)
-            if self.is_exclusive[attempt_id.vertex_id]:
-                self.standing[attempt_id.vertex_id, attempt_id.subtask_index] = attempt_id
             if not self.job.deployed[attempt_id].outputs and self.data.draw(st.booleans()):
                 outputs = (OutputDirectory("base", str(attempt_id)),)
         report = self.job.make_report(attempt_id, state, outputs=outputs)
@@ -259,6 +270,10 @@ class Scenario:
     def check(self) -> None:
         live = [(one.vertex_id, one.subtask_index) for one in self.job.running() if self.is_exclusive[one.vertex_id]]
         assert len(live) == len(set(live)), "two live attempts of an exclusive subtask"
+        for execution in self.job.core.graph.executions():
+            one = execution.attempt_id
+            if execution.state is ExecutionState.FINISHED and self.is_exclusive[one.vertex_id]:
+                self.standing[one.vertex_id, one.subtask_index] = one
         for attempts in self.job.in_slot.values():
             assert len(attempts) <= 1 + AHEAD_MAX
             assert len({attempt_id.vertex_id for attempt_id in attempts}) <= 1

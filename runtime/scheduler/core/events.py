@@ -100,8 +100,17 @@ class SlotsGone:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskManagerDisconnected:
+    """The stream to a TaskManager has ended. What runs there goes on; its next stream begins with a census (R11)."""
+
+    incarnation: Incarnation
+    reason: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class TaskManagerGone:
-    """The stream to a TaskManager has ended. `is_reaped`: there is proof that nothing of it runs any more (R13)."""
+    """A TaskManager counts as lost (R18). `is_reaped`: there is proof that nothing of it runs any more (R13)."""
 
     incarnation: Incarnation
     reason: str
@@ -205,7 +214,14 @@ class Ticked:
 RecoveryEvent = JobRead | TaskManagersRegistered
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = (
-    SlotsOffered | JobCounted | SlotsGone | TaskManagerGone | AttemptsReported | AttemptsProgressed | OutputsMoved
+    SlotsOffered
+    | JobCounted
+    | SlotsGone
+    | TaskManagerDisconnected
+    | TaskManagerGone
+    | AttemptsReported
+    | AttemptsProgressed
+    | OutputsMoved
 )
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
 ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked

@@ -254,7 +254,9 @@ class JobMasterCore:
             case ev.SlotsOffered():
                 self._on_offers(event)
             case ev.JobCounted() if work is not None:
-                work.placement.counted(event)
+                work.reconnection.counted(event)
+            case ev.TaskManagerDisconnected(incarnation) if work is not None:
+                work.reconnection.disconnected(incarnation)
             case ev.AttemptsReported(reports) if work is not None:
                 for report in reports:
                     self._on_report(work, report)
@@ -279,6 +281,7 @@ class JobMasterCore:
             self._lost(work, lost, "SlotLostError", event.reason, is_reaped=True)
             return
         work.commits.task_manager_gone(event.incarnation)
+        work.reconnection.gone(event.incarnation)
         lost = work.placement.task_manager_gone(event.incarnation)
         self._lost(work, lost, "TaskManagerLostError", event.reason, is_reaped=event.is_reaped)
 
@@ -588,11 +591,4 @@ class JobMasterCore:
         if not self._validate or self._work is None:
             return
         self._graph.check_invariants()
-        self._work.placement.pool.check_invariants()
-        in_slots = {one for slot in self._work.placement.pool.allocations() for one in slot.attempts}
-        for execution in self._graph.executions():
-            is_deployed = execution.state in ON_ITS_WAY or execution.state is ExecutionState.CANCELING
-            assert is_deployed == (execution.attempt_id in in_slots), (execution.attempt_id, execution.state)
-            if execution.state in ON_ITS_WAY:
-                index, inputs = execution.attempt_id.subtask_index, self._graph.vertex_of(execution).inputs
-                assert all(edge.has_inputs_of(index) for edge in inputs), execution.attempt_id
+        self._work.check_invariants(self._graph)

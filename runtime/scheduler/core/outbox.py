@@ -23,7 +23,7 @@ from runtime.gateways.task import JobInformation, OutputDirectory, TaskDeploymen
 from runtime.scheduler.core.effects import SendMessages
 
 
-class _Letter:
+class Letter:
     """What is to be said to one TaskManager."""
 
     __slots__ = ("accepted", "acknowledged", "cancelled", "commits", "deployed", "ends", "freed", "job", "rejected",
@@ -50,13 +50,13 @@ class Outbox:
     def __init__(self, job_id: JobId, epoch: int) -> None:
         self._job_id = job_id
         self._epoch = epoch
-        self._letters: dict[Incarnation, _Letter] = {}
+        self._letters: dict[Incarnation, Letter] = {}
 
-    def to(self, incarnation: Incarnation) -> _Letter:
+    def to(self, incarnation: Incarnation) -> Letter:
         """The letter to one TaskManager."""
         letter = self._letters.get(incarnation)
         if letter is None:
-            letter = self._letters[incarnation] = _Letter()
+            letter = self._letters[incarnation] = Letter()
         return letter
 
     def drop(self, incarnation: Incarnation) -> None:
@@ -68,7 +68,7 @@ class Outbox:
         letters, self._letters = self._letters, {}
         return [SendMessages(to, messages) for to, letter in letters.items() if (messages := self._messages(letter))]
 
-    def _messages(self, letter: _Letter) -> tuple[JobMasterToTaskManager, ...]:
+    def _messages(self, letter: Letter) -> tuple[JobMasterToTaskManager, ...]:
         job_id, epoch = self._job_id, self._epoch
         messages: list[JobMasterToTaskManager] = []
         if letter.accepted or letter.rejected:

@@ -61,6 +61,10 @@ class OutputCommits:
         """True while an answer is awaited."""
         return vertex_id in self._asked
 
+    def asked_of(self, incarnation: Incarnation) -> list[VertexId]:
+        """Whose answers are awaited from that one."""
+        return [vertex_id for vertex_id, one in self._asked.items() if one == incarnation]
+
     def task_manager_gone(self, incarnation: Incarnation) -> None:
         """Whatever that one was asked for is due again."""
         self._asked = {vertex_id: one for vertex_id, one in self._asked.items() if one != incarnation}

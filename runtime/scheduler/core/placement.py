@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, PartitionId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
-from runtime.gateways.task import PartitionDescriptor
+from runtime.gateways.task import PartitionDescriptor, TaskDeploymentDescriptor
 from runtime.scheduler.core.adoption import Adoption
 from runtime.scheduler.core.demand import Demand
 from runtime.scheduler.core.deployment import DeploymentFactory
-from runtime.scheduler.core.events import JobCounted, Moment
+from runtime.scheduler.core.events import Moment
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
 
@@ -30,7 +30,8 @@ _NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 class Placement:
     """Slots and subtasks of one job brought together.
 
-    `met`: the TaskManagers that have had a slot of the job; `task_managers`: those that know what its tasks share.
+    `met`: the TaskManagers that have had a slot of the job; `task_managers`: those that know what its tasks share;
+    `absent`: those whose streams are lost, until they count as lost themselves.
     """
 
     __slots__ = (
@@ -39,7 +40,9 @@ class Placement:
         "_graph",
         "_is_demand_new",
         "_outbox",
+        "_released",
         "_touched",
+        "absent",
         "met",
         "pool",
         "task_managers",
@@ -55,6 +58,8 @@ class Placement:
         self.pool = SlotPool()
         self.task_managers: dict[Incarnation, TaskManagerLocation] = {}
         self.met: dict[Incarnation, None] = {}
+        self.absent: dict[Incarnation, None] = {}
+        self._released: dict[Incarnation, list[PartitionId]] = {}
 
     @property
     def is_waiting_for_slots(self) -> bool:
@@ -91,7 +96,7 @@ class Placement:
         """Take the slots that there is work for, refuse the others. An offer that is repeated is taken again (R11)."""
         letter = self._outbox.to(location.incarnation)
         open_counts = self._demand.open_counts()
-        for slot in self.pool.idle():
+        for slot in self._reachable_idle():
             _take_kind(open_counts, slot)
         for offer in offers:
             if offer.allocation_id in self.pool:
@@ -118,15 +123,25 @@ class Placement:
             for attempt_id in adoption.in_slots.get(offer.allocation_id, ()):
                 self.pool.assign(slot, attempt_id, self._demand.kinds[attempt_id.vertex_id], at.monotonic)
 
-    def counted(self, event: JobCounted) -> None:
-        """What a TaskManager has that is not this job's (any more), because a stream to it was lost, ends there."""
-        letter = self._outbox.to(event.location.incarnation)
-        letter.freed.extend(slot.allocation_id for slot in event.slots if slot.allocation_id not in self.pool)
-        for held in event.attempts:
-            execution = self._graph.execution(held.attempt_id)
-            is_wanted = execution is not None and not execution.state.is_terminal
-            if not is_wanted and not held.state.is_terminal:
-                letter.cancelled.append(held.attempt_id)
+    def disconnected(self, incarnation: Incarnation) -> None:
+        """Its stream is lost: it gets no new work, and no slot of it is given back, before it says what it has."""
+        self.absent[incarnation] = None
+
+    def reconnected(self, location: TaskManagerLocation, *, has_something: bool) -> None:
+        """It has said what it has, and hears again."""
+        incarnation = location.incarnation
+        letter = self._outbox.to(incarnation)
+        self.absent.pop(incarnation, None)
+        self.met[incarnation] = None
+        if has_something:
+            self.task_managers[incarnation] = location
+        if incarnation in self.task_managers:
+            letter.job = self._deployments.job
+        letter.released.extend(self._released.get(incarnation, ()))
+
+    def descriptor(self, execution: Execution, allocation_id: AllocationId) -> TaskDeploymentDescriptor:
+        """What a slot is sent, again."""
+        return self._deployments.descriptor(execution, allocation_id)
 
     def schedule(self, at: Moment) -> str:
         """Start regions whose inputs are durable. Returns why the job must fail, "" if all is well."""
@@ -145,7 +160,7 @@ class Placement:
     def deploy(self, at: Moment) -> int:
         """Fill idle slots, then let short tasks wait behind running ones. Returns how many were deployed."""
         deployed = 0
-        for slot in self.pool.idle():
+        for slot in self._reachable_idle():
             execution = self._demand.next_for(slot)
             if execution is not None:
                 self._deploy(execution, slot, at)
@@ -153,6 +168,8 @@ class Placement:
                 deployed += 1
         touched, self._touched = self._touched, {}
         for slot in touched.values():
+            if slot.location.incarnation in self.absent:
+                continue
             while slot.allocation_id in self.pool and not slot.is_idle and self.pool.room(slot) > 0:
                 execution = self._demand.next_like(slot)
                 if execution is None:
@@ -160,6 +177,10 @@ class Placement:
                 self._deploy(execution, slot, at)
                 deployed += 1
         return deployed
+
+    def _reachable_idle(self) -> list[ActiveSlot]:
+        idle = self.pool.idle()
+        return [slot for slot in idle if slot.location.incarnation not in self.absent] if self.absent else idle
 
     def _deploy(self, execution: Execution, slot: ActiveSlot, at: Moment) -> None:
         vertex_id = execution.attempt_id.vertex_id
@@ -181,7 +202,7 @@ class Placement:
 
     def release_idle(self) -> None:
         """Give back idle slots that nothing will run in."""
-        idle = self.pool.idle()
+        idle = self._reachable_idle()
         if not idle:
             return
         anticipated = self._demand.anticipated_counts()
@@ -197,6 +218,7 @@ class Placement:
             location = producer.location if producer is not None else None
             if location is not None and location.incarnation in self.task_managers:
                 self._outbox.to(location.incarnation).released.append(partition.partition_id)
+                self._released.setdefault(location.incarnation, []).append(partition.partition_id)
 
     def stop(self, at: Moment) -> None:
         """Start nothing any more, and stop what was started."""
@@ -216,6 +238,8 @@ class Placement:
         self._outbox.drop(incarnation)
         self.task_managers.pop(incarnation, None)
         self.met.pop(incarnation, None)
+        self.absent.pop(incarnation, None)
+        self._released.pop(incarnation, None)
         allocations = self.pool.of_task_manager(incarnation)
         return [attempt_id for allocation in allocations for attempt_id in self.pool.remove(allocation)]
 

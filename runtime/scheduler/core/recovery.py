@@ -58,7 +58,7 @@ class Recovery:
                 self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
             case ev.JobCounted():
                 self._census.answered(event.location, event.slots, event.attempts, is_last=event.is_last)
-            case ev.TaskManagerGone(incarnation):
+            case ev.TaskManagerDisconnected(incarnation) | ev.TaskManagerGone(incarnation):
                 self._census.disconnected(incarnation)
                 self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
             case ev.SlotsOffered(location):

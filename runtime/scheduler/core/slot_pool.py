@@ -138,7 +138,11 @@ class SlotPool:
 
     def of_task_manager(self, incarnation: Incarnation) -> list[AllocationId]:
         """The slots on one TaskManager."""
-        return [slot.allocation_id for slot in self._slots.values() if slot.location.incarnation == incarnation]
+        return [slot.allocation_id for slot in self.slots_of(incarnation)]
+
+    def slots_of(self, incarnation: Incarnation) -> list[ActiveSlot]:
+        """The same, with what is in them."""
+        return [slot for slot in self._slots.values() if slot.location.incarnation == incarnation]
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the pool contradicts itself. Linear in the number of attempts in slots."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core.acceptance import Acceptance
@@ -12,14 +13,15 @@ from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.job_recovery import RecoveredJob
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.output_commit import OutputCommits
-from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.placement import ON_ITS_WAY, Placement
+from runtime.scheduler.core.reconnection import Reconnection
 from runtime.scheduler.core.recovery import Inheritance
 
 
 class Work:
     """Who decides what of one job."""
 
-    __slots__ = ("acceptance", "commits", "failover", "placement")
+    __slots__ = ("acceptance", "commits", "failover", "placement", "reconnection")
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Work:
         self.placement = Placement(graph, outbox)
         self.acceptance = Acceptance(graph, first_number=batches)
         self.commits = OutputCommits(graph)
+        self.reconnection = Reconnection(graph, self.placement, self.commits, outbox)
         self.failover = Failover(graph, self.placement, self.acceptance, history, settings)
 
     @classmethod
@@ -57,3 +60,14 @@ class Work:
         for adoption in adoptions:
             work.placement.inherit(adoption, at)
         return work
+
+    def check_invariants(self, graph: ExecutionGraph) -> None:
+        """Raises AssertionError when slots and attempts contradict each other."""
+        self.placement.pool.check_invariants()
+        in_slots = {one for slot in self.placement.pool.allocations() for one in slot.attempts}
+        for execution in graph.executions():
+            is_deployed = execution.state in ON_ITS_WAY or execution.state is ExecutionState.CANCELING
+            assert is_deployed == (execution.attempt_id in in_slots), (execution.attempt_id, execution.state)
+            if execution.state in ON_ITS_WAY:
+                index, inputs = execution.attempt_id.subtask_index, graph.vertex_of(execution).inputs
+                assert all(edge.has_inputs_of(index) for edge in inputs), execution.attempt_id

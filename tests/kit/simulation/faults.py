@@ -47,6 +47,7 @@ SURVIVABLE = frozenset(
         FaultKind.LOST_MESSAGES,
         FaultKind.DUPLICATES,
         FaultKind.BROKEN_STREAMS,
+        FaultKind.BROKEN_TASK_STREAMS,
         FaultKind.SLOW_STORAGE,
         FaultKind.STORAGE_FAILS,
         FaultKind.COMPACTION,
@@ -55,6 +56,7 @@ SURVIVABLE = frozenset(
         FaultKind.LEADER_FREEZE,
         FaultKind.LEASES_LAPSE,
         FaultKind.JOB_MASTER_CRASH,
+        FaultKind.JOB_MASTER_FREEZE,
     }
 )
 """No job and no task may notice these."""

@@ -1,0 +1,1 @@
+"""Pure decisions of a process that runs JobMasters."""

@@ -1,0 +1,89 @@
+"""Which TaskManagers have not told which jobs what they have, and when they count as lost (R18).
+
+Invariants: the end of a stream says nothing about what runs behind it: a TaskManager is lost for a job only when it was
+silent for heartbeat.timeout, or has not told the job what it has for as long since it is back (R11); an observer that
+ran late itself gives everybody the whole timeout first (R4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.heartbeat.core.monitor import HeartbeatTiming
+
+
+@dataclass(slots=True)
+class Absence:
+    """One TaskManager whose word is awaited, since the monotonic time `since`, by `jobs`."""
+
+    incarnation: Incarnation
+    address: str
+    reason: str
+    since: float
+    jobs: dict[JobId, None] = field(default_factory=dict)
+
+
+class Absences:
+    """Those of one process."""
+
+    def __init__(self, timing: HeartbeatTiming) -> None:
+        self._timing = timing
+        self._absences: dict[Incarnation, Absence] = {}
+        self._armed_at = 0.0
+
+    def begin(
+        self, incarnation: Incarnation, address: str, reason: str, jobs: Iterable[JobId], last_heard: float
+    ) -> None:
+        """These jobs do not know (any more) what the TaskManager has. It was heard last at `last_heard`."""
+        absence = self._absences.get(incarnation)
+        fresh = dict.fromkeys(jobs)
+        if absence is None:
+            if not fresh:
+                return
+            absence = self._absences[incarnation] = Absence(incarnation, address, reason, last_heard)
+        absence.reason = reason
+        absence.since = max(absence.since, last_heard)
+        absence.jobs.update(fresh)
+
+    def heard(self, incarnation: Incarnation, now: float) -> None:
+        """It is back: from now on it has the timeout to say what it has."""
+        if absence := self._absences.get(incarnation):
+            absence.since = now
+
+    def counted(self, incarnation: Incarnation, job_id: JobId) -> None:
+        """It has told that job everything."""
+        absence = self._absences.get(incarnation)
+        if absence is None:
+            return
+        absence.jobs.pop(job_id, None)
+        if not absence.jobs:
+            del self._absences[incarnation]
+
+    def forget(self, incarnation: Incarnation) -> None:
+        """It is known to be dead."""
+        self._absences.pop(incarnation, None)
+
+    def forget_job(self, job_id: JobId) -> None:
+        """The job has ended here."""
+        for incarnation in list(self._absences):
+            self.counted(incarnation, job_id)
+
+    def rearm(self, now: float) -> None:
+        """All timeouts start again (R4)."""
+        self._armed_at = now
+
+    def overdue(self, now: float) -> list[Absence]:
+        """Those that are lost now; they are not awaited any more."""
+        lost = [one for one in self._absences.values() if now - self._since(one) >= self._timing.timeout]
+        for one in lost:
+            del self._absences[one.incarnation]
+        return lost
+
+    def unanswered(self, now: float) -> list[Absence]:
+        """Those that should be asked: on a new stream they would have spoken by themselves."""
+        return [one for one in self._absences.values() if now - one.since >= self._timing.interval / 2]
+
+    def _since(self, absence: Absence) -> float:
+        return max(absence.since, self._armed_at)

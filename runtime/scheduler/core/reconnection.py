@@ -1,0 +1,96 @@
+"""What a TaskManager is told again when its stream was lost: its next one begins with a census that settles it (R11).
+
+Invariants: what was commanded and is not in the census is commanded again, under the same attempt ids; every command is
+idempotent, so a census that was overtaken by what is under way does no harm; between the end of a stream and the census
+nothing is decided that rests on the TaskManager's having heard it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime.common.ids import ExecutionAttemptId, Incarnation
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.job_master import HeldAttempt
+from runtime.scheduler.core.events import JobCounted
+from runtime.scheduler.core.outbox import Letter, Outbox
+from runtime.scheduler.core.output_commit import OutputCommits, outputs_of
+from runtime.scheduler.core.placement import Placement
+
+
+class Reconnection:
+    """Of one job."""
+
+    __slots__ = ("_commits", "_graph", "_outbox", "_parts", "_placement")
+
+    def __init__(self, graph: ExecutionGraph, placement: Placement, commits: OutputCommits, outbox: Outbox) -> None:
+        self._graph = graph
+        self._placement = placement
+        self._commits = commits
+        self._outbox = outbox
+        self._parts: dict[Incarnation, dict[ExecutionAttemptId, HeldAttempt]] = {}
+
+    def disconnected(self, incarnation: Incarnation) -> None:
+        """What it is told from now on, and what it was told last, may not arrive."""
+        self._parts.pop(incarnation, None)
+        self._placement.disconnected(incarnation)
+
+    def gone(self, incarnation: Incarnation) -> None:
+        """It counts as lost."""
+        self._parts.pop(incarnation, None)
+
+    def counted(self, event: JobCounted) -> None:
+        """One part of what it has; the last one settles everything."""
+        incarnation = event.location.incarnation
+        there = self._parts.setdefault(incarnation, {})
+        there.update({held.attempt_id: held for held in event.attempts})
+        if not event.is_last:
+            return
+        del self._parts[incarnation]
+        self._settle_slots(event)
+        letter = self._outbox.to(incarnation)
+        self._settle_attempts(letter, incarnation, there)
+        self._stop_strangers(letter, there)
+        self._tell_again(letter, event.location, has_something=bool(event.slots or there))
+
+    def _settle_slots(self, event: JobCounted) -> None:
+        """An ACTIVE slot that is not ours is freed. Of one that is not ACTIVE we are told whether it is lost."""
+        letter, pool = self._outbox.to(event.location.incarnation), self._placement.pool
+        active = {slot.allocation_id for slot in event.slots}
+        letter.freed.extend(allocation_id for allocation_id in active if allocation_id not in pool)
+        ours = pool.of_task_manager(event.location.incarnation)
+        letter.accepted.extend(allocation_id for allocation_id in ours if allocation_id not in active)
+
+    def _settle_attempts(
+        self, letter: Letter, incarnation: Incarnation, held: Mapping[ExecutionAttemptId, HeldAttempt]
+    ) -> None:
+        """Attempts of ours: those that never arrived are deployed again, and cancels are sent again."""
+        for slot in self._placement.pool.slots_of(incarnation):
+            for attempt_id in slot.attempts:
+                execution = self._graph.execution(attempt_id)
+                assert execution is not None, attempt_id
+                there = held.get(attempt_id)
+                if execution.state is not ExecutionState.CANCELING:
+                    if there is None:
+                        letter.deployed.append(self._placement.descriptor(execution, slot.allocation_id))
+                elif there is None or not there.state.is_terminal:
+                    letter.cancelled.append(attempt_id)
+
+    def _stop_strangers(self, letter: Letter, held: Mapping[ExecutionAttemptId, HeldAttempt]) -> None:
+        """What was replaced, or given up, while it could not be reached."""
+        for attempt_id, there in held.items():
+            execution = self._graph.execution(attempt_id)
+            if there.state.is_terminal:
+                if execution is None:  # the others' reports follow
+                    letter.acknowledged.append(attempt_id)
+            elif execution is None or execution.state.is_terminal:
+                letter.cancelled.append(attempt_id)
+
+    def _tell_again(self, letter: Letter, location: TaskManagerLocation, *, has_something: bool) -> None:
+        self._placement.reconnected(location, has_something=has_something)
+        letter.commits.extend(
+            (vertex_id, outputs_of(self._graph.vertices[vertex_id]))
+            for vertex_id in self._commits.asked_of(location.incarnation)
+        )
