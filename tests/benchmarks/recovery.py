@@ -27,6 +27,8 @@ from tests.chaos.members import ChaosCluster, Member
 from tests.chaos.watch import Watch
 
 RUNS = 10
+EXCLUSIVE = False
+"""Whether the tasks are: then those of a killed TaskManager wait for the proof of its death (R13)."""
 TIMEOUT = 90.0
 _EVERY = 0.05
 _REVISION = "etcd_debugging_mvcc_current_revision"
@@ -208,9 +210,9 @@ class Recovery:
 
 
 def _nap(ledger: Path, parallelism: int) -> Pipeline:
-    steps = {"nap": {"exclusive": True, "seconds": 36_000, "quiet": True}}
+    steps = {"nap": {"exclusive": EXCLUSIVE, "seconds": 36_000, "quiet": True}}
     pipeline = Pipeline("nap", params={"ledger": str(ledger), "steps": steps})
-    pipeline.source("nap", _PROGRAM, parallelism=parallelism)
+    pipeline.source("nap", _PROGRAM, parallelism=parallelism, exclusive=EXCLUSIVE)
     return pipeline
 
 

@@ -49,7 +49,7 @@ class Demo:
         self._say(f"the job is {ended.status.value}, its result is {ended.value}")
         is_right = ended.value == (blocks * _SIZE + 6) // 7
         self._say(f"owners: {', then '.join(self.owners)}")
-        self._say(f"attempts of its task: {len(self.attempts)} ({', then '.join(self.attempts)})")
+        self._say(f"attempts of its task: {len(self.attempts)} ({', then '.join(map(_short, self.attempts))})")
         return is_right and len(self.attempts) == 1 and len(self.owners) == 2
 
     async def _follow(self, fraction: float) -> None:
@@ -63,19 +63,28 @@ class Demo:
     async def _look(self) -> dict[str, Any] | None:
         job = await self.watch.ask(f"/jobs/{self.job_id}")
         if job is None:
-            self._say("REST does not answer; tasks go on")
+            await self._look_from_afar()
             return None
         vertex = job["vertices"][0]
         details = await self.watch.ask(f"/jobs/{self.job_id}/vertices/{vertex['id']}")
-        attempt = details["subtasks"][0]["attempt-id"] if details is not None and details["subtasks"] else ""
+        attempt = details["subtasks"][0]["attempt-id"] if details is not None and vertex["tasks"]["RUNNING"] else ""
         progress, owner = vertex["progress"], job["jobmaster"]
-        if attempt and attempt not in self.attempts and vertex["tasks"]["RUNNING"]:
+        if attempt and attempt not in self.attempts:
             self.attempts.append(attempt)
         if owner and owner not in self.owners:
             self.owners.append(owner)
         words = progress["text"] or job["pending-reason"] or f"task {vertex['status']}"
-        self._say(f"{job['state']:<12} owner {owner or '(none)':<15}  attempt {attempt or '(not known)'}  {words}")
+        shown = f"attempt {_short(attempt)}" if attempt else "attempt not known"
+        self._say(f"{job['state']:<12} owner {owner or 'none':<15}  {shown:<25} {words}")
         return {"state": job["state"], "fraction": progress["fraction"]}
+
+    async def _look_from_afar(self) -> None:
+        """What the leader knows while the owner cannot be asked."""
+        state = await self.watch.ask(f"/jobs/{self.job_id}/status")
+        if state is None:
+            self._say("no JobManager answers; the task goes on")
+        else:
+            self._say(f"{state['status']:<12} its owner cannot be asked; the task goes on. {state['pending-reason']}")
 
     def _owner(self) -> Member:
         return next(one for one in self.cluster.members("jobmaster") if one.address == self.owners[-1])
@@ -94,6 +103,11 @@ class Demo:
     def _say(self, text: str) -> None:
         sys.stdout.write(f"{time.monotonic() - self.begun:5.1f} s  {text}\n")
         sys.stdout.flush()
+
+
+def _short(attempt: str) -> str:
+    """The end of an attempt's id: subtask, epoch of the owner that made it, counter."""
+    return f"...{attempt[-14:]}"
 
 
 def _job(blocks: int) -> Pipeline:
