@@ -116,6 +116,7 @@ class JobMaster:
             assignment.epoch,
             digest=assignment.digest,
             submit_millis=assignment.submit_millis,
+            is_first_owner=assignment.is_fresh,
             failover=settings.failover,
             validate=settings.validate,
         )

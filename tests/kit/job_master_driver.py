@@ -149,6 +149,7 @@ class JobMasterDriver:
             self.epoch,
             digest="d" * 64,
             submit_millis=1000,
+            is_first_owner=self.epoch == EPOCH,
             failover=self.failover,
             validate=self.validate,
         )

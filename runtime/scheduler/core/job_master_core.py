@@ -76,6 +76,7 @@ class JobMasterCore:
         *,
         digest: str,
         submit_millis: int,
+        is_first_owner: bool = True,
         failover: FailoverSettings = NO_FAILOVER,
         validate: bool = False,
     ) -> None:
@@ -89,7 +90,7 @@ class JobMasterCore:
         self._failures = FailureHistory(self._graph, failover.exceptions_max, failover.enrich)
         self._publication = Publication(self._graph)
         self._declared = DeclaredRequirements()
-        self._recovery: Recovery | None = None
+        self._recovery = None if is_first_owner else Recovery()
         self._work: Work | None = None
         self._result: WriteResult | None = None
         self._effects: list[Effect] = []

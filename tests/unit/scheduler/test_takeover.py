@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import (
     AcknowledgeReports,
@@ -91,14 +93,16 @@ def test_a_report_that_the_last_owner_had_not_made_durable_counts() -> None:  # 
     assert [first] in [list(one.attempts) for one in job.messages(AcknowledgeReports)]
 
 
-def test_a_cancel_waits_until_it_is_known_what_there_is_to_stop() -> None:  # R16
+@pytest.mark.parametrize("is_first_news", [True, False])
+def test_a_cancel_waits_until_it_is_known_what_there_is_to_stop(*, is_first_news: bool) -> None:  # R16
     job = running_pair()
     census = [job.census_of(location(1)), job.census_of(location(2))]
     everyone = frozenset(one.location.incarnation for one in census)
     job.begin_next_owner()
-    job.handle(ev.TaskManagersRegistered(everyone, job.at()))
-    job.handle(ev.CancelWanted(job.at()))
-    assert not job.has_result()
+    news: list[ev.Event] = [ev.TaskManagersRegistered(everyone, job.at()), ev.CancelWanted(job.at())]
+    for event in reversed(news) if is_first_news else news:
+        job.handle(event)
+        assert not job.has_result()
     job.handle(ev.JobRead(pipeline(), (), job.at()))
     for one in census:
         job.handle(one)
