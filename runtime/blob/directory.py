@@ -23,6 +23,13 @@ from runtime.common.errors import NotFoundError, StorageExhaustedError, Unavaila
 
 TMP = "tmp"
 
+_TAKES_NOTHING = {
+    errno.ENOSPC: "the storage is full",
+    errno.EDQUOT: "the storage is full, its quota is used up",
+    errno.EFBIG: "the storage takes no file of this size",
+    errno.EROFS: "the storage is read-only",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
@@ -42,7 +49,7 @@ class StagedFile(Protocol):
         """Sync it and give it its name, relative to the directory's root. At most once."""
 
     def discard(self) -> None:
-        """Forget it. Idempotent, and harmless after `publish`."""
+        """Forget it. Idempotent, harmless after `publish`, and never an error: what stays is swept later."""
 
 
 class StorageDirectory(Protocol):
@@ -76,16 +83,27 @@ def open_directory(url: str) -> StorageDirectory:
 
 
 @contextmanager
+def _written(what: str) -> Iterator[None]:
+    """`translated` for writes: whoever may not write finds no room either."""
+    with translated(what):
+        try:
+            yield
+        except PermissionError as error:
+            message = f"{what}: the storage does not allow it"
+            raise StorageExhaustedError(message) from error
+
+
+@contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Storage's errors as ours: full, gone, or away."""
+    """Storage's errors as ours: it takes nothing more, has no such file, or is away."""
     try:
         yield
     except FileNotFoundError as error:
         message = f"{what}: not found"
         raise NotFoundError(message) from error
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            message = f"{what}: the storage is full"
+        if error.errno in _TAKES_NOTHING:
+            message = f"{what}: {_TAKES_NOTHING[error.errno]}"
             raise StorageExhaustedError(message) from error
         message = f"{what}: the storage cannot be used"
         raise UnavailableError(message) from error
@@ -151,12 +169,12 @@ class _LocalStagedFile:
         # closed, and perhaps given to another file, under it.
         self._lock = Lock()
         self._path = root / TMP / name
-        with translated(f"write of {name}"):
+        with _written(f"write of {TMP}/{name}"):
             self._file: io.FileIO = io.FileIO(self._path, "xb")
 
     def write(self, data: bytes) -> None:
         """Append all of it."""
-        with self._lock, translated(f"write of {self._path.name}"):
+        with self._lock, _written(f"write of {TMP}/{self._path.name}"):
             view = memoryview(data)
             while view:
                 view = view[self._file.write(view) or 0 :]
@@ -164,7 +182,7 @@ class _LocalStagedFile:
     def publish(self, name: str) -> None:
         """Bytes first, then the name, then the folder that holds the name."""
         target = self._root / name
-        with self._lock, translated(f"write of {name}"):
+        with self._lock, _written(f"write of {name}"):
             os.fsync(self._file.fileno())
             self._file.close()
             _make_synced(target.parent)
@@ -173,9 +191,11 @@ class _LocalStagedFile:
 
     def discard(self) -> None:
         """Close and remove."""
-        with self._lock, translated(f"deletion of {self._path.name}"):
-            self._file.close()
-            self._path.unlink(missing_ok=True)
+        with self._lock:
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
 
 def _make_synced(folder: Path) -> None:
@@ -257,17 +277,17 @@ class _RemoteStagedFile:
         self._fs = file_system
         self._root = root
         self._path = f"{root}/{TMP}/{name}"
-        with translated(f"write of {name}"):
+        with _written(f"write of {self._path}"):
             self._file: IO[bytes] = self._fs.open(self._path, "wb")
 
     def write(self, data: bytes) -> None:
         """Append."""
-        with translated(f"write of {self._path}"):
+        with _written(f"write of {self._path}"):
             self._file.write(data)
 
     def publish(self, name: str) -> None:
         """Close, which makes it durable, and move."""
-        with translated(f"write of {name}"):
+        with _written(f"write of {name}"):
             self._file.close()
             target = f"{self._root}/{name}"
             self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
@@ -275,6 +295,8 @@ class _RemoteStagedFile:
 
     def discard(self) -> None:
         """Close and remove."""
-        with suppress(NotFoundError), translated(f"deletion of {self._path}"):
+        with suppress(OSError):
+            # Closing writes what is still buffered, also where that has failed before.
             self._file.close()
+        with suppress(OSError):
             self._fs.rm_file(self._path)

@@ -7,7 +7,8 @@ is deleted only by `collect` under R19. Implements the job store's ObjectStore.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -16,7 +17,7 @@ from runtime.blob.directory import TMP, StagedFile, StorageDirectory, translated
 from runtime.blob.retention import Retention, check_digest, new_upload_id, parse_blob_key
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import InvalidInputError, PermanentError
+from runtime.common.errors import InvalidInputError, PermanentError, StorageExhaustedError
 from runtime.gateways.blob import BlobKey
 
 CHUNK_BYTES = 512 * 1024
@@ -78,17 +79,27 @@ class BlobStore:
         raises; then nothing is kept.
         """
         key = self._new_key(check_digest(sha256))
-        staged = await self._io.run(self._directory.stage, key.upload_id)
-        try:
-            digest = await self._copy(chunks, staged, key)
-            if digest != sha256:
-                message = f"upload announced as {sha256} has the digest {digest}"
-                raise DigestMismatchError(message)
-            await self._io.run(staged.publish, _name(key))
-        except BaseException:
-            await self._io.run(staged.discard)
-            raise
+        with self._naming_room(f"blob {sha256}"):
+            staged = await self._io.run(self._directory.stage, key.upload_id)
+            try:
+                digest = await self._copy(chunks, staged, key)
+                if digest != sha256:
+                    message = f"upload announced as {sha256} has the digest {digest}"
+                    raise DigestMismatchError(message)
+                await self._io.run(staged.publish, _name(key))
+            except BaseException:
+                await self._io.run(staged.discard)
+                raise
         return key
+
+    @contextmanager
+    def _naming_room(self, what: str) -> Iterator[None]:
+        """Storage that takes no more says where it is, and for what there was no room."""
+        try:
+            yield
+        except StorageExhaustedError as error:
+            message = f"storage {self.url} has no room for {what}: {error}"
+            raise StorageExhaustedError(message) from error
 
     async def _copy(self, chunks: AsyncIterator[bytes], staged: StagedFile, key: BlobKey) -> str:
         digest = hashlib.sha256()
@@ -115,13 +126,14 @@ class BlobStore:
 
     def _write_now(self, data: bytes, now_millis: int) -> str:
         key = BlobKey(hashlib.sha256(data).hexdigest(), new_upload_id(now_millis, self._entropy))
-        staged = self._directory.stage(key.upload_id)
-        try:
-            staged.write(data)
-            staged.publish(_name(key))
-        except BaseException:
-            staged.discard()
-            raise
+        with self._naming_room(f"an object of {len(data)} bytes"):
+            staged = self._directory.stage(key.upload_id)
+            try:
+                staged.write(data)
+                staged.publish(_name(key))
+            except BaseException:
+                staged.discard()
+                raise
         return str(key)
 
     # --- reading -----------------------------------------------------------------------------------------

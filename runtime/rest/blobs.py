@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from runtime.common.errors import InvalidInputError
+from runtime.common.errors import InvalidInputError, StorageExhaustedError
 from runtime.gateways.blob import BlobKey
 from runtime.rest import shapes
 from runtime.rest.answers import JsonAnswer
@@ -38,7 +38,11 @@ def blobs_router(context: RestContext) -> APIRouter:
         if _SHA256.match(sha256) is None:
             message = "the path must end in the content's sha256: 64 lower-case hex digits"
             raise InvalidInputError(message)
-        key = await context.components.blobs.upload(sha256, request.stream())
+        try:
+            key = await context.components.blobs.upload(sha256, request.stream())
+        except StorageExhaustedError as error:
+            message = f"{error} ({request.headers.get('content-length', 'unknown')} bytes are needed)"
+            raise StorageExhaustedError(message) from error
         return JsonAnswer({"key": str(key)}, status_code=201)
 
     @router.get("/{key}")
