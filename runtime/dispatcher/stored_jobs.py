@@ -9,6 +9,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob
 from runtime.dispatcher.core.job_entry import initial_summary
+from runtime.dispatcher.core.processes import NO_PROCESS
 from runtime.dispatcher.core.retention import FinishedJob
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
@@ -45,6 +46,9 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
     owner = None
     if stored.owner is not None:
         owner = JobOwner(stored.owner.incarnation, stored.owner.address, stored.epoch)
+    elif stored.epoch:
+        # Whoever it names cannot be read, its epoch can: the job is given to another one under a later epoch.
+        owner = JobOwner(NO_PROCESS, "", stored.epoch)
     wants_cancel = stored.wanted is not None and stored.wanted.wants_cancel
     return RecoveredJob(source, stored.first_epoch, owner, wants_cancel, _ended(stored, source))
 

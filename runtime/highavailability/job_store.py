@@ -33,7 +33,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyStored:
-    """The id is taken: by a stored graph or a cleaned job, with this digest."""
+    """The id is taken: by a stored graph or a cleaned job, with this digest; "" when the graph cannot be read."""
 
     digest: str
     is_done: bool
@@ -94,6 +94,9 @@ class OwnerJobStore(Protocol):
 
     async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
         """Write `events/<number>`. Durable when it returns; only then may anything act on them (R10)."""
+
+    async def job(self, job_id: JobId) -> StoredJob | None:
+        """Everything that is stored of one job."""
 
     async def events(self, job_id: JobId) -> Sequence[bytes]:
         """All event batches in order."""

@@ -31,7 +31,7 @@ from runtime.highavailability.job_store import AlreadyStored, Assigned, Submitte
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Op, Put, Txn
 from runtime.highavailability.payloads import Payloads
-from runtime.highavailability.record_codec import decode_record, encode_record
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import (
     DoneRecord,
     EventsRecord,
@@ -104,8 +104,7 @@ class KvLeaderJobStore(JobReader):
                 # Our own write, its answer was lost (R2). An owner of a later revision is a later assignment.
                 is_first = owner is not None and owner.mod_revision == graph.mod_revision
                 return Submitted(graph.mod_revision, graph.mod_revision if is_first else 0)
-            stored = decode_record(GraphRecord, graph.value, key=graph.key)
-            return AlreadyStored(stored.graph.sha256, is_done=False)
+            return AlreadyStored(_digest_in(graph), is_done=False)
         if done is not None:
             return AlreadyStored(decode_record(DoneRecord, done.value, key=done.key).graph_digest, is_done=True)
         check_leads(self._term, leader, f"submit of job {job_id}")
@@ -271,6 +270,14 @@ class KvOwnerJobStore(JobReader):
             failure=gets(self._keys.owner(job_id), self._keys.result(job_id), self._keys.done(job_id)),
         )
         return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+
+
+def _digest_in(graph: KeyValue) -> str:
+    """Of a stored graph, "" when it cannot be read."""
+    try:
+        return decode_record(GraphRecord, graph.value, key=graph.key).graph.sha256
+    except UnreadableRecordError:
+        return ""
 
 
 def _is_our_write(kv: KeyValue | None, record: bytes, settled: Settled) -> TypeGuard[KeyValue]:

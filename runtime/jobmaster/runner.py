@@ -173,7 +173,7 @@ class DefaultJobManagerRunner:
         looked_once = False
         while True:
             try:
-                data = assignment.graph or await self._graph_source(assignment.graph_key, assignment.digest)
+                data = assignment.graph or await self._read_graph(assignment)
                 _verify(data, assignment.digest)
                 stored = () if assignment.is_fresh else await self._store.events(self.job_id)
                 batches = tuple(map(decode_events, stored))
@@ -183,7 +183,7 @@ class DefaultJobManagerRunner:
                 self._delayed(f"the job cannot be read, it is tried again: {error}")
             except PermanentError as error:
                 if looked_once:
-                    self._fail(error, b"")
+                    self._fail(error, b"", may_run=self._may_run(assignment))
                     return
                 looked_once = True
                 delay = self._settings.graph_second_look
@@ -192,6 +192,13 @@ class DefaultJobManagerRunner:
                 self._initialize(assignment, data, batches)
                 return
             await asyncio.sleep(delay)
+
+    async def _read_graph(self, assignment: AssignJob) -> bytes:
+        if assignment.graph_key:
+            return await self._graph_source(assignment.graph_key, assignment.digest)
+        # The leader found no graph in the record: say what is the matter with it.
+        stored = await self._store.job(self.job_id)
+        raise JobGraphCorruptError("nothing is stored of the job" if stored is None else stored.problem)
 
     def _delayed(self, reason: str) -> None:
         logger.warning("job %s: %s", self.job_id, reason)
@@ -205,16 +212,20 @@ class DefaultJobManagerRunner:
             # Which Python the code was pickled with is the slots' concern, not this process's.
             graph = JobGraph.parse(data, python=None)
         except FlinklikeError as error:
-            self._fail(error, data)
+            self._fail(error, data, may_run=self._may_run(assignment))
             return
         at = self._job_master.moment()
         self._job_master.post(ev.JobGraphLoaded(graph, at) if assignment.is_fresh else ev.JobRead(graph, batches, at))
 
-    def _fail(self, error: FlinklikeError, data: bytes) -> None:
+    def _may_run(self, assignment: AssignJob) -> bool:
+        """May TaskManagers run something of the job, and can they be asked (R6)?"""
+        return not assignment.is_fresh and self._census_taker is not None
+
+    def _fail(self, error: FlinklikeError, data: bytes, *, may_run: bool) -> None:
         logger.error("job %s cannot be initialised: %s", self.job_id, error)
         at = self._job_master.moment()
         failure = system_failure("JobInitializationError", f"the job cannot be initialised: {error}", at.millis)
-        self._job_master.post(ev.InitializationFailed(failure, _name_in(data), at))
+        self._job_master.post(ev.InitializationFailed(failure, _name_in(data), at, may_run=may_run))
 
 
 class DefaultJobManagerRunnerFactory:

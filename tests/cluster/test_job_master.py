@@ -264,6 +264,19 @@ async def test_unreadable_graph_fails_that_job_only() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_stored_record_that_cannot_be_read_is_named_in_the_failure() -> None:
+    async with job_master_box() as box:
+        assignment = replace(await box.assign(JOB, lone()), graph=b"", digest="")
+        _, running = box.start(assignment)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.status is JobStatus.FAILED
+        failure = (await stored_archive(box)).failure
+        assert failure is not None
+        assert f"{box.keys.graph(JOB)} does not hold a readable GraphRecord" in failure.message
+
+
+@pytest.mark.asyncio
 async def test_job_that_may_be_running_elsewhere_is_not_started_again() -> None:  # R6
     async with job_master_box() as box:
         assignment = replace(await box.assign(JOB, lone()), is_fresh=False)

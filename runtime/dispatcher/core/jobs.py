@@ -545,8 +545,8 @@ def _refuse_cancels(entry: JobEntry, error: FlinklikeError) -> Effects:
 
 
 def _answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:
-    """Answer a submit of an id that is taken (semantics.md, Identity)."""
-    if digest == source.digest:
+    """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable."""
+    if digest in {source.digest, ""}:
         return ev.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
     message = (
         f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"

@@ -7,7 +7,7 @@ always equal what a recount would give; nothing here is per pair of subtasks: 10
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.fsm import StateMachine
@@ -17,7 +17,7 @@ from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
 from runtime.gateways.dispatcher import TaskCounts
-from runtime.gateways.task import PartitionDescriptor, TaskExecutionReport
+from runtime.gateways.task import PartitionDescriptor, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import topological_order
 
@@ -171,6 +171,13 @@ class ExecutionGraph:
             return None
         execution = vertex.executions[attempt_id.subtask_index]
         return execution if execution.attempt_id == attempt_id else None
+
+    def progressed(self, progresses: Iterable[TaskProgress]) -> None:
+        """What TaskManagers say of attempts that run."""
+        for progress in progresses:
+            execution = self.execution(progress.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.progress = progress
 
     def vertex_of(self, execution: Execution) -> ExecutionJobVertex:
         """The vertex of an attempt of this job."""

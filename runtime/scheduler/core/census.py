@@ -76,6 +76,11 @@ class Census:
         if self._answers.pop(incarnation, None) is not None and self._is_begun:
             self._awaited.add(incarnation)
 
+    @property
+    def heard(self) -> Sequence[CensusAnswer]:
+        """What has been said so far."""
+        return tuple(self._answers.values())
+
     def answers(self) -> Sequence[CensusAnswer]:
         """Those of all TaskManagers; only when it is complete."""
         assert self.is_complete, self._awaited

@@ -53,12 +53,13 @@ class TaskManagersRegistered:
 class InitializationFailed:
     """The job cannot be built, and why: its graph is unreadable, or the owner must not start it.
 
-    `name` is the job's as far as it could be read.
+    `name` is the job's as far as it could be read. `may_run`: what earlier owners have started is stopped first (R16).
     """
 
     failure: FailureInfo
     name: str
     at: Moment
+    may_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class Ticked:
     at: Moment
 
 
-RecoveryEvent = JobRead | TaskManagersRegistered
+RecoveryEvent = JobRead | InitializationFailed | TaskManagersRegistered
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = (
     SlotsOffered

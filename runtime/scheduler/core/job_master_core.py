@@ -8,6 +8,7 @@ only when no attempt runs (R16).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
@@ -19,7 +20,7 @@ from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, Failur
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.resource_manager import ResourceRequirement
-from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
+from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
@@ -135,17 +136,21 @@ class JobMasterCore:
         """The execution graph as it is now."""
         if self._is_over and self._result is not None:
             return self._result.archived
-        graph, summary = self._graph, self.summary()
+        return self._archive(self.status, self._graph.timestamps, self.summary(), result="")
+
+    def _archive(
+        self, status: JobStatus, timestamps: Mapping[JobStatus, int], summary: JobSummary, *, result: str
+    ) -> ArchivedExecutionGraph:
         return archive(
-            graph,
+            self._graph,
             digest=self._digest,
-            status=graph.status,
-            timestamps=graph.timestamps,
+            status=status,
+            timestamps=timestamps,
             last_modification_millis=summary.last_modification_millis,
             pending_reason=summary.pending_reason,
             exceptions=self._failures.archived(),
-            restart_strategy=str(effective_strategy(graph, self._failover_settings)),
-            result="",
+            restart_strategy=str(effective_strategy(self._graph, self._failover_settings)),
+            result=result,
         )
 
     def handle(self, event: ev.Event) -> list[Effect]:
@@ -164,10 +169,10 @@ class JobMasterCore:
 
     def _apply(self, event: ev.Event) -> None:
         match event:
+            case ev.JobRead() | ev.TaskManagersRegistered() | ev.InitializationFailed(may_run=True):
+                self._recover(event)
             case ev.JobGraphLoaded() | ev.InitializationFailed() | ev.InitializationDelayed():
                 self._on_initialization(event)
-            case ev.JobRead() | ev.TaskManagersRegistered():
-                self._recover(event)
             case ev.EventsWritten() | ev.WriteDelayed() | ev.ResultWritten() | ev.OwnershipLost():
                 self._on_store(event)
             case ev.CancelWanted() | ev.DeadlineReached() | ev.RestartDue() | ev.ResourcesNotified() | ev.Ticked():
@@ -181,10 +186,8 @@ class JobMasterCore:
         match event:
             case ev.JobGraphLoaded(graph):
                 self._start(graph)
-            case ev.InitializationFailed(failure, name):
-                self._graph.name = name
-                self._failures.add(self._failures.exception(failure, None), is_concurrent=False)
-                self._write_result(JobStatus.FAILED)
+            case ev.InitializationFailed():
+                self._give_up(event)
             case ev.InitializationDelayed(reason):
                 self._reasons.initialization = reason
 
@@ -199,10 +202,19 @@ class JobMasterCore:
             return
         self._recovery = self._recovery or Recovery()
         self._recovery.take(event)
+        self._recovery.stop(self._outbox)
         self._reasons.initialization = self._recovery.reason
         found = self._recovery.complete()
-        if found is not None:
+        if isinstance(found, ev.InitializationFailed):
+            self._give_up(found)
+        elif found is not None:
             self._take_over(found, is_cancel_wanted=self._recovery.is_cancel_wanted)
+
+    def _give_up(self, event: ev.InitializationFailed) -> None:
+        self._graph.name = event.name
+        self._failures.add(self._failures.exception(event.failure, None), is_concurrent=False)
+        is_cancelled = self._recovery is not None and self._recovery.is_cancel_wanted
+        self._write_result(JobStatus.CANCELED if is_cancelled else JobStatus.FAILED)
 
     def _take_over(self, found: Inheritance, *, is_cancel_wanted: bool) -> None:
         self._recovery = None
@@ -262,19 +274,13 @@ class JobMasterCore:
                 for report in reports:
                     self._on_report(work, report)
             case ev.AttemptsProgressed(progresses):
-                self._on_progress(progresses)
+                self._graph.progressed(progresses)
             case ev.OutputsMoved(vertex_id, failure) if work is not None:
                 self._on_outputs_moved(work, vertex_id, failure)
             case ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
                 self._on_loss(work, event)
             case _:
                 return  # nothing was deployed yet
-
-    def _on_progress(self, progresses: tuple[TaskProgress, ...]) -> None:
-        for progress in progresses:
-            execution = self._graph.execution(progress.attempt_id)
-            if execution is not None and not execution.state.is_terminal:
-                execution.progress = progress
 
     def _on_loss(self, work: Work, event: ev.SlotsGone | ev.TaskManagerGone) -> None:
         if isinstance(event, ev.SlotsGone):
@@ -450,17 +456,9 @@ class JobMasterCore:
     def _write_result(self, status: JobStatus) -> None:
         """Ask for the terminal state to be made durable, as it will be shown (R3)."""
         summary = self._publication.ended(status, self._at.millis)
-        archived = archive(
-            self._graph,
-            digest=self._digest,
-            status=status,
-            timestamps={**self._graph.timestamps, status: self._at.millis},
-            last_modification_millis=summary.last_modification_millis,
-            pending_reason="",
-            exceptions=self._failures.archived(),
-            restart_strategy=str(effective_strategy(self._graph, self._failover_settings)),
-            result=result_value(self._graph) if status is JobStatus.FINISHED else "",
-        )
+        timestamps = {**self._graph.timestamps, status: self._at.millis}
+        result = result_value(self._graph) if status is JobStatus.FINISHED else ""
+        archived = self._archive(status, timestamps, summary, result=result)
         self._result = WriteResult(status, archived, summary)
         self._effects.append(self._result)
 

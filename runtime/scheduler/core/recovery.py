@@ -1,7 +1,8 @@
 """What a later owner of a job has to know before it decides anything (R6): graph, durable events, and a whole census.
 
 Invariants: until that is together all other news of TaskManagers is kept, in order, and nothing is decided; of a
-TaskManager whose stream is lost nothing is kept, since its next stream begins with everything again (R11).
+TaskManager whose stream is lost nothing is kept, since its next stream begins with everything again (R11). A job that
+cannot be read is over only when everything that the census shows of it is stopped (R16).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import assert_never
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.census import Census, CensusAnswer
+from runtime.scheduler.core.outbox import Outbox
 
 KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.AttemptsReported
 
@@ -29,11 +31,13 @@ class Inheritance:
 class Recovery:
     """Collects, from the first thing that says that the job had an owner before."""
 
-    __slots__ = ("_census", "_kept", "_read", "is_cancel_wanted")
+    __slots__ = ("_census", "_failed", "_kept", "_read", "_told", "is_cancel_wanted")
 
     def __init__(self) -> None:
         self._census = Census()
         self._read: ev.JobRead | None = None
+        self._failed: ev.InitializationFailed | None = None
+        self._told: set[tuple[Incarnation, ExecutionAttemptId]] = set()
         self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
         self.is_cancel_wanted = False
         """A cancel that has to wait until it is known what there is to stop (R16)."""
@@ -41,24 +45,30 @@ class Recovery:
     @property
     def reason(self) -> str:
         """What is waited for, for people."""
-        if self._read is None:
+        if self._read is None and self._failed is None:
             return "reading what the job's last owner wrote"
         waits = self._census.awaited
-        return (
-            f"waiting for {waits} TaskManagers to say what they have of the job" if waits else "taking over its tasks"
-        )
+        if waits:
+            return f"waiting for {waits} TaskManagers to say what they have of the job"
+        if self._failed is not None:
+            return f"stopping its tasks: {self._failed.failure.message}"
+        return "taking over its tasks"
 
     def take(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
         """Take one event."""
         match event:
             case ev.JobRead():
                 self._read = event
+            case ev.InitializationFailed():
+                self._failed = event
             case ev.TaskManagersRegistered(incarnations):
                 self._census.registered(incarnations)
                 self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
             case ev.JobCounted():
+                self._forget_told(event.location.incarnation)
                 self._census.answered(event.location, event.slots, event.attempts, is_last=event.is_last)
             case ev.TaskManagerDisconnected(incarnation) | ev.TaskManagerGone(incarnation):
+                self._forget_told(incarnation)
                 self._census.disconnected(incarnation)
                 self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
             case ev.SlotsOffered(location):
@@ -70,8 +80,28 @@ class Recovery:
             case _:
                 assert_never(event)
 
-    def complete(self) -> Inheritance | None:
-        """All of it, once nobody can have what is not in it, and every attempt that was ending has ended."""
+    def _forget_told(self, incarnation: Incarnation) -> None:
+        self._told = {(who, attempt_id) for who, attempt_id in self._told if who != incarnation}
+
+    def stop(self, outbox: Outbox) -> None:
+        """Cancel what runs of a job that cannot be read, once on each stream."""
+        for answer in self._census.heard if self._failed is not None else ():
+            for attempt_id in sorted(self._running(answer), key=str):
+                told = (answer.location.incarnation, attempt_id)
+                if told not in self._told:
+                    self._told.add(told)
+                    outbox.to(answer.location.incarnation).cancelled.append(attempt_id)
+
+    def _running(self, answer: CensusAnswer) -> set[ExecutionAttemptId]:
+        return {one.attempt_id for one in answer.attempts if not one.state.is_terminal} - self._ended()
+
+    def complete(self) -> Inheritance | ev.InitializationFailed | None:
+        """All of it, once nobody can have what is not in it, and every attempt that was ending has ended.
+
+        A job that cannot be read is complete when none of its attempts runs.
+        """
+        if self._failed is not None and self._census.is_complete:
+            return None if any(map(self._running, self._census.answers())) else self._failed
         if self._read is None or not self._census.is_complete:
             return None
         answers = self._census.answers()

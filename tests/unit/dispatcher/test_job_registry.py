@@ -14,7 +14,10 @@ from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summary
 from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, RememberedJob, Retention
+from runtime.dispatcher.stored_jobs import recovered_job
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
+from runtime.highavailability.job_reader import EMPTY_GRAPH
+from runtime.highavailability.records import StoredJob
 
 EffectT = TypeVar("EffectT")
 LIMITS = JobRegistryLimits(jobs_max=5, submits_in_flight_max=3)
@@ -435,6 +438,22 @@ def test_an_assignment_that_finds_a_result_ends_the_job() -> None:
     found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
     effects = made.handle(ev.OwnerNotStored(job(1), found))
     assert "EndJobEverywhere" in kinds(effects)
+
+
+def test_a_job_whose_owner_cannot_be_read_gets_another_one_under_a_later_epoch() -> None:
+    stored = StoredJob(job(1), EMPTY_GRAPH, 5, None, 7, None, 0, None, "unreadable", first_epoch=5)
+    made = registry(P1)
+    order = only(made.recover([recovered_job(stored)], []), ev.StoreOwner)
+    assert (order.incarnation, order.previous_epoch) == (P1, 7)
+    sent = only(made.handle(ev.OwnerStored(job(1), 9)), ev.SendAssign)
+    assert not sent.message.is_fresh, "its tasks may run"
+
+
+def test_a_job_whose_graph_cannot_be_read_is_whoever_submits_it_again() -> None:
+    made = registry()
+    made.recover([recovered_job(StoredJob(job(1), EMPTY_GRAPH, 5, None, 0, None, 0, None, "unreadable"))], [])
+    again = only(made.handle(ev.SubmitRequested(2, source(1))), ev.ReplySubmitted)
+    assert again.outcome is SubmitOutcome.ALREADY_SUBMITTED
 
 
 def test_an_assignment_that_was_made_after_all_is_taken_over() -> None:

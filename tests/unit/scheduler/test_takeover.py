@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     DeployTasks,
@@ -134,3 +135,83 @@ def test_what_its_tasks_share_is_told_to_every_task_manager_that_has_some() -> N
     job.change_owner([1, 2, 3])
     told = {to for to, messages in job.sent if any(isinstance(one, RegisterJob) for one in messages)}
     assert told == {location(1).incarnation, location(2).incarnation}
+
+
+# --- a job that cannot be read (R16, R20) -------------------------------------------------------------------
+
+UNREADABLE = system_failure("JobInitializationError", "events 3 cannot be read", 0)
+
+
+def unreadable(job: JobMasterDriver, *registered: int) -> None:
+    """Another owner begins, that cannot read what the job's events say."""
+    job.begin_next_owner()
+    everyone = frozenset(location(number).incarnation for number in registered)
+    job.handle(ev.TaskManagersRegistered(everyone, job.at()))
+    job.handle(ev.InitializationFailed(UNREADABLE, "", job.at(), may_run=True))
+
+
+def test_a_job_that_cannot_be_read_ends_when_nothing_of_it_runs() -> None:
+    job = running_pair()
+    census = [job.census_of(location(1)), job.census_of(location(2))]
+    first, second = job.running()
+    unreadable(job, 1, 2)
+    assert job.core.summary().pending_reason == "waiting for 2 TaskManagers to say what they have of the job"
+    for one in census:
+        job.handle(one)
+    assert job.cancelled == [first, second]
+    assert not job.has_result()
+    assert job.core.summary().pending_reason == "stopping its tasks: events 3 cannot be read"
+    job.report(first, E.CANCELED)
+    assert not job.has_result()
+    job.report(second, E.FINISHED)
+    assert job.has_result()
+    job.result_durable()
+    assert job.status() is J.FAILED
+    assert "events 3" in job.core.archived().exceptions[0].failure.message
+
+
+def test_a_task_manager_that_is_gone_for_good_runs_nothing_of_an_unreadable_job() -> None:
+    job = running_pair()
+    census = [job.census_of(location(1)), job.census_of(location(2))]
+    first, _ = job.running()
+    unreadable(job, 1, 2)
+    for one in census:
+        job.handle(one)
+    job.report(first, E.CANCELED)
+    job.lose_task_manager(2)
+    assert not job.has_result(), "it may only be silent (R18)"
+    job.handle(ev.TaskManagersRegistered(frozenset({location(1).incarnation}), job.at()))
+    assert job.has_result()
+
+
+def test_on_a_new_stream_an_unreadable_jobs_tasks_are_told_again_to_stop() -> None:  # R11
+    job = running_pair()
+    census = [job.census_of(location(1)), job.census_of(location(2))]
+    first, second = job.running()
+    unreadable(job, 1, 2)
+    for one in census:
+        job.handle(one)
+    job.handle(ev.TaskManagerGone(location(2).incarnation, "stream ended", job.at()))
+    job.handle(census[1])
+    assert job.cancelled == [first, second, second]
+
+
+def test_an_unreadable_job_that_was_to_be_cancelled_is() -> None:
+    job = running_pair()
+    unreadable(job)
+    assert job.has_result(), "no TaskManager is there"
+    job = running_pair()
+    census = job.census_of(location(1))
+    unreadable(job, 1)
+    job.handle(ev.CancelWanted(job.at()))
+    job.handle(census)
+    for attempt_id in list(job.cancelled):
+        job.report(attempt_id, E.CANCELED)
+    job.result_durable()
+    assert job.status() is J.CANCELED
+
+
+def test_a_fresh_job_that_cannot_be_read_has_failed_at_once() -> None:
+    job = JobMasterDriver()
+    job.handle(ev.InitializationFailed(UNREADABLE, "nap", job.at()))
+    assert job.has_result()
