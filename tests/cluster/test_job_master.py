@@ -271,7 +271,7 @@ async def test_a_stored_record_that_cannot_be_read_is_named_in_the_failure() -> 
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
-        failure = (await stored_archive(box)).failure
+        failure = (await stored_archive(box, JOB)).failure
         assert failure is not None
         assert f"{box.keys.graph(JOB)} does not hold a readable GraphRecord" in failure.message
 

@@ -171,9 +171,9 @@ class ScriptCluster:
         """What lies in the cluster's storage: every file there was synced before it was acknowledged."""
         return {path for path in (self.run / "run" / "storage").rglob("*") if path.is_file()}
 
-    def connect(self) -> FlinklikeClient:
+    def connect(self, *, retry_for: float = 60.0) -> FlinklikeClient:
         """The product's own client; close it."""
-        return FlinklikeClient([self.url], self.token)
+        return FlinklikeClient([self.url], self.token, retry_for=retry_for)
 
     def client(self, connections: int = 64) -> httpx.AsyncClient:
         """An HTTP client with the token; close it."""

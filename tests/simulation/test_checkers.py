@@ -25,7 +25,7 @@ from runtime.highavailability.kv import Compare, Delete, Op, Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, Payload, ResultRecord
 from runtime.jobgraph.graph import ExchangeMode
-from runtime.scheduler.core.job_events import AttemptFinished, encode_events
+from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, encode_events
 from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, NothingRunsTwice, check
 from tests.kit.simulation.history import (
     Acknowledged,
@@ -34,6 +34,7 @@ from tests.kit.simulation.history import (
     AttemptStarted,
     BlobDeleted,
     Cancelling,
+    Damaged,
     Happening,
     History,
     Received,
@@ -105,6 +106,9 @@ class Past:
     def accept(self, attempt_id: ExecutionAttemptId, number: int = 0) -> None:
         place = TaskManagerLocation(Incarnation("c" * 32), "tm-1", "tm-1:1")
         event = AttemptFinished(attempt_id, 0, place, {}, b"1", (), (), TaskMetrics())
+        self.write_event(event, number)
+
+    def write_event(self, event: JobEvent, number: int = 0) -> None:
         record = encode_record(EventsRecord(Payload("", encode_events((event,)), "")))
         self.write("master-1", Put(KEYS.event(JOB, number), record), guards=self.owned)
 
@@ -292,6 +296,12 @@ class TestAcceptance:
         past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
         assert "before its event" in past.violations()["R10"][0]
 
+    def test_one_that_was_replaced_needs_none(self, past: Past) -> None:
+        past.run(attempt(), accept=False)
+        past.write_event(SubtasksReset(VERTEX, (0,), (1,)))
+        past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
+        assert "R10" not in past.violations()
+
     def test_one_that_failed_needs_none(self, past: Past) -> None:
         past.start(attempt())
         past.end(attempt(), ExecutionState.CANCELED)
@@ -330,6 +340,22 @@ def test_a_subtask_runs_again(past: Past) -> None:
     assert "runs again" in past.violations()["promise 2"][0]
 
 
+def test_a_finished_exclusive_subtask_is_reset(past: Past) -> None:
+    past.run(attempt())
+    past.write_event(SubtasksReset(VERTEX, (1,), (1,)), 1)
+    assert "R17" not in past.violations()
+    past.write_event(SubtasksReset(VERTEX, (0,), (1,)), 2)
+    assert "is exclusive, and is reset" in past.violations()["R17"][0]
+
+
+def test_any_other_finished_subtask_may_be_reset(past: Past) -> None:
+    past.start(attempt(), exclusive=False)
+    past.end(attempt())
+    past.accept(attempt())
+    past.write_event(SubtasksReset(VERTEX, (0,), (1,)), 1)
+    assert "R17" not in past.violations()
+
+
 class TestEnds:
     def test_a_job_never_ends(self, past: Past) -> None:
         assert past.violations() == {"promise 1": [f"job {JOB} was acknowledged and has not ended"]}
@@ -346,6 +372,30 @@ class TestEnds:
         past.add("client", Cancelling(JOB))
         past.finish(JobStatus.CANCELED)
         assert past.violations() == {}
+
+    @pytest.mark.parametrize("key", [KEYS.graph(JOB), KEYS.event(JOB, 3)])
+    def test_a_job_may_fail_of_which_a_record_is_spoiled(self, past: Past, key: str) -> None:
+        past.add("etcd", Damaged(key))
+        past.finish(JobStatus.FAILED)
+        assert past.violations() == {}
+
+    @pytest.mark.parametrize("is_lost_first", [True, False])
+    def test_a_job_may_fail_of_which_an_object_is_lost(self, past: Past, is_lost_first: bool) -> None:
+        object_key = f"{'a' * 64}-{'b' * 32}"
+        record = encode_record(EventsRecord(Payload("", b"", object_key)))
+        if is_lost_first:
+            past.add("storage", Damaged(object_key))
+        past.write("master-1", Put(KEYS.event(JOB, 0), record), guards=past.owned)
+        if not is_lost_first:
+            past.add("storage", Damaged(object_key))
+        past.finish(JobStatus.FAILED)
+        assert past.violations() == {}
+
+    def test_others_may_not(self, past: Past) -> None:
+        past.add("etcd", Damaged(KEYS.graph(OTHER_JOB)))
+        past.add("storage", Damaged(f"{'a' * 64}-{'b' * 32}"))
+        past.finish(JobStatus.FAILED)
+        assert past.violations() == {"promise 1": [f"job {JOB} ends as FAILED"]}
 
 
 def test_a_referenced_object_is_deleted(past: Past) -> None:

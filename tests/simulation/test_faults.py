@@ -11,9 +11,12 @@ import pytest
 
 from runtime.blob.directory import open_directory
 from runtime.common.errors import StorageExhaustedError
+from runtime.common.ids import JobId
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
+from runtime.highavailability.records import GraphRecord
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
-from tests.kit.simulation.history import BlobDeleted, Fault
+from tests.kit.simulation.history import BlobDeleted, Damaged, Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.seeds import keep, on_virtual_time
@@ -92,7 +95,7 @@ def test_the_weather_is_bad_and_clears_up(kind: FaultKind, tmp_path: Path) -> No
 
 
 def test_slow_storage_is_slow(tmp_path: Path) -> None:
-    world, _, storage = suffer(tmp_path, FaultKind.SLOW_STORAGE)
+    world, _, storage = suffer(tmp_path, FaultKind.STORAGE_SLOW)
     assert max(storage(None) for _ in range(50)) > 0.01
     assert world.loop.storage_delay(None) < 0.001, "healed"
 
@@ -132,7 +135,58 @@ def test_storage_keeps_files_and_tells_what_is_deleted(tmp_path: Path) -> None:
     on_virtual_time(main)
 
 
+def test_full_storage_takes_nothing_and_keeps_no_part_of_it(tmp_path: Path) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        world = keep(World(loop, "storage", tmp_path, Shape()))
+        directory = open_directory(URL)
+        SimulatedFileSystem.takes_nothing = errno.ENOSPC
+        staged = directory.stage("draft")
+        with pytest.raises(StorageExhaustedError):
+            staged.write(b"bytes")
+        assert SimulatedFileSystem.has("draft"), "a part of it is there"
+        staged.discard()
+        assert not SimulatedFileSystem.store
+        SimulatedFileSystem.heal()
+        directory.stage("draft").write(b"bytes")
+        assert not [record for record in world.history.records if isinstance(record.what, BlobDeleted)]
+
+    on_virtual_time(main)
+
+
+def test_a_lost_object_is_told(tmp_path: Path) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        world = keep(World(loop, "storage", tmp_path, Shape()))
+        directory = open_directory(URL)
+        for name in ("probe/abc", "blobs/de/def"):
+            staged = directory.stage("draft")
+            staged.write(b"bytes")
+            staged.publish(name)
+        for _ in range(3):
+            SimulatedFileSystem.lose(lambda low, _high: low)
+        assert [record.what for record in world.history.records] == [Damaged("def")]
+        assert SimulatedFileSystem.has("abc")
+
+    on_virtual_time(main)
+
+
+def test_a_spoiled_record_cannot_be_read_and_its_watchers_see_it(tmp_path: Path) -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        world = keep(World(loop, "storage", tmp_path, Shape()))
+        key = world.keys.graph(JobId("1" * 32))
+        seen: list[str] = []
+        world.etcd_state.on_change = lambda events: seen.extend(event.kv.key for event in events)
+        world.etcd_state.spoil(key)
+        (kv,) = world.etcd_state.everything(key)
+        with pytest.raises(UnreadableRecordError):
+            decode_record(GraphRecord, kv.value, key=key)
+        assert seen == [key]
+        assert [record.what for record in world.history.records] == [Damaged(key)]
+
+    on_virtual_time(main)
+
+
 def test_every_kind_is_tested() -> None:
-    tested = {*WORDS, *WEATHER, FaultKind.SLOW_STORAGE, FaultKind.STORAGE_FAILS, FaultKind.LEASES_LAPSE}
+    storage = {kind for kind in FaultKind if kind.value.startswith("storage-")}
+    tested = {*WORDS, *WEATHER, *storage, FaultKind.CORRUPT_RECORD, FaultKind.LEASES_LAPSE}
     assert tested == set(FaultKind)
     assert set(FaultKind) > SURVIVABLE

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, OfferSlots
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Compare, CompareOperator, CompareTarget, Txn, TxnResult, WatchEvent
+from runtime.highavailability.kv import CompareOperator, CompareTarget, WatchEvent
 from runtime.highavailability.record_codec import decode_record
-from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, ResultRecord
-from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, decode_events
+from runtime.highavailability.records import DoneRecord, OwnerRecord, ResultRecord
+from runtime.highavailability.references import object_keys_in
+from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
+from tests.kit.simulation.checker import CheckerBase as _Base
+from tests.kit.simulation.checker import Violation, guards_that_held, job_events, subtask
 from tests.kit.simulation.history import (
     KILLED,
     STARTS,
@@ -29,6 +30,7 @@ from tests.kit.simulation.history import (
     AttemptStarted,
     BlobDeleted,
     Cancelling,
+    Damaged,
     Fault,
     History,
     ProcessEvent,
@@ -41,63 +43,6 @@ from tests.kit.simulation.history import (
 
 QUEUE_MAX = 2000
 """Messages that may be under way on one stream: far below what the transport refuses."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A rule that the history breaks, at a record of it (None: at its end)."""
-
-    rule: str
-    what: str
-    at: float
-
-
-class Checker(Protocol):
-    """One rule, or a few that need the same knowledge."""
-
-    rule: str
-
-    def see(self, record: Record) -> Iterator[str]:
-        """What is wrong with this record, after all that came before."""
-
-    def finish(self) -> Iterator[str]:
-        """What is wrong at the end."""
-
-
-def executed(txn: Txn, result: TxnResult) -> Iterator[tuple[Txn, bool]]:
-    """The transaction and the nested ones of the branch that was taken, with whether their guards held."""
-    yield txn, result.succeeded
-    ops = txn.success if result.succeeded else txn.failure
-    for op, answer in zip(ops, result.results, strict=True):
-        if isinstance(op, Txn) and answer.txn is not None:
-            yield from executed(op, answer.txn)
-
-
-def _guards_that_held(applied: Applied) -> Iterator[Compare]:
-    for txn, succeeded in executed(applied.txn, applied.result):
-        if succeeded:
-            yield from txn.guards
-
-
-class _Base:
-    sees: tuple[type, ...] = (Applied,)
-
-    def __init__(self, keys: Keys) -> None:
-        self.keys = keys
-
-    def see(self, record: Record) -> Iterator[str]:
-        yield from ()
-
-    def finish(self) -> Iterator[str]:
-        yield from ()
-
-    def job_writes(self, record: Record) -> Iterator[tuple[JobId, str, WatchEvent]]:
-        """What a transaction has changed under `jobs/`."""
-        if isinstance(record.what, Applied):
-            for event in record.what.events:
-                split = self.keys.split_job_key(event.kv.key)
-                if split is not None:
-                    yield *split, event
 
 
 class TokensNeverDecrease(_Base):
@@ -114,7 +59,7 @@ class TokensNeverDecrease(_Base):
         """The guards of a transaction that changed something."""
         if not isinstance(record.what, Applied) or not record.what.events:
             return
-        guards = list(_guards_that_held(record.what))
+        guards = list(guards_that_held(record.what))
         fences = 0
         for guard in guards:
             if guard.operator is not CompareOperator.EQUAL or not guard.revision:
@@ -169,11 +114,11 @@ class OneOwnerPerEpoch(_Base):
             "events",
             "result",
         }
-        for guard in _guards_that_held(applied) if changed else ():
+        for guard in guards_that_held(applied) if changed else ():
             split = self.keys.split_job_key(guard.key)
             if split is None or split[1] != "owner" or not guard.revision:
                 continue
-            is_leader = any(other.key.startswith(self.keys.leaders) for other in _guards_that_held(applied))
+            is_leader = any(other.key.startswith(self.keys.leaders) for other in guards_that_held(applied))
             owner = self._owners.get((split[0], guard.revision))
             if owner != record.process and not is_leader:
                 yield f"{record.process} writes for job {split[0]} at epoch {guard.revision}, which belongs to {owner}"
@@ -301,7 +246,7 @@ class Attempts(_Base):
         if new.job_id in self._results and started.is_exclusive:
             yield f"exclusive attempt {new} starts after the result of its job (R16)"
         for other, before in self._alive.items():
-            if before.is_exclusive and _subtask(other) == _subtask(new):
+            if before.is_exclusive and subtask(other) == subtask(new):
                 yield f"exclusive attempts {other} and {new} of one subtask run at once"
         in_slot = self._slots.get((record.process, started.slot_index))
         if in_slot in self._alive:
@@ -319,6 +264,7 @@ class Acceptance(_Base):
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._finished: set[ExecutionAttemptId] = set()
+        self._replaced: set[ExecutionAttemptId] = set()
         self._accepted: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
         self._results: set[JobId] = set()
 
@@ -336,17 +282,19 @@ class Acceptance(_Base):
 
     def _see_events(self, job_id: JobId, event: WatchEvent) -> Iterator[str]:
         try:
-            events = _job_events(event)
+            events = job_events(event)
         except InvalidInputError as error:
             yield f"{event.kv.key} cannot be read: {error}"
             return
         for one in events:
             if isinstance(one, SubtasksReset):
-                for index in one.subtasks:
-                    self._accepted.pop((job_id, one.vertex_id, index), None)
+                reset = {(job_id, one.vertex_id, index) for index in one.subtasks}
+                self._replaced |= {attempt_id for attempt_id in self._finished if subtask(attempt_id) in reset}
+                for key in reset:
+                    self._accepted.pop(key, None)
             if not isinstance(one, AttemptFinished):
                 continue
-            before = self._accepted.setdefault(_subtask(one.attempt_id), one.attempt_id)
+            before = self._accepted.setdefault(subtask(one.attempt_id), one.attempt_id)
             if before != one.attempt_id:
                 yield f"both {before} and {one.attempt_id} take effect"
             if one.attempt_id not in self._finished:
@@ -355,7 +303,8 @@ class Acceptance(_Base):
     def _see_message(self, process: str, message: object) -> Iterator[str]:
         if isinstance(message, AcknowledgeReports) and message.job_id not in self._results:
             for attempt_id in message.attempts:
-                if attempt_id in self._finished and not self._is_accepted(attempt_id):
+                is_open = attempt_id in self._finished and attempt_id not in self._replaced
+                if is_open and not self._is_accepted(attempt_id):
                     yield f"{process} acknowledges the report of {attempt_id} before its event"
         elif isinstance(message, DeployTasks):
             for task in message.tasks:
@@ -365,7 +314,32 @@ class Acceptance(_Base):
                             yield f"{process} deploys {task.attempt_id} on {partition.partition_id} before its event"
 
     def _is_accepted(self, attempt_id: ExecutionAttemptId) -> bool:
-        return self._accepted.get(_subtask(attempt_id)) == attempt_id
+        return self._accepted.get(subtask(attempt_id)) == attempt_id
+
+
+class FinishedStands(_Base):
+    """R17: an exclusive subtask that has finished is never reset."""
+
+    rule = "R17"
+
+    sees: tuple[type, ...] = (Applied, AttemptStarted)
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._exclusive: set[ExecutionAttemptId] = set()
+        self._finished: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Starts, then events."""
+        if isinstance(record.what, AttemptStarted) and record.what.is_exclusive:
+            self._exclusive.add(record.what.attempt_id)
+        for job_id, one in self.job_events(record):
+            if isinstance(one, AttemptFinished) and one.attempt_id in self._exclusive:
+                self._finished[subtask(one.attempt_id)] = one.attempt_id
+            elif isinstance(one, SubtasksReset):
+                for index in one.subtasks:
+                    if (reset := (job_id, one.vertex_id, index)) in self._finished:
+                        yield f"{self._finished[reset]} has finished, is exclusive, and is reset"
 
 
 class SlotsBelongToOne(_Base):
@@ -390,11 +364,6 @@ class SlotsBelongToOne(_Base):
                     yield f"allocation {offer.allocation_id} is {known} and {place}"
 
 
-def _job_events(event: WatchEvent) -> tuple[JobEvent, ...]:
-    stored = decode_record(EventsRecord, event.kv.value, key=event.kv.key).events
-    return decode_events(stored.inline) if stored.inline else ()
-
-
 class NothingRunsTwice(_Base):
     """Promise 2: user code of a subtask runs once, unless it has failed (R10) or its TaskManager has died before that
     was accepted which it has done.
@@ -411,38 +380,36 @@ class NothingRunsTwice(_Base):
 
     def see(self, record: Record) -> Iterator[str]:
         """Starts, what is accepted of them, durable resets, and deaths."""
-        for job_id, name, event in self.job_writes(record):
-            if name.startswith("events/") and not event.is_delete:
-                self._see_events(job_id, event)
-        match record.what:
-            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS}:
-                self._started = {
-                    subtask: (attempt_id, host)
-                    for subtask, (attempt_id, host) in self._started.items()
-                    if host != record.process or attempt_id in self._accepted
-                }
-            case AttemptStarted(attempt_id=attempt_id):
-                before, _ = self._started.setdefault(_subtask(attempt_id), (attempt_id, record.process))
-                if before != attempt_id:
-                    yield f"{attempt_id} runs again what {before} has run"
-            case _:
-                return
-
-    def _see_events(self, job_id: JobId, event: WatchEvent) -> None:
-        for one in _job_events(event):
+        for job_id, one in self.job_events(record):
             if isinstance(one, AttemptFinished):
                 self._accepted.add(one.attempt_id)
             elif isinstance(one, SubtasksReset):
                 for index in one.subtasks:
                     self._started.pop((job_id, one.vertex_id, index), None)
+        match record.what:
+            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS}:
+                self._started = {
+                    one: (attempt_id, host)
+                    for one, (attempt_id, host) in self._started.items()
+                    if host != record.process or attempt_id in self._accepted
+                }
+            case AttemptStarted(attempt_id=attempt_id):
+                before, _ = self._started.setdefault(subtask(attempt_id), (attempt_id, record.process))
+                if before != attempt_id:
+                    yield f"{attempt_id} runs again what {before} has run"
+            case _:
+                return
 
 
 class JobsEndAsExpected(_Base):
-    """Promise 1: what was acknowledged ends, as its code does, or cancelled if somebody wanted that."""
+    """Promise 1: what was acknowledged ends, as its code does, or cancelled if somebody wanted that.
+
+    A job of which something stored was lost or spoiled may fail (R20).
+    """
 
     rule = "promise 1"
 
-    sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged)
+    sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged, Damaged)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
@@ -450,25 +417,46 @@ class JobsEndAsExpected(_Base):
         self._acknowledged: set[JobId] = set()
         self._wanted: set[JobId] = set()
         self._results: dict[JobId, JobStatus] = {}
+        self._objects: dict[str, JobId] = {}
+        self._lost: set[str] = set()
+        self._damaged: set[JobId] = set()
 
     def see(self, record: Record) -> Iterator[str]:
         """What is expected, and what comes."""
         for job_id, name, event in self.job_writes(record):
+            self._note_objects(job_id, event)
             if name == "result" and not event.is_delete:
                 status = decode_record(ResultRecord, event.kv.value, key=event.kv.key).status
                 self._results[job_id] = status
                 yield from self._judge(job_id, status)
-        if isinstance(record.what, Cancelling):
+        if isinstance(record.what, Damaged):
+            self._note_damage(record.what.key)
+        elif isinstance(record.what, Cancelling):
             self._wanted.add(record.what.job_id)
         elif isinstance(record.what, Submitting):
             self._expected[record.what.job_id] = record.what.expected
         elif isinstance(record.what, Acknowledged) and record.what.what == "submit":
             self._acknowledged.add(record.what.job_id)
 
+    def _note_objects(self, job_id: JobId, event: WatchEvent) -> None:
+        for key in object_keys_in(event.kv.value):
+            self._objects[key] = job_id
+            if key in self._lost:
+                self._damaged.add(job_id)
+
+    def _note_damage(self, key: str) -> None:
+        self._lost.add(key)
+        split = self.keys.split_job_key(key)
+        job_id = self._objects.get(key) if split is None else split[0]
+        if job_id is not None:
+            self._damaged.add(job_id)
+
     def _judge(self, job_id: JobId, status: JobStatus) -> Iterator[str]:
         allowed = {self._expected.get(job_id)}
         if job_id in self._wanted:
             allowed = {*allowed, JobStatus.CANCELED}
+        if job_id in self._damaged:
+            allowed = {*allowed, JobStatus.FAILED}
         if status not in allowed:
             yield f"job {job_id} ends as {status.name}"
 
@@ -532,6 +520,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     NothingShownTooEarly,
     Attempts,
     Acceptance,
+    FinishedStands,
     SlotsBelongToOne,
     JobsEndAsExpected,
     BlobsStay,
@@ -560,7 +549,3 @@ def check(history: History, keys: Keys, checkers: Iterable[type[_Base]] = ALWAYS
 def _rule(judge: _Base) -> str:
     rule: str = getattr(judge, "rule", type(judge).__name__)
     return rule
-
-
-def _subtask(attempt_id: ExecutionAttemptId) -> tuple[JobId, str, int]:
-    return attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index

@@ -197,7 +197,7 @@ class Client:
                 self._record(Shown(self.job.job_id, status))
                 if status.is_globally_terminal:
                     self.ended = status
-            await asyncio.sleep(self._entropy.uniform(0.2, 1.0))
+            await asyncio.sleep(self._entropy.uniform(0.2, 3.0))
 
     async def _insist(self, request: Request) -> object:
         """An answer that settles it: retries what may be retried, at the next address."""

@@ -20,6 +20,7 @@ from runtime.highavailability.core.mvcc import MvccStore
 from runtime.highavailability.kv import (
     CompactedError,
     KeyValue,
+    Put,
     RangeResult,
     StoreStatus,
     Txn,
@@ -27,7 +28,7 @@ from runtime.highavailability.kv import (
     WatchBatch,
     WatchEvent,
 )
-from tests.kit.simulation.history import Applied, Expired, History
+from tests.kit.simulation.history import Applied, Damaged, Expired, History
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess, current_process
 
@@ -114,6 +115,13 @@ class EtcdState:
         """A new etcd process does not know when its leases were last renewed: each gets its full time."""
         for entry in self.leases.values():
             entry.expires_at = self._loop.time() + entry.ttl
+
+    def spoil(self, key: str) -> None:
+        """Somebody has written what nobody can read."""
+        before = self.store.revision
+        self.store.txn(Txn((), (Put(key, b"spoiled"),)), leases=self.leases)
+        self._history.add(self._loop.time(), HOST, Damaged(key))
+        self.on_change(self._changes_after(before))
 
     def everything(self, prefix: str) -> tuple[KeyValue, ...]:
         """All keys under a prefix, for judges."""

@@ -7,6 +7,8 @@ kit show that they really happen; a kind moves to `SURVIVABLE` with the rule of 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
@@ -14,8 +16,11 @@ from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.history import Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedProcess
-from tests.kit.simulation.storage import SimulatedFileSystem, all_is_well, failing
+from tests.kit.simulation.storage import SimulatedFileSystem, failing
 from tests.kit.simulation.world import World
+
+_HANGS = 0.01
+"""How often an operation of slow storage takes as long as a mount that hangs."""
 
 
 class FaultKind(Enum):
@@ -26,12 +31,15 @@ class FaultKind(Enum):
     DUPLICATES = "duplicates"
     BROKEN_STREAMS = "broken-streams"
     BROKEN_TASK_STREAMS = "broken-task-streams"
-    SLOW_STORAGE = "slow-storage"
+    STORAGE_SLOW = "storage-slow"
     COMPACTION = "compaction"
     ETCD_AWAY = "etcd-away"
     LEADER_CRASH = "leader-crash"
     LEADER_FREEZE = "leader-freeze"
     STORAGE_FAILS = "storage-fails"
+    STORAGE_FULL = "storage-full"
+    STORAGE_LOSES_FILE = "storage-loses-file"
+    CORRUPT_RECORD = "corrupt-record"
     LEASES_LAPSE = "leases-lapse"
     ETCD_OUTAGE = "etcd-outage"
     JOB_MASTER_CRASH = "job-master-crash"
@@ -48,8 +56,11 @@ SURVIVABLE = frozenset(
         FaultKind.DUPLICATES,
         FaultKind.BROKEN_STREAMS,
         FaultKind.BROKEN_TASK_STREAMS,
-        FaultKind.SLOW_STORAGE,
+        FaultKind.STORAGE_SLOW,
         FaultKind.STORAGE_FAILS,
+        FaultKind.STORAGE_FULL,
+        FaultKind.STORAGE_LOSES_FILE,
+        FaultKind.CORRUPT_RECORD,
         FaultKind.COMPACTION,
         FaultKind.ETCD_AWAY,
         FaultKind.LEADER_CRASH,
@@ -59,7 +70,7 @@ SURVIVABLE = frozenset(
         FaultKind.JOB_MASTER_FREEZE,
     }
 )
-"""No job and no task may notice these."""
+"""No job and no task may notice these, but for the jobs whose stored bytes are lost or spoiled: they may fail."""
 
 
 class Fate:
@@ -93,7 +104,7 @@ class Fate:
         world = self._world
         world.network.weather = Weather()
         world.loop.storage_delay = _quick
-        SimulatedFileSystem.mishap = staticmethod(all_is_well)
+        SimulatedFileSystem.heal()
         world.history.add(world.loop.time(), "fate", Fault("is kind from now on"))
         for source in world.processes:
             for target in world.processes:
@@ -131,9 +142,10 @@ class Fate:
         kinds, entropy = self.kinds, self._entropy.child("storage")
 
         def delay(_process: SimulatedProcess | None) -> float:
-            return entropy.uniform(0.0, slowest)
+            hangs = entropy.uniform(0.0, 1.0) < _HANGS
+            return entropy.uniform(2.0, 20.0) if hangs else entropy.uniform(0.0, slowest)
 
-        if FaultKind.SLOW_STORAGE in kinds:
+        if FaultKind.STORAGE_SLOW in kinds:
             self._world.loop.storage_delay = delay
         if FaultKind.STORAGE_FAILS in kinds:
             SimulatedFileSystem.mishap = staticmethod(failing(entropy.child("failures").uniform, 0.1))
@@ -144,6 +156,9 @@ class Fate:
         world = self._world
         return {
             FaultKind.COMPACTION: self._compact,
+            FaultKind.STORAGE_FULL: self._fill_storage,
+            FaultKind.STORAGE_LOSES_FILE: self._lose_file,
+            FaultKind.CORRUPT_RECORD: self._spoil_record,
             FaultKind.ETCD_AWAY: lambda: self._stop(HOST, 0.2, 2.0),
             FaultKind.ETCD_OUTAGE: lambda: self._stop(HOST, 3.0, 45.0),
             FaultKind.LEADER_CRASH: lambda: self._crash(world.leader(), 0.5, 10.0),
@@ -162,6 +177,29 @@ class Fate:
         store = self._world.etcd_state.store
         self._world.history.add(self._world.loop.time(), HOST, Fault(f"forgets history before {store.revision}"))
         store.compact(store.revision)
+
+    async def _fill_storage(self) -> None:
+        number = errno.ENOSPC if self._entropy.uniform(0, 1) < 0.5 else errno.EROFS
+        SimulatedFileSystem.takes_nothing = number
+        self._tell("storage", f"takes nothing: {os.strerror(number)}")
+        self._world.loop.outside_later(self._entropy.uniform(0.5, 20.0), self._make_room)
+
+    def _make_room(self) -> None:
+        SimulatedFileSystem.takes_nothing = 0
+        self._tell("storage", "takes what is written")
+
+    async def _lose_file(self) -> None:
+        SimulatedFileSystem.lose(self._entropy.uniform)
+
+    async def _spoil_record(self) -> None:
+        world = self._world
+        jobs = [kv.key for kv in world.etcd_state.everything(world.keys.jobs)]
+        records = [key for key in jobs if key.endswith("/graph") or "/events/" in key]
+        if records and world.is_running(HOST):
+            world.etcd_state.spoil(self._one_of(records))
+
+    def _tell(self, who: str, what: str) -> None:
+        self._world.history.add(self._world.loop.time(), who, Fault(what))
 
     async def _stop(self, name: str, low: float, high: float) -> None:
         if self._entropy.uniform(0, 1) < 0.5:

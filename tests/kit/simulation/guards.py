@@ -16,6 +16,7 @@ from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.guard.guard_main import boot_id
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import SimulatedProcess, current_process
+from tests.kit.simulation.slots import SlotMachine
 
 PORT = 7000
 
@@ -56,10 +57,10 @@ class SimulatedGuard(GuardChannel):
 
 
 class SimulatedGuardConnection(GuardConnection):
-    """To a guard that accepts every deadline; the one that it holds is not simulated."""
+    """To the guard of a host's slots, which accepts every deadline and acts on it (R14)."""
 
-    def __init__(self) -> None:
-        self.deadline = 0.0
+    def __init__(self, machine: SlotMachine) -> None:
+        self._machine = machine
 
     def open(self) -> None:
         """It is open."""
@@ -69,7 +70,7 @@ class SimulatedGuardConnection(GuardConnection):
 
     async def hold(self, deadline: float, /) -> None:
         """Accepted."""
-        self.deadline = deadline
+        self._machine.hold(deadline)
 
     def mark_exclusive(self, pid: int) -> None:
         """Slots of the simulation have no processes."""

@@ -117,6 +117,13 @@ class BlobDeleted:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Fate has taken an object of the storage, or spoiled what the store has under a key."""
+
+    key: str
+
+
 Happening = (
     Applied
     | Expired
@@ -131,6 +138,7 @@ Happening = (
     | Fault
     | ProcessEvent
     | BlobDeleted
+    | Damaged
 )
 
 

@@ -18,7 +18,8 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
-from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, Violation, check
+from tests.kit.simulation.checker import Violation
+from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, check
 from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
@@ -93,7 +94,7 @@ async def _live(loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run
     fate = Fate(world, kinds, duration=entropy.uniform(30.0, 90.0))
     await asyncio.sleep(entropy.uniform(0.0, 5.0))
     await fate.run()
-    if await until(lambda: not world.unfinished, within=QUIET_AFTER):
+    if await until(lambda: not world.unfinished, within=QUIET_AFTER, every=1.0):
         await asyncio.sleep(CALM)
     checkers = ALWAYS if kinds - SURVIVABLE else (*ALWAYS, NothingRunsTwice)
     violations = check(world.history, world.keys, checkers)
@@ -133,8 +134,8 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
         seconds = draw(0.0, 12.0) / sum(one.parallelism for one in made.vertices)
         fails = draw(0, 1) < 0.1
         programs = {one.id: UserCode(0.0, seconds) for one in made.vertices}
-        if fails:
-            programs[made.vertices[-1].id] = UserCode(0.0, seconds, fails=True)
+        if fails or draw(0, 1) < 0.2:
+            programs[made.vertices[-1].id] = UserCode(0.0, seconds, fails=fails, is_short_of_input=not fails)
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
         job_id = JobId(entropy.child(f"id-{number}").hex_id())
         jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after))
@@ -150,6 +151,16 @@ def _wide() -> JobGraph:
     return graph(source("read", parallelism=3), vertex("write", OperatorKind.SINK), edges=(edge("read", "write"),))
 
 
+def _forked() -> JobGraph:
+    """Two sinks read the same: one may have finished when the other one needs its input again (R17)."""
+    return graph(
+        source("read"),
+        vertex("first", OperatorKind.SINK),
+        vertex("second", OperatorKind.SINK),
+        edges=(edge("read", "first"), edge("read", "second")),
+    )
+
+
 def _chain() -> JobGraph:
     return graph(
         source("read", parallelism=2),
@@ -159,7 +170,7 @@ def _chain() -> JobGraph:
     )
 
 
-_GRAPHS: tuple[Callable[[], JobGraph], ...] = (lone, _large, _wide, _chain, diamond)
+_GRAPHS: tuple[Callable[[], JobGraph], ...] = (lone, _large, _wide, _chain, diamond, _forked)
 
 
 def silence() -> None:

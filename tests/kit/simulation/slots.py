@@ -7,13 +7,14 @@ When the main process dies, the guard kills and reaps what runs (R13), a moment 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
-from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
@@ -27,11 +28,12 @@ _CANCEL_MAX = 0.5
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """What the attempts of one vertex do."""
+    """What the attempts of one vertex do. `is_short_of_input`: its very first one cannot read one of its partitions."""
 
     seconds_low: float = 0.0
     seconds_high: float = 0.0
     fails: bool = False
+    is_short_of_input: bool = False
 
 
 @dataclass
@@ -39,10 +41,20 @@ class Programs:
     """The user code of all jobs."""
 
     by_vertex: dict[tuple[JobId, VertexId], UserCode] = field(default_factory=dict)
+    _begun: set[tuple[JobId, VertexId]] = field(default_factory=set)
 
     def of(self, attempt_id: ExecutionAttemptId) -> UserCode:
         """What this attempt does."""
         return self.by_vertex.get((attempt_id.job_id, attempt_id.vertex_id), UserCode())
+
+    def lost_input(self, task: TaskDeploymentDescriptor) -> tuple[PartitionId, ...]:
+        """What an attempt that begins now will not be able to read."""
+        vertex = (task.attempt_id.job_id, task.attempt_id.vertex_id)
+        is_first = vertex not in self._begun
+        self._begun.add(vertex)
+        if not is_first or not task.inputs or not self.of(task.attempt_id).is_short_of_input:
+            return ()
+        return (task.inputs[0].partitions[0].partition_id,)
 
 
 class SlotMachine:
@@ -57,6 +69,19 @@ class SlotMachine:
         self._name = name
         self._history = history
         self._alive: dict[ExecutionAttemptId, _RunningAttempt] = {}
+        self._deadline = math.inf
+
+    def hold(self, deadline: float) -> None:
+        """The guard's promise to the TaskManager that lives now (R14)."""
+        self._deadline = deadline
+        self.loop.outside_at(deadline, self._isolate, deadline)
+
+    def _isolate(self, deadline: float) -> None:
+        """No later deadline came: exclusive tasks end, also when the main process is frozen."""
+        if deadline >= self._deadline:
+            for attempt in list(self._alive.values()):
+                if attempt.is_exclusive:
+                    attempt.end_by_guard()
 
     def record(self, what: Happening) -> None:
         """Into the history."""
@@ -78,6 +103,7 @@ class SlotMachine:
 
     def main_process_died(self, all_reaped: Callable[[], None]) -> None:
         """The guard sees it, ends everything, and then itself."""
+        self._deadline = math.inf
         for attempt in list(self._alive.values()):
             self.loop.outside_later(self.entropy.uniform(0.001, GUARD_DELAY), attempt.kill)
         self.loop.outside_later(GUARD_DELAY, all_reaped)
@@ -95,6 +121,8 @@ class _RunningAttempt:
         self._clock = clock
         self._task: TaskDeploymentDescriptor = work.task
         self._is_over = False
+        self.is_exclusive = self._task.task.is_exclusive
+        self._lost_input = machine.programs.lost_input(work.task)
         self.attempt_id = work.task.attempt_id
         self.reaped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -102,10 +130,10 @@ class _RunningAttempt:
         """Run for as long as the program says."""
         machine, code = self._machine, self._machine.programs.of(self.attempt_id)
         machine.start(self)
-        machine.record(AttemptStarted(self.attempt_id, slot_index, self._task.task.is_exclusive))
+        machine.record(AttemptStarted(self.attempt_id, slot_index, self.is_exclusive))
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
         seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
-        state = ExecutionState.FAILED if code.fails else ExecutionState.FINISHED
+        state = ExecutionState.FAILED if code.fails or self._lost_input else ExecutionState.FINISHED
         machine.loop.outside_later(max(seconds, 0.001), self._finish, state)
 
     def cancel(self) -> None:
@@ -117,6 +145,12 @@ class _RunningAttempt:
         """By the guard: nobody is told."""
         self._is_over = True
         self._machine.end(self.attempt_id, None)
+
+    def end_by_guard(self) -> None:
+        """Its slot process is killed; the main process learns of it, when it wakes."""
+        if not self._is_over:
+            self.kill()
+            self._process.post(self._tell, ExecutionState.FAILED)
 
     def _finish(self, state: ExecutionState) -> None:
         if not self._is_over:
@@ -134,7 +168,15 @@ class _RunningAttempt:
         now = self._clock.epoch_millis()
         failure = None
         if state is ExecutionState.FAILED:
-            failure = FailureInfo("ValueError", "of the program", "", "USER", is_recoverable=True, timestamp_millis=now)
+            failure = FailureInfo(
+                "ValueError",
+                "of the program",
+                "",
+                "USER",
+                is_recoverable=True,
+                timestamp_millis=now,
+                lost_partitions=self._lost_input,
+            )
         return TaskExecutionReport(
             attempt_id=self.attempt_id,
             state=state,

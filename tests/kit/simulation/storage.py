@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.kit.simulation.history import BlobDeleted, History
+from tests.kit.simulation.history import BlobDeleted, Damaged, History
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 
 PROTOCOL = "simulated"
@@ -35,7 +36,11 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
     store: dict[str, Any] = {}  # noqa: RUF012 - as in its base, all instances share one
     pseudo_dirs = [""]  # noqa: RUF012 - the same
     mishap: Mishap = staticmethod(all_is_well)
+    takes_nothing = 0
+    """The errno of every write while the storage is full or read-only, else 0."""
+    lost: set[str] = set()  # noqa: RUF012 - as above
     deleted: Callable[[str], None] = staticmethod(lambda _name: None)
+    damaged: Callable[[str], None] = staticmethod(lambda _name: None)
 
     @classmethod
     def attach(cls, loop: SimulatedLoop, history: History) -> None:
@@ -47,8 +52,27 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
 
         cls.store = {}
         cls.pseudo_dirs = [""]
-        cls.mishap = staticmethod(all_is_well)
+        cls.lost = set()
+        cls.heal()
         cls.deleted = staticmethod(deleted)
+        cls.damaged = staticmethod(lambda name: history.add(loop.time(), "storage", Damaged(name)))
+
+    @classmethod
+    def heal(cls) -> None:
+        """From now on it works. What is lost stays lost."""
+        cls.mishap = staticmethod(all_is_well)
+        cls.takes_nothing = 0
+
+    @classmethod
+    def lose(cls, draw: Callable[[float, float], float]) -> None:
+        """One of the objects is gone, if there are any."""
+        objects = sorted(path for path in cls.store if "/blobs/" in path)
+        if objects:
+            path = objects[int(draw(0, len(objects)))]
+            del cls.store[path]
+            name = path.rpartition("/")[2]
+            cls.lost.add(name)
+            cls.damaged(name)
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -61,7 +85,17 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
         self._operate(path)
-        return super()._open(path, mode, **options)
+        file = super()._open(path, mode, **options)
+        if mode != "rb":
+            file.write = partial(self._write, file, file.write)
+        return file
+
+    def _write(self, file: Any, write: Callable[[bytes], int], data: bytes) -> int:
+        """What does not fit any more is there in part."""
+        if not type(self).takes_nothing:
+            return write(data)
+        write(data[: len(data) // 2])
+        raise OSError(type(self).takes_nothing, os.strerror(type(self).takes_nothing), file.path)
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
         """List."""

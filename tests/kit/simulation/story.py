@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import WatchEvent
-from tests.kit.simulation.checkers import Violation
+from tests.kit.simulation.checker import Violation
 from tests.kit.simulation.history import (
     Acknowledged,
     Applied,
@@ -15,6 +15,7 @@ from tests.kit.simulation.history import (
     AttemptStarted,
     BlobDeleted,
     Cancelling,
+    Damaged,
     Expired,
     Fault,
     Happening,
@@ -83,6 +84,7 @@ _WORDS: dict[type, Callable[[Any, Keys], str]] = {
     Shown: _shown,
     Fault: lambda what, _: f"*** {what.what}",
     ProcessEvent: lambda what, _: f"=== {what.what}",
+    Damaged: lambda what, _: f"*** {what.key} is lost or spoiled",
     BlobDeleted: lambda what, _: f"object {what.key} is deleted",
 }
 

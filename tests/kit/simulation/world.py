@@ -44,6 +44,9 @@ from tests.kit.simulation.transport import SimulatedRpcService
 logger = logging.getLogger(__name__)
 
 REST_PORT = 8081
+ISOLATION_SECONDS = 20
+"""A third of the default, so that outages and freezes of half a minute are beyond it."""
+
 _EPOCH_MILLIS = 1_750_000_000_000
 
 
@@ -225,7 +228,7 @@ class World:
         return TaskManagerProcess(
             guard,
             lambda _settings, _spark, clock, _entropy, _guard: SimulatedSlotPool(machine, clock),
-            lambda _guard: SimulatedGuardConnection(),
+            lambda _guard: SimulatedGuardConnection(machine),
             _guard_is_there,
         )
 
@@ -269,6 +272,7 @@ class World:
             "taskmanager.resource-id": name,
             "taskmanager.numberOfTaskSlots": str(self.shape.slots),
             "taskmanager.spark.enabled": "false",
+            "taskmanager.isolation-timeout": f"{ISOLATION_SECONDS} s",
             "rest.address": name,
             "rest.port": str(REST_PORT),
             "security.authentication": "none",
@@ -339,7 +343,8 @@ class World:
             yield f"{kv.key} is still there"
         for kv in self.etcd_state.everything(self.keys.all_done):
             done = decode_record(DoneRecord, kv.value, key=kv.key)
-            if done.archive_key and not SimulatedFileSystem.has(done.archive_key):
+            is_lost = done.archive_key in SimulatedFileSystem.lost
+            if done.archive_key and not is_lost and not SimulatedFileSystem.has(done.archive_key):
                 yield f"{kv.key} refers to {done.archive_key}, which is not in storage (R19)"
 
     @property
@@ -354,12 +359,12 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-async def until(condition: Callable[[], bool], *, within: float) -> bool:
+async def until(condition: Callable[[], bool], *, within: float, every: float = 0.05) -> bool:
     """Let time pass until something holds; False when it does not come about."""
     try:
         async with asyncio.timeout(within):
             while not condition():
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(every)
     except TimeoutError:
         return False
     return True

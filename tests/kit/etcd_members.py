@@ -1,0 +1,69 @@
+"""An etcd cluster of three on this host, whose members can be killed and started again."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from tests.kit.etcd import EtcdProcess
+
+COUNT = 3
+
+
+class EtcdMembers:
+    """Three members. `start` returns when all serve."""
+
+    def __init__(self, directory: Path) -> None:
+        peers = {f"m{number}": f"http://127.0.0.1:{port}" for number, port in enumerate(_free_ports(COUNT))}
+        everybody = ",".join(f"{name}={peer}" for name, peer in peers.items())
+        self.members = [
+            EtcdProcess(
+                directory / name,
+                # The last one of a flag counts.
+                extra_arguments=(
+                    f"--name={name}",
+                    f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}",
+                    f"--initial-cluster={everybody}",
+                ),
+            )
+            for name, peer in peers.items()
+        ]
+
+    def start(self) -> None:
+        """None is healthy before the second one is there."""
+        with ThreadPoolExecutor(COUNT) as pool:
+            _ = [starting.result() for starting in [pool.submit(member.start) for member in self.members]]
+
+    def stop(self) -> None:
+        """End all of them."""
+        for member in self.members:
+            member.stop()
+
+    @property
+    def endpoints(self) -> str:
+        """As high-availability.etcd.endpoints has it."""
+        return ",".join(member.endpoint for member in self.members)
+
+    def leader(self) -> EtcdProcess:
+        """The member that leads now."""
+        return next(member for member in self.members if _leads(member))
+
+
+def _leads(member: EtcdProcess) -> bool:
+    status = httpx.post(f"http://{member.endpoint}/v3/maintenance/status", json={}, timeout=5).json()
+    return bool(status["leader"] == status["header"]["member_id"])
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()

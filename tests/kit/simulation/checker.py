@@ -1,0 +1,95 @@
+"""What a judge of a history is, and how it reads one: transactions, job records, events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Compare, Txn, TxnResult, WatchEvent
+from runtime.highavailability.record_codec import decode_record
+from runtime.highavailability.records import EventsRecord
+from runtime.scheduler.core.job_events import JobEvent, decode_events
+from tests.kit.simulation.history import Applied, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that the history breaks, at a record of it (None: at its end)."""
+
+    rule: str
+    what: str
+    at: float
+
+
+class Checker(Protocol):
+    """One rule, or a few that need the same knowledge."""
+
+    rule: str
+
+    def see(self, record: Record) -> Iterator[str]:
+        """What is wrong with this record, after all that came before."""
+
+    def finish(self) -> Iterator[str]:
+        """What is wrong at the end."""
+
+
+def executed(txn: Txn, result: TxnResult) -> Iterator[tuple[Txn, bool]]:
+    """The transaction and the nested ones of the branch that was taken, with whether their guards held."""
+    yield txn, result.succeeded
+    ops = txn.success if result.succeeded else txn.failure
+    for op, answer in zip(ops, result.results, strict=True):
+        if isinstance(op, Txn) and answer.txn is not None:
+            yield from executed(op, answer.txn)
+
+
+def guards_that_held(applied: Applied) -> Iterator[Compare]:
+    """Those of every part that took effect."""
+    for txn, succeeded in executed(applied.txn, applied.result):
+        if succeeded:
+            yield from txn.guards
+
+
+class CheckerBase:
+    """What checkers share. `sees`: the kinds of records that it is shown."""
+
+    sees: tuple[type, ...] = (Applied,)
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+
+    def see(self, record: Record) -> Iterator[str]:
+        """What is wrong with this record, after all that came before."""
+        yield from ()
+
+    def finish(self) -> Iterator[str]:
+        """What is wrong at the end."""
+        yield from ()
+
+    def job_writes(self, record: Record) -> Iterator[tuple[JobId, str, WatchEvent]]:
+        """What a transaction has changed under `jobs/`."""
+        if isinstance(record.what, Applied):
+            for event in record.what.events:
+                split = self.keys.split_job_key(event.kv.key)
+                if split is not None:
+                    yield *split, event
+
+    def job_events(self, record: Record) -> Iterator[tuple[JobId, JobEvent]]:
+        """The events that a transaction has written."""
+        for job_id, name, event in self.job_writes(record):
+            if name.startswith("events/") and not event.is_delete:
+                for one in job_events(event):
+                    yield job_id, one
+
+
+def job_events(event: WatchEvent) -> tuple[JobEvent, ...]:
+    """What an events key holds; nothing when that is an object."""
+    stored = decode_record(EventsRecord, event.kv.value, key=event.kv.key).events
+    return decode_events(stored.inline) if stored.inline else ()
+
+
+def subtask(attempt_id: ExecutionAttemptId) -> tuple[JobId, str, int]:
+    """Which subtask an attempt is one of."""
+    return attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index
