@@ -19,11 +19,19 @@ pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
 
 JOBS = 6
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "8"}
+PATIENT = {**OPTIONS, "high-availability.lease-timeout": "60 s", "heartbeat.timeout": "120 s"}
+"""No silence is long enough to be noticed: who is killed is found dead."""
 
 
 @pytest.fixture
 def cluster() -> Iterator[ScriptCluster]:
-    with ScriptCluster(OPTIONS) as made:
+    with ScriptCluster(PATIENT) as made:
+        yield made
+
+
+@pytest.fixture
+def impatient() -> Iterator[ScriptCluster]:
+    with ScriptCluster({**OPTIONS, "high-availability.lease-timeout": "3 s"}) as made:
         yield made
 
 
@@ -33,13 +41,13 @@ def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
         yield made
 
 
-def run_naps(client: FlinklikeClient, seconds: float) -> list[JobId]:
+def run_naps(client: FlinklikeClient, seconds: float, jobs: int = JOBS) -> list[JobId]:
     """Jobs of one task that sleeps, all RUNNING."""
-    ids = [new_job_id() for _ in range(JOBS)]
+    ids = [new_job_id() for _ in range(jobs)]
     for job_id in ids:
         nap = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": seconds})
         client.submit(nap, job_id=job_id)
-    reached(lambda: [state for _, state in attempts(client, ids)] == ["RUNNING"] * JOBS, "every task runs")
+    reached(lambda: [state for _, state in attempts(client, ids)] == ["RUNNING"] * jobs, "every task runs")
     return ids
 
 
@@ -86,3 +94,24 @@ def test_without_another_process_jobs_wait_and_the_next_one_takes_them(
     reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the new one owns all", timeout=30)
     reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over", timeout=30)
     assert attempts(client, ids) == before
+
+
+def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: ScriptCluster) -> None:
+    """What ends while it is frozen waits in its sockets: it wakes, believes it, and is refused (R1, R5, R10)."""
+    with impatient.connect() as client:
+        short, long = run_naps(client, 4, jobs=3), run_naps(client, 600, jobs=3)
+        before = attempts(client, long)
+        assert [one["jobs-running"] for one in owners(client)] == [3, 3], "each has some of both"
+        frozen = impatient.pids()["jobmaster"][0]
+        os.kill(frozen, signal.SIGSTOP)
+        try:
+            reached(lambda: len(owners(client)) == 1, "its lease has ended", timeout=30)
+            reached(lambda: states(client, short) == {"FINISHED"}, "what ended meanwhile counts", timeout=30)
+            reached(lambda: len(attempts(client, long)) == 3, "all are taken over", timeout=30)
+        finally:
+            os.kill(frozen, signal.SIGCONT)
+        reached(lambda: sorted(one["jobs-running"] for one in owners(client)) == [0, 3], "it is back", timeout=30)
+        assert attempts(client, long) == before
+        assert states(client, short) == {"FINISHED"}
+        run_naps(client, 600, jobs=2)
+        reached(lambda: min(one["jobs-running"] for one in owners(client)) == 2, "it takes jobs again")
