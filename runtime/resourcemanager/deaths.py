@@ -79,22 +79,22 @@ class TaskManagerDeaths:
         """Serve until cancelled. Raises StaleTokenError in an ExceptionGroup when the term turns out to be over."""
         async with Scope("task-manager-deaths") as self._scope:
             for incarnation in self._liveness.incarnations:
-                self._attend(incarnation, 0.0)
+                self._attend(incarnation)
             async for processes in self._stored.follow():
                 new, gone = self._liveness.stored(processes)
                 for process in gone:
                     self._gone(process.incarnation, f"{process}: it has ended")
                 for incarnation in new:
-                    self._attend(incarnation, DIAL_PATIENCE)
+                    self._scope.spawn(f"{incarnation}/patience", self._attend_later(incarnation))
 
     def registered(self, process: GuardedProcess) -> None:
         """A TaskManager has opened a stream to this leader (again): dial its guard back."""
         self._liveness.registered(process)
-        self._attend(process.incarnation, 0.0)
+        self._attend(process.incarnation)
 
     def silent(self, incarnation: Incarnation) -> None:
         """Its stream has ended, or its heartbeat is late."""
-        self._attend(incarnation, 0.0)
+        self._attend(incarnation)
 
     def given_up(self, incarnation: Incarnation) -> None:
         """It has been silent for so long that it counts as lost."""
@@ -103,14 +103,17 @@ class TaskManagerDeaths:
     def _question(self, incarnation: Incarnation) -> Question | None:
         return self._liveness.question(incarnation, is_heard=self._is_heard(incarnation))
 
-    def _attend(self, incarnation: Incarnation, patience: float) -> None:
+    async def _attend_later(self, incarnation: Incarnation) -> None:
+        await asyncio.sleep(DIAL_PATIENCE)
+        self._attend(incarnation)
+
+    def _attend(self, incarnation: Incarnation) -> None:
         if self._scope is not None and incarnation not in self._attended and self._question(incarnation) is not None:
             self._attended.add(incarnation)
-            self._scope.spawn(incarnation, self._ask(incarnation, patience))
+            self._scope.spawn(incarnation, self._ask(incarnation))
 
-    async def _ask(self, incarnation: Incarnation, patience: float) -> None:
+    async def _ask(self, incarnation: Incarnation) -> None:
         """Ask its guard, until there is nothing to ask any more."""
-        await asyncio.sleep(patience)
         attempt = 0
         while (question := self._question(incarnation)) is not None:
             process = self._liveness.process(incarnation)

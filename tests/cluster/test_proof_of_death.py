@@ -11,6 +11,7 @@ import pytest_asyncio
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.highavailability.registration import GuardedTaskManager, follow_guards
+from runtime.resourcemanager.deaths import DIAL_PATIENCE
 from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, Process, eventually
 
 pytestmark = pytest.mark.asyncio
@@ -130,6 +131,14 @@ async def test_a_dead_task_manager_is_removed_once_its_guard_is_gone(plane: Cont
     assert plane.dead == [(dead.incarnation, "TaskManager tm on host 127.0.0.1: its process died")]
     assert set(await stored(plane)) == {other.incarnation}
     assert leader.resource_manager.slot_counts() == (1, 1), "its slots are gone too"
+
+
+async def test_a_guard_is_dialled_back_as_soon_as_its_task_manager_registers(plane: ControlPlane) -> None:
+    """Its key was there before: it is not waited for any more."""
+    await plane.lead()
+    task_manager = await plane.start_task_manager(1)
+    async with asyncio.timeout(DIAL_PATIENCE / 2):
+        await reached(plane, task_manager)
 
 
 async def test_another_incarnation_at_the_same_address_is_a_proof(plane: ControlPlane) -> None:

@@ -1,0 +1,121 @@
+"""TaskManagers of a real cluster die: their tasks run elsewhere as soon as their guard is gone (R13)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from airflow_flinklike.client import FlinklikeClient, new_job_id
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.common.ids import Incarnation, JobId
+from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.registration import TaskManagerRegistry
+from tests.benchmarks.cluster import job_graph
+from tests.kit.levels import reached
+from tests.kit.script_cluster import ScriptCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
+
+JOBS = 6
+PATIENT = {
+    "taskmanager.spark.enabled": "false",
+    "taskmanager.numberOfTaskSlots": "6",
+    "heartbeat.timeout": "120 s",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.delay": "0 s",
+}
+"""No silence is long enough to be noticed: who is killed is found dead."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[ScriptCluster]:
+    with ScriptCluster(PATIENT, workers=2) as made:
+        yield made
+
+
+@pytest.fixture
+def distrustful() -> Iterator[ScriptCluster]:
+    short = {"heartbeat.interval": "500 ms", "heartbeat.timeout": "3 s"}
+    with ScriptCluster({**PATIENT, **short, "cluster.trust-connection-refused": "false"}) as made:
+        yield made
+
+
+def run_naps(client: FlinklikeClient) -> list[JobId]:
+    """Exclusive tasks that sleep, all RUNNING."""
+    ids = [new_job_id() for _ in range(JOBS)]
+    for job_id in ids:
+        nap = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 600})
+        client.submit(nap, job_id=job_id)
+    reached(lambda: len(places(client, ids)) == JOBS, "every task runs")
+    return ids
+
+
+def places(client: FlinklikeClient, ids: list[JobId]) -> dict[JobId, str]:
+    """The TaskManager of each job's one task, if it runs."""
+    found = {}
+    for job_id in ids:
+        for vertex in client.get(f"/jobs/{job_id}")["vertices"]:
+            (subtask,) = client.get(f"/jobs/{job_id}/vertices/{vertex['id']}")["subtasks"]
+            if subtask["status"] == "RUNNING":
+                found[job_id] = subtask["taskmanager-id"]
+    return found
+
+
+def task_managers(client: FlinklikeClient) -> set[str]:
+    return {one["id"] for one in client.get("/taskmanagers")["taskmanagers"]}
+
+
+def kill(guard: int, whom: str) -> None:
+    (main,) = [child.pid for child in psutil.Process(guard).children()]
+    for pid in {"guard": [guard], "main": [main], "both": [main, guard], "both, guard first": [guard, main]}[whom]:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("whom", ["guard", "main", "both", "both, guard first"])
+def test_its_tasks_run_elsewhere(cluster: ScriptCluster, whom: str) -> None:
+    with cluster.connect() as client:
+        ids = run_naps(client)
+        before = places(client, ids)
+        assert len(set(before.values())) == 2, before
+        kill(cluster.pids()["taskmanager"][0], whom)
+        (other,) = reached(lambda: len(found := task_managers(client)) == 1 and found, "one is gone")
+        lost = [job_id for job_id, place in before.items() if place != other]
+        reached(lambda: set(places(client, ids).values()) == {other} and len(places(client, ids)) == JOBS, "all run")
+        for job_id in ids:
+            history = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+            assert len(history) == (job_id in lost)
+            if history:
+                assert f"TaskManager {before[job_id]} on host 127.0.0.1: its process died" in history[0]["stacktrace"]
+
+
+def stored(cluster: ScriptCluster) -> set[Incarnation]:
+    """The TaskManagers that have a key."""
+
+    async def read() -> set[Incarnation]:
+        endpoint = json.loads((cluster.run / "run" / "etcd.json").read_text())["endpoint"]
+        kv = EtcdKeyValueStore(EtcdSettings((endpoint,), allow_unsafe_version=True), SystemClock(), SystemEntropy())
+        await kv.open(timeout=5.0)
+        try:
+            registry = TaskManagerRegistry(kv, Keys.of_cluster("default"), SystemEntropy(), timeout=5.0)
+            return set(await registry.task_managers())
+        finally:
+            await kv.close()
+
+    return asyncio.run(read())
+
+
+def test_a_refusal_proves_nothing_where_it_is_not_trusted(distrustful: ScriptCluster) -> None:
+    with distrustful.connect() as client:
+        (before,) = stored(distrustful)
+        kill(distrustful.pids()["taskmanager"][0], "both")
+        reached(lambda: not task_managers(client), "it is lost by its silence")
+        assert stored(distrustful) == {before}, "nobody says that it is dead"
