@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from airflow_flinklike.cli import render
-from airflow_flinklike.cli.attached import follow
+from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, follow
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params
 from airflow_flinklike.cli.logs import LogFollower
@@ -108,6 +108,8 @@ def run(
         if detached:
             _show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
             return
+        # From here on the job runs whatever the JobManager does: only the news of it wait.
+        client.retry_for = ATTACHED_RETRY_SECONDS
         errors = render.console(stderr=True)
         errors.print(sentence)
         code = follow(client, chosen, render.console(), errors, as_json=as_json)

@@ -19,6 +19,9 @@ from airflow_flinklike.exceptions import ClusterUnavailableError, JobConflictErr
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
+ATTACHED_RETRY_SECONDS = 300.0
+"""How long a cluster that does not answer is asked again for a job that it has accepted."""
+
 _POLL_SECONDS = 2.0
 
 

@@ -10,7 +10,7 @@ from airflow_flinklike.client.token import local_addresses
 from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.config.options.cluster import SECURITY_AUTHENTICATION, SECURITY_TOKEN_FILE
-from runtime.config.options.jobmanager import REST_ADDRESS, REST_PORT
+from runtime.config.options.jobmanager import REST_ADDRESS, REST_ADDRESSES, REST_PORT
 
 
 def connect(address: str | None, token_file: Path | None, *, retry_for: float = 20.0) -> FlinklikeClient:
@@ -21,13 +21,11 @@ def connect(address: str | None, token_file: Path | None, *, retry_for: float = 
 
 
 def local_address() -> str:
-    """REST of the installation that this command belongs to: what its JobManagers said, else what conf/ says."""
-    return local_addresses() or _configured_address()
-
-
-def _configured_address() -> str:
+    """REST of the installation that this command belongs to: what its JobManagers said, and what conf/ says."""
     configuration = _configuration(Layout.from_environment(os.environ))
-    return f"http://{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"
+    named = [f"http://{one}" for one in configuration.get(REST_ADDRESSES)]
+    known = [one for one in (*local_addresses().split(","), *named) if one]
+    return ",".join(dict.fromkeys(known)) or f"http://{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"
 
 
 def _configured_token_file() -> str | None:

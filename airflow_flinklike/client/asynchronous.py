@@ -35,9 +35,9 @@ class AsyncFlinklikeClient:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.addresses = check_addresses(addresses)
-        self._retry_for = retry_for
+        self.retry_for = retry_for
         self._sleep = sleep
-        self._answered = 0
+        self._next = 0
         self._http = httpx.AsyncClient(
             headers=authorization(token),
             transport=transport,
@@ -114,7 +114,13 @@ class AsyncFlinklikeClient:
             return lost
 
     async def _send(self, request: Request) -> Response:
-        attempts = Attempts(self.addresses, self._retry_for, first=self._answered)
+        attempts = Attempts(self.addresses, self.retry_for, first=self._next)
+        try:
+            return await self._insist(request, attempts)
+        finally:
+            self._next = attempts.index
+
+    async def _insist(self, request: Request, attempts: Attempts) -> Response:
         while True:
             try:
                 answer = await self._http.request(
@@ -131,7 +137,6 @@ class AsyncFlinklikeClient:
             response = Response(answer.status_code, dict(answer.headers), answer.content)
             pause = attempts.pause_for_answer(response)
             if pause is None:
-                self._answered = attempts.index
                 return response
             await self._sleep(pause)
 

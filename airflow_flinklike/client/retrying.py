@@ -48,7 +48,8 @@ class Attempts:
     """The tries of one request: round after round over the addresses, with a pause after each round.
 
     `budget` bounds, in seconds, the pauses and what was lost in timeouts, so that a cluster that restarts is ridden
-    over. Every address is tried at least once. `first` is the address to begin with: the one that answered last.
+    over. Every address is tried at least once. `first` is the address to begin with; at the end `index` is the one for
+    the next request: what answered, or what comes after one that did not.
     """
 
     def __init__(self, addresses: Sequence[str], budget: float, *, first: int = 0) -> None:
@@ -67,7 +68,7 @@ class Attempts:
         """Seconds until the next try. Raises ClusterUnavailableError when the budget is used."""
         self._tried += 1
         self._spent += lost_seconds
-        self.index = (self.index + 1) % len(self._addresses)
+        self._move_on()
         if self._tried % len(self._addresses):
             return 0.0
         if self._spent >= self._budget:
@@ -94,8 +95,12 @@ class Attempts:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
             return self.next_pause(reason, lost_seconds=_lost_seconds(request, error))
         if request.tells_loss:
+            self._move_on()
             raise AnswerLostError(reason) from error
         return self.next_pause(reason, lost_seconds=_lost_seconds(request, error))
+
+    def _move_on(self) -> None:
+        self.index = (self.index + 1) % len(self._addresses)
 
     def _effort(self) -> str:
         return f" (tried for {self._budget:.0f} s)" if self._budget >= 1 else ""

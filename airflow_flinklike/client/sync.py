@@ -38,9 +38,9 @@ class FlinklikeClient:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.addresses = check_addresses(addresses)
-        self._retry_for = retry_for
+        self.retry_for = retry_for
         self._sleep = sleep
-        self._answered = 0
+        self._next = 0
         self._http = httpx.Client(
             headers=authorization(token),
             transport=transport,
@@ -115,7 +115,13 @@ class FlinklikeClient:
         return operation.send(response)
 
     def _send(self, request: Request) -> Response:
-        attempts = Attempts(self.addresses, self._retry_for, first=self._answered)
+        attempts = Attempts(self.addresses, self.retry_for, first=self._next)
+        try:
+            return self._insist(request, attempts)
+        finally:
+            self._next = attempts.index
+
+    def _insist(self, request: Request, attempts: Attempts) -> Response:
         while True:
             try:
                 answer = self._http.request(
@@ -132,7 +138,6 @@ class FlinklikeClient:
             response = Response(answer.status_code, dict(answer.headers), answer.content)
             pause = attempts.pause_for_answer(response)
             if pause is None:
-                self._answered = attempts.index
                 return response
             self._sleep(pause)
 

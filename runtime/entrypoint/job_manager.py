@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.common.fencing import FencingToken
@@ -31,6 +32,7 @@ from runtime.entrypoint.components import (
 )
 from runtime.entrypoint.job_manager_options import dispatcher_settings, resource_manager_settings, rest_settings
 from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
+from runtime.entrypoint.predecessor import Predecessor
 from runtime.entrypoint.process import ProcessContext, run_process
 from runtime.entrypoint.storage import (
     COLLECTION_PERIOD,
@@ -41,7 +43,7 @@ from runtime.entrypoint.storage import (
     storage_probe,
 )
 from runtime.gateways.task_executor import TaskExecutorGateway
-from runtime.heartbeat.proof_of_death import GuardDialler
+from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
 from runtime.highavailability.compaction import COMPACTION_PERIOD
@@ -149,7 +151,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("job store", services.ha.wait_failed())
             scope.spawn_eternal("heartbeats", services.heartbeats.run())
             factory = self._component_factory(context, services, scope)
-            leading = _Leading(RestBlobs(blob_server))
+            leading = _Leading(RestBlobs(blob_server), services)
             rest = _rest(self._make_rest, context, services, leading, token)
             rest.bind()
             record = LeaderRecord(
@@ -157,8 +159,13 @@ class ClusterEntrypoint:
                 services.rpc.server.address,
                 f"{configuration.get(jm.REST_ADDRESS)}:{rest.port}",
             )
-            runner = DispatcherRunner(services.ha.leader_election(record), factory.create)
+            predecessor = _predecessor(context, services)
+            predecessor.listen()
+            election = services.ha.leader_election(record, predecessor.proof_of_death)
+            runner = DispatcherRunner(election, factory.create)
             leading.runner = runner
+            scope.spawn_eternal("leader-retrieval", leading.retrieval.run())
+            scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
             compaction = Reconciler(
                 "job-manager/compaction", services.compactor.activate, period=COMPACTION_PERIOD, clock=context.clock
@@ -170,25 +177,19 @@ class ClusterEntrypoint:
             )
             scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
             scope.spawn_eternal("dispatcher-runner", runner.run())
-            await self._wait_ready(runner, services)
+            await self._wait_ready(runner, leading.other)
             context.ready({"address": record.rest_address, "rpc": record.address})
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
                 rest.stop()
 
-    async def _wait_ready(self, runner: DispatcherRunner, services: JobManagerServices) -> None:
+    async def _wait_ready(self, runner: DispatcherRunner, other: Watch[str]) -> None:
         """A JobManager serves when it leads, or when somebody else does and it stands by."""
-        retrieval = services.ha.leader_retrieval()
         async with Scope("first-leader") as scope:
-            scope.spawn_eternal("retrieval", retrieval.run())
-            own = services.incarnation
-            other = scope.start(
-                "other",
-                retrieval.leader.wait_until(lambda known: known is not None and known.record.incarnation != own),
-            )
+            other_leads = scope.start("other", other.wait_until(bool))
             self_leads = scope.start("self", runner.leading.wait_until(lambda term: term is not None))
-            _ = await asyncio.wait({other, self_leads}, return_when=asyncio.FIRST_COMPLETED)
+            _ = await asyncio.wait({other_leads, self_leads}, return_when=asyncio.FIRST_COMPLETED)
             scope.cancel_all()
 
     def _component_factory(
@@ -206,11 +207,26 @@ class ClusterEntrypoint:
 
 
 class _Leading:
-    """The components of this process's term, for REST."""
+    """The components of this process's term, for REST, and where it is answered while another process leads."""
 
-    def __init__(self, blobs: RestBlobs) -> None:
+    def __init__(self, blobs: RestBlobs, services: JobManagerServices) -> None:
         self._blobs = blobs
+        self._incarnation = services.incarnation
+        self.retrieval = services.ha.leader_retrieval()
         self.runner: DispatcherRunner | None = None
+        self.other: Watch[str] = Watch("")
+        """REST address of the leader when that is another process, else ""."""
+
+    async def follow(self) -> None:
+        """Keep `other` up to date. Eternal."""
+        generation = -1
+        while True:
+            leader = await self.retrieval.leader.wait_changed(generation)
+            generation = self.retrieval.leader.generation
+            is_other = leader is not None and leader.record.incarnation != self._incarnation
+            address = leader.record.rest_address if leader is not None and is_other else ""
+            if address != self.other.value:
+                self.other.set(address)
 
     @property
     def token(self) -> FencingToken | None:
@@ -244,6 +260,7 @@ def _rest(
 
     rest_context = RestContext(
         leader=leading,
+        other_leader=leading.other,
         task_executor=task_executor,
         clock=context.clock,
         configuration=configuration.shown(),
@@ -252,6 +269,12 @@ def _rest(
     )
     check_token = None if token is None else token.matches
     return make(rest_context, rest_settings(configuration), check_token=check_token)
+
+
+def _predecessor(context: ProcessContext, services: JobManagerServices) -> Predecessor:
+    guards, rpc = services.guards, services.rpc
+    dialler = ProcessDialler(rpc.identify, guards.trusts_refusal, guards.timeout)
+    return Predecessor(context.incarnation, rpc, dialler.prove_death, services.entropy, timeout=guards.timeout)
 
 
 async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

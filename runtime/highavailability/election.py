@@ -2,6 +2,9 @@
 
 Everybody else watches only his predecessor, so a lost leader wakes one candidate. The epoch rises with each term and
 guards every write of the leader; nothing here relies on the leader noticing in time that its term is over.
+
+Two short cuts, which fencing makes harmless should they be wrong: a candidate that resigns deletes its key before it
+stops anything, and one whose predecessor's process is surely gone does not wait for its lease (protocol.md 4).
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError, StaleTokenError
 from runtime.common.fencing import FencingToken
-from runtime.common.ids import ClusterUuid
+from runtime.common.ids import ClusterUuid, Incarnation
 from runtime.highavailability.follower import patiently
 from runtime.highavailability.guards import LeaderTerm, absent, gets, settle
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import CompactedError, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
-from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import LeaderRecord
 
 logger = logging.getLogger(__name__)
@@ -55,6 +58,15 @@ class LeadershipEpoch:
 Contender = Callable[[LeadershipEpoch], Awaitable[None]]
 """Leads for one term. Cancelled when the term ends; returns to resign for good."""
 
+ProofOfDeath = Callable[[LeaderRecord], Awaitable[str]]
+"""Returns, with the reason, once the process of a candidate is surely gone. Cancelled when nobody wants to know."""
+
+
+async def no_proof(_: LeaderRecord) -> str:
+    """Only the end of its lease says that a candidate is gone."""
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await never
+
 
 class LeaderElection:
     """A candidate that stands again after each lost term."""
@@ -68,20 +80,26 @@ class LeaderElection:
         settings: LeaseSettings,
         clock: Clock,
         entropy: Entropy,
+        *,
+        proof_of_death: ProofOfDeath = no_proof,
     ) -> None:
         self._kv = kv
         self._keys = keys
         self._cluster = cluster
+        self._incarnation = record.incarnation
         self._record = encode_record(record)
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
+        self._proof_of_death = proof_of_death
+        self._judged: set[Incarnation] = set()
 
     async def run(self, contender: Contender) -> None:
         """Stand, lead, lose, stand again, until `contender` returns: then resign, so that the next one leads at once.
 
-        Cancellation resigns too. What `contender` raises comes out (in an ExceptionGroup), except LeaseLostError and
-        StaleTokenError: from those it has learned that its term is over.
+        Cancellation resigns too, before `contender` is stopped: what it still does is fenced. What `contender` raises
+        comes out (in an ExceptionGroup), except LeaseLostError and StaleTokenError: from those it has learned that its
+        term is over.
         """
         failures = 0
         while True:
@@ -103,8 +121,13 @@ class LeaderElection:
                 scope.spawn_eternal("lease", lease.keep_alive())
                 epoch = await self._win(lease)
                 logger.info("leading with epoch %s", epoch.epoch)
-                await contender(epoch)
-                is_done = True
+                term = scope.start("term", _lead(contender, epoch))
+                try:
+                    _ = await asyncio.wait({term})
+                except asyncio.CancelledError:
+                    await lease.revoke()
+                    raise
+                is_done = not term.cancelled() and term.exception() is None
                 scope.cancel_all()
         except* (LeaseLostError, StaleTokenError) as errors:
             logger.info("the term is over: %s", errors.exceptions[0])
@@ -120,7 +143,27 @@ class LeaderElection:
             if predecessor is None:
                 lease.check()
                 return LeadershipEpoch(LeaderTerm(key, create_revision), lease, self._cluster)
-            await self._wait_deleted(predecessor.key, revision + 1)
+            async with Scope("predecessor") as scope:
+                scope.spawn("proof", self._outrun(predecessor))
+                await self._wait_deleted(predecessor.key, revision + 1)
+                scope.cancel_all()
+
+    async def _outrun(self, predecessor: KeyValue) -> None:
+        """End the lease of a predecessor that is surely gone; whoever waits for its key sees that."""
+        try:
+            record = decode_record(LeaderRecord, predecessor.value, key=predecessor.key)
+        except UnreadableRecordError:
+            return
+        if record.incarnation == self._incarnation:
+            reason = "it is an earlier candidacy of this process"
+        elif record.incarnation in self._judged:
+            # It has stood again after we had found it dead: no more findings about this one.
+            return
+        else:
+            reason = await self._proof_of_death(record)
+            self._judged.add(record.incarnation)
+        logger.warning("the JobManager at %s is gone (%s): its lease is revoked", record.address, reason)
+        await patiently(lambda: self._kv.revoke_lease(predecessor.lease, timeout=self._settings.timeout), self._entropy)
 
     async def _stand(self, key: str, lease: Lease) -> int:
         txn = Txn(guards=(absent(key),), success=(Put(key, self._record, lease.id),), failure=gets(key))
@@ -159,3 +202,7 @@ class LeaderElection:
         except CompactedError:
             # Perhaps it was deleted in what is forgotten: the caller looks again.
             return
+
+
+async def _lead(contender: Contender, epoch: LeadershipEpoch) -> None:
+    await contender(epoch)

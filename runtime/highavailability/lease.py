@@ -37,6 +37,7 @@ class Lease:
         self._settings = settings
         self._validity = LeaseValidity(granted_at, settings.ttl)
         self._is_ended = False
+        self._is_revoked = False
         self.id = lease
 
     @classmethod
@@ -91,7 +92,11 @@ class Lease:
     async def revoke(self) -> None:
         """End it now, if the store can be reached; else it ends by itself. Idempotent."""
         self._is_ended = True
+        if self._is_revoked:
+            return
         try:
             await self._kv.revoke_lease(self.id, timeout=REVOKE_TIMEOUT)
         except RetryableError as error:
             logger.info("lease %x could not be revoked, it lapses: %s", self.id, error)
+        else:
+            self._is_revoked = True

@@ -13,7 +13,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
 from runtime.highavailability.cluster import check_cluster, cluster_uuid
 from runtime.highavailability.compaction import Compactor
-from runtime.highavailability.election import LeaderElection
+from runtime.highavailability.election import LeaderElection, ProofOfDeath, no_proof
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.fences import OwnerFences, TaskManagerFences
@@ -116,10 +116,17 @@ class HighAvailabilityServices:
         """Raises ClusterChangedError when the store is another cluster's than at `start` (R1)."""
         await check_cluster(self.kv, self.keys, self.cluster, timeout=self._settings.timeout)
 
-    def leader_election(self, record: LeaderRecord) -> LeaderElection:
+    def leader_election(self, record: LeaderRecord, proof_of_death: ProofOfDeath = no_proof) -> LeaderElection:
         """A candidacy for JobManager leadership."""
         return LeaderElection(
-            self.kv, self.keys, self.cluster, record, self._lease_settings, self._clock, self._entropy
+            self.kv,
+            self.keys,
+            self.cluster,
+            record,
+            self._lease_settings,
+            self._clock,
+            self._entropy,
+            proof_of_death=proof_of_death,
         )
 
     def leader_retrieval(self) -> LeaderRetrieval:

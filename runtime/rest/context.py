@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
 from runtime.gateways.blob import BlobKey
@@ -39,9 +40,13 @@ class LeaderComponents:
 
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """Handed to every router. `task_executor` connects to a TaskManager by address."""
+    """Handed to every router. `task_executor` connects to a TaskManager by address.
+
+    `other_leader`: REST address of the JobManager that leads when it is another process, "" otherwise.
+    """
 
     leader: Callable[[], LeaderComponents | None]
+    other_leader: Watch[str]
     task_executor: Callable[[str], TaskExecutorGateway]
     clock: Clock
     configuration: Sequence[tuple[str, str]]

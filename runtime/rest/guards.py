@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,7 +39,7 @@ class BearerGuard:
             "The token is in the file that security.token-file names (default run/token). "
             "Pages under /ui also take it in their address: ?token=<token>."
         )
-        await _answer(send, HTTPStatus.UNAUTHORIZED, sentence, [(b"www-authenticate", b"Bearer")])
+        await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, [(b"www-authenticate", b"Bearer")])
 
 
 def _bearer(scope: Scope) -> str:
@@ -74,12 +74,12 @@ class BodyGuard:
         size = _declared_size(scope, limit)
         if size > limit:
             close = [(b"connection", b"close")]
-            await _answer(send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(limit), close)
+            await answer_error(send, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(limit), close)
             return
         if size > self._left:
             sentence = "The bodies of other requests take all the memory there is for them: try again."
             headers = [(b"connection", b"close"), (b"retry-after", b"1")]
-            await _answer(send, HTTPStatus.TOO_MANY_REQUESTS, sentence, headers)
+            await answer_error(send, HTTPStatus.TOO_MANY_REQUESTS, sentence, headers)
             return
         self._left -= size
         try:
@@ -140,7 +140,10 @@ class BodyRefusedError(Exception):
         self.status = status
 
 
-async def _answer(send: Send, status: HTTPStatus, sentence: str, headers: list[tuple[bytes, bytes]]) -> None:
+async def answer_error(
+    send: Send, status: HTTPStatus, sentence: str, headers: Sequence[tuple[bytes, bytes]] = ()
+) -> None:
+    """Flink's error body, for what is answered before any handler."""
     body = json.dumps({"errors": [sentence]}).encode()
     length = (b"content-length", str(len(body)).encode())
     kind = (b"content-type", b"application/json; charset=UTF-8")

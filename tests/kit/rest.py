@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from runtime.aio.clock import SystemClock
+from runtime.aio.watch import Watch
 from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
@@ -258,11 +259,13 @@ class RestFakes:
         self.resource_manager = FakeResourceManager()
         self.blobs = FakeBlobs()
         self.is_leading = True
+        self.other_leader = Watch("")
 
     def context(self) -> RestContext:
         """The context of an application over these fakes."""
         return RestContext(
             leader=self._leader,
+            other_leader=self.other_leader,
             task_executor=self._task_executor,
             clock=SystemClock(),
             configuration=[("rest.port", "8081")],

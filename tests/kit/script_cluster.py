@@ -52,10 +52,11 @@ class ScriptCluster:
         class_archive: Path | None = None,
     ) -> None:
         self.run = Path(tempfile.mkdtemp(prefix="flinklike-"))
-        self.port = free_port()
+        self.ports = [free_port() for _ in range(masters)]
         conf = self.run / "conf"
         shutil.copytree(ROOT / "conf", conf)
-        (conf / "masters").write_text("localhost\n" * masters)
+        lines = [f"localhost:{port}\n" for port in self.ports]
+        (conf / "masters").write_text("".join(lines) if masters > 1 else "localhost\n")
         (conf / "JOB_MASTERS").write_text("localhost\n" * job_masters)
         (conf / "workers").write_text("localhost\n" * workers)
         self.environment = {
@@ -63,15 +64,25 @@ class ScriptCluster:
             "FLINKLIKE_RUN_DIR": str(self.run / "run"),
             "FLINKLIKE_CONF_DIR": str(conf),
             "FLINKLIKE_IDENT_STRING": "test",
-            "FLINKLIKE_ADDRESS": self.url,
+            "FLINKLIKE_ADDRESS": ",".join(self.urls),
         }
         shared = share(class_archive, self.run / "run") if class_archive else {}
         self._options = {"rest.port": str(self.port), "restart-strategy.type": "none", **options, **shared}
 
     @property
+    def port(self) -> int:
+        """Of the first JobManager's REST."""
+        return self.ports[0]
+
+    @property
     def url(self) -> str:
-        """REST."""
-        return f"http://127.0.0.1:{self.port}"
+        """The first JobManager's REST."""
+        return self.urls[0]
+
+    @property
+    def urls(self) -> list[str]:
+        """REST of every JobManager, in the order of conf/masters."""
+        return [f"http://127.0.0.1:{port}" for port in self.ports]
 
     @property
     def token(self) -> str:
@@ -173,7 +184,7 @@ class ScriptCluster:
 
     def connect(self, *, retry_for: float = 60.0) -> FlinklikeClient:
         """The product's own client; close it."""
-        return FlinklikeClient([self.url], self.token, retry_for=retry_for)
+        return FlinklikeClient(self.urls, self.token, retry_for=retry_for)
 
     def client(self, connections: int = 64) -> httpx.AsyncClient:
         """An HTTP client with the token; close it."""

@@ -29,6 +29,7 @@ WORDS = {
     FaultKind.ETCD_OUTAGE: ("is ", HOST),
     FaultKind.LEADER_CRASH: ("is killed", "jm-"),
     FaultKind.LEADER_FREEZE: ("is frozen", "jm-"),
+    FaultKind.LEADER_RESIGN: ("is told to stop", "jm-"),
     FaultKind.JOB_MASTER_CRASH: ("is killed", "master-"),
     FaultKind.JOB_MASTER_FREEZE: ("is frozen", "master-"),
     FaultKind.TASK_MANAGER_CRASH: ("is killed", "tm-"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from runtime.config.option import (
+    ConfigOption,
     bool_option,
     duration_option,
     host_option,
     int_option,
+    parse_endpoints,
     size_option,
 )
 
@@ -63,6 +65,15 @@ JOBSTORE_EXPIRATION = duration_option(
 )
 REST_ADDRESS = host_option("rest.address", "127.0.0.1", "Host name or address under which clients reach REST.")
 REST_PORT = int_option("rest.port", 8081, "Port of REST; 0 picks a free one.", low=0, high=65535)
+REST_ADDRESSES: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "rest.addresses",
+    parse_endpoints,
+    (),
+    "host:port of REST of every JobManager, for the command line: each is as good as the others, and a client tries "
+    "them in turn. Those of this host are found without.",
+    "List",
+    "(none)",
+)
 REST_BIND_ADDRESS = host_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")
 REST_MAX_CONTENT = size_option(
     "rest.server.max-content-length",

@@ -14,6 +14,7 @@ from runtime.config.layout import Layout
 from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ClusterControl
 from runtime.entrypoint.control.daemon import KINDS, Daemon
+from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 
 _CLUSTER_VERBS = frozenset(
@@ -40,10 +41,12 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
         sys.stdout.write(f"Usage: {SCRIPTS[KINDS[name]]} ({verbs}) [-D key=value ...]\n")
         return 1
     dynamic = parse_dynamic(arguments[1:])
+    daemon = Daemon(KINDS[name], layout, os.environ, sys.stdout)
     if arguments[0].startswith("start"):
+        dynamic = [*options_of_next(daemon.kind, layout, daemon.instances()), *dynamic]
         load(layout.conf, environment=os.environ, dynamic=dynamic)
         layout.run.mkdir(parents=True, exist_ok=True)
-    _VERBS[arguments[0]](Daemon(KINDS[name], layout, os.environ, sys.stdout), dynamic)
+    _VERBS[arguments[0]](daemon, dynamic)
     return 0
 
 

@@ -33,13 +33,13 @@ _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
 def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequence[str]) -> dict[str, str]:
-    """Variables of an Airflow that knows our DAGs and the connection `flinklike_default` to the first of `rest`."""
+    """Variables of an Airflow that knows our DAGs and the connection `flinklike_default` to all of `rest`."""
     home = layout.run / "airflow"
     home.mkdir(parents=True, exist_ok=True)
     host, _, port = rest[0].rpartition(":")
     connection = {
         "conn_type": "flinklike",
-        "host": host,
+        "host": host if len(rest) == 1 else ",".join(rest),
         "port": int(port),
         "extra": {"token_file": str(layout.token_file(configuration))},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -56,11 +57,25 @@ def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ..
             planned += [Planned(kind, host) for host in read_hosts(layout.conf / FILES[kind])]
         except InvalidInputError as error:
             problems += error.problems
+    problems += _same_ports(planned, configuration)
     if any(not one.host.is_local for one in planned):
         problems += dict.fromkeys(_several_hosts(planned, configuration))
     if problems:
         raise InvalidInputError("\n".join(problems), tuple(problems))
     return tuple(planned)
+
+
+def _same_ports(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:
+    """Two JobManagers of one host need a REST port each."""
+    ports = Counter(
+        (one.host.name, one.host.port or configuration.get(REST_PORT)) for one in planned if one.kind is JOBMANAGER
+    )
+    for (host, port), count in ports.items():
+        if port and count > 1:
+            yield (
+                f"conf/{FILES[JOBMANAGER]} names {host} {count} times with REST port {port}: "
+                f"give each line a port of its own, {host}:{port + 1}"
+            )
 
 
 def _several_hosts(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:
@@ -99,6 +114,18 @@ def missing(planned: Sequence[Planned], running: Sequence[Instance]) -> list[Pla
         else:
             free.remove(served)
     return left
+
+
+def options_of_next(kind: DaemonKind, layout: Layout, running: Sequence[Instance]) -> tuple[str, ...]:
+    """What -D says to one more process of this host: a JobManager takes the first line of its file that nobody serves.
+
+    Raises InvalidInputError for a file that cannot be read.
+    """
+    path = layout.conf / FILES[kind]
+    if kind is not JOBMANAGER or not path.exists():
+        return ()
+    absent = missing([Planned(kind, host) for host in read_hosts(path) if host.is_local], running)
+    return absent[0].options() if absent else ()
 
 
 def _serves(found: Instance, planned: Planned) -> bool:

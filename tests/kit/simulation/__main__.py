@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--faults", default="", help="kinds with commas between, or 'all'; default: what must be survived"
     )
+    parser.add_argument("--in-process", action="store_true", help="JobMasters inside the JobManager")
     parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
     parser.add_argument("--log", action="store_true", help="print what the processes log")
     parser.add_argument("--digest", action="store_true", help="print a digest of each history")
@@ -86,7 +87,7 @@ def _in_child(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespac
     if child == 0:
         code = 1
         try:
-            verdict = run_seed(seed, kinds)
+            verdict = run_seed(seed, kinds, in_process=options.in_process)
             code = 0 if verdict.is_good else 1
             _tell(verdict, options)
             os.write(writing, f"{verdict.virtual_seconds}".encode())
@@ -123,7 +124,8 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
         at = next(index for index, line in enumerate(lines) if "!!!!!!!!!!" in line)
         _say("\n".join(lines[max(0, at - STORY_LINES) : at + 2]))
     faults = f" --faults {options.faults}" if options.faults else ""
-    _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults} --story")
+    mode = " --in-process" if options.in_process else ""
+    _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults}{mode} --story")
 
 
 def _show_logs() -> None:

@@ -36,6 +36,7 @@ class FaultKind(Enum):
     ETCD_AWAY = "etcd-away"
     LEADER_CRASH = "leader-crash"
     LEADER_FREEZE = "leader-freeze"
+    LEADER_RESIGN = "leader-resign"
     STORAGE_FAILS = "storage-fails"
     STORAGE_FULL = "storage-full"
     STORAGE_LOSES_FILE = "storage-loses-file"
@@ -65,6 +66,7 @@ SURVIVABLE = frozenset(
         FaultKind.ETCD_AWAY,
         FaultKind.LEADER_CRASH,
         FaultKind.LEADER_FREEZE,
+        FaultKind.LEADER_RESIGN,
         FaultKind.LEASES_LAPSE,
         FaultKind.JOB_MASTER_CRASH,
         FaultKind.JOB_MASTER_FREEZE,
@@ -92,6 +94,9 @@ class Fate:
         world.history.add(world.loop.time(), "fate", Fault(f"may do: {', '.join(kind.value for kind in self.kinds)}"))
         self._set_weather()
         actions = [(kind, action) for kind, action in self._actions().items() if kind in self.kinds]
+        if not world.job_masters:
+            of_processes = {FaultKind.JOB_MASTER_CRASH, FaultKind.JOB_MASTER_FREEZE}
+            actions = [(kind, action) for kind, action in actions if kind not in of_processes]
         while world.loop.time() < end:
             await asyncio.sleep(self._entropy.uniform(0.2, 4.0))
             if actions:
@@ -163,6 +168,7 @@ class Fate:
             FaultKind.ETCD_OUTAGE: lambda: self._stop(HOST, 3.0, 45.0),
             FaultKind.LEADER_CRASH: lambda: self._crash(world.leader(), 0.5, 10.0),
             FaultKind.LEADER_FREEZE: lambda: self._freeze(world.leader(), 0.5, 20.0),
+            FaultKind.LEADER_RESIGN: lambda: self._terminate(world.leader()),
             FaultKind.JOB_MASTER_CRASH: lambda: self._crash(self._one_of(world.job_masters), 0.5, 10.0),
             FaultKind.JOB_MASTER_FREEZE: lambda: self._freeze(self._one_of(world.job_masters), 0.5, 30.0),
             FaultKind.TASK_MANAGER_CRASH: lambda: self._crash(self._one_of(world.task_managers), 0.5, 10.0),
@@ -218,6 +224,10 @@ class Fate:
     def _start(self, name: str) -> None:
         if self._world.processes[name].life is Life.DEAD:
             self._world.start_process(name)
+
+    async def _terminate(self, name: str | None) -> None:
+        if name is not None and self._world.is_running(name):
+            self._world.terminate(name)
 
     async def _freeze(self, name: str | None, low: float, high: float) -> None:
         world = self._world

@@ -9,7 +9,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,18 +74,21 @@ def keep(world: World) -> World:
     return world
 
 
-def run_seed(seed: int, kinds: frozenset[FaultKind] = SURVIVABLE) -> Verdict:
-    """A seed decides everything: the same one gives the same history."""
+def run_seed(seed: int, kinds: frozenset[FaultKind] = SURVIVABLE, *, in_process: bool = False) -> Verdict:
+    """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes."""
     directory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=directory, prefix="flinklike-simulation-") as run:
-        return on_virtual_time(lambda loop: _live(loop, seed, kinds, Path(run), started))
+        return on_virtual_time(lambda loop: _live(loop, seed, kinds, Path(run), started, in_process=in_process))
 
 
-async def _live(loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run: Path, started: float) -> Verdict:
+async def _live(
+    loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run: Path, started: float, *, in_process: bool
+) -> Verdict:
     began = loop.time()
     entropy = SeededEntropy(f"simulation/{seed}")
-    world = keep(World(loop, f"world/{seed}", run, _shape(entropy.child("shape"))))
+    shape = _shape(entropy.child("shape"))
+    world = keep(World(loop, f"world/{seed}", run, replace(shape, job_masters=0) if in_process else shape))
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
     world.start()

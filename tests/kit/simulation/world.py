@@ -23,7 +23,7 @@ from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.option_mapping import guard_dialler
-from runtime.entrypoint.process import ClusterProcess, ProcessContext
+from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, ProcessContext
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.proof_of_death import GuardDialler
@@ -52,7 +52,7 @@ _EPOCH_MILLIS = 1_750_000_000_000
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the cluster is."""
+    """How large the cluster is. `job_masters` 0: they run inside the JobManager."""
 
     job_managers: int = 2
     job_masters: int = 2
@@ -120,6 +120,7 @@ class World:
         self.failures: list[str] = []
         SimulatedFileSystem.attach(loop, self.history)
         self._lives: dict[str, int] = {}
+        self._mains: dict[str, asyncio.Task[Any]] = {}
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
         self._guards: dict[str, SimulatedGuard] = {}
@@ -187,7 +188,7 @@ class World:
         if name == HOST:
             process.post(EtcdServer, self.network, self.etcd_state, process)
         else:
-            _ = process.start(f"{name}/main", self._main(name, number))
+            self._mains[name] = process.start(f"{name}/main", self._main(name, number))
 
     async def _main(self, name: str, number: int) -> None:
         entropy = self.entropy.child(f"{name}/{number}")
@@ -199,6 +200,8 @@ class World:
             # A process that comes up while etcd is away says so and ends; its supervisor tries again.
             is_failure = self.is_ready(name) or not isinstance(cause, RetryableError)
             self._ended(name, f"has failed: {type(cause).__name__}: {cause}", is_failure=is_failure)
+        except asyncio.CancelledError:
+            self._ended(name, "has stopped", is_failure=False)
         else:
             self._ended(name, "has ended", is_failure=True)
 
@@ -210,8 +213,9 @@ class World:
         self.loop.outside_later(1.0, self._restart_ended, name, self._lives[name])
 
     def _restart_ended(self, name: str, number: int) -> None:
-        if self._lives[name] == number and self.processes[name].life is not Life.DEAD:
-            self._bury(name)
+        if self._lives[name] == number:
+            if self.processes[name].life is not Life.DEAD:
+                self._bury(name)
             self.start_process(name)
 
     def _entry_point(self, name: str, entropy: SeededEntropy) -> ClusterProcess:
@@ -262,7 +266,7 @@ class World:
             "high-availability.type": "etcd",
             "high-availability.etcd.endpoints": ADDRESS,
             "high-availability.storageDir": URL,
-            "jobmanager.jobmaster.single.enable": "true",
+            "jobmanager.jobmaster.single.enable": "true" if self.shape.job_masters else "false",
             "jobmanager.rpc.address": name,
             "jobmanager.rpc.port": "6123",
             "jobmanager.jobmaster.rpc.address": name,
@@ -285,6 +289,21 @@ class World:
         """SIGKILL: nothing of it runs any more, and the kernel closes its sockets."""
         self._record(name, Fault(KILLED))
         self._bury(name)
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM: an orderly stop, cut short after a while; whoever supervises it starts it again."""
+        process, main = self.processes[name], self._mains[name]
+        self._record(name, Fault("is told to stop"))
+        process.post(main.cancel)
+        self.loop.outside_later(STOP_DEADLINE, self._cut_short, name, process, main)
+
+    def _cut_short(self, name: str, process: SimulatedProcess, main: asyncio.Task[Any]) -> None:
+        if process.life is Life.FROZEN:
+            self.loop.outside_later(STOP_DEADLINE, self._cut_short, name, process, main)
+        elif process.life is Life.RUNNING and not main.done():
+            self._record(name, Fault("has not stopped in time"))
+            self._bury(name)
+            self.loop.outside_later(1.0, self._restart_ended, name, self._lives[name])
 
     def _bury(self, name: str) -> None:
         process = self.processes[name]

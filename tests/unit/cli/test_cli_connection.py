@@ -29,6 +29,13 @@ def test_a_running_job_manager_knows_better_than_the_file(conf: Path) -> None:
     assert local_address() == "http://127.0.0.1:18081"
 
 
+def test_all_addresses_that_are_known_are_tried(conf: Path) -> None:
+    conf.write_text("rest.addresses: master-1:8081, 127.0.0.1:18081\n")
+    assert local_address() == "http://master-1:8081,http://127.0.0.1:18081"
+    (conf.parent / "run" / "pid" / "jobmanager-0.json").write_text('{"address": "127.0.0.1:18081"}')
+    assert local_address() == "http://127.0.0.1:18081,http://master-1:8081"
+
+
 def test_a_broken_file_is_said(conf: Path) -> None:
     conf.write_text("rest.prot: 8083\n")
     with pytest.raises(InvalidConfigurationError, match=r"rest\.prot.*did you mean rest\.port"):

@@ -161,6 +161,14 @@ def test_a_question_whose_answer_is_lost_is_asked_again(box: ClientBox) -> None:
     assert box.call("status", JOB).status is JobStatus.RUNNING
 
 
+def test_a_lost_answer_is_asked_for_at_the_next_address(box: ClientBox) -> None:
+    box.connect(["one:1", "two:2"])
+    box.fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    box.wire.faults = [Fault.LOST_AFTER]
+    assert submit(box).is_new
+    assert [request.url.host for request in box.wire.seen] == ["one", "two"]
+
+
 # --- addresses ------------------------------------------------------------------------------------------------
 
 

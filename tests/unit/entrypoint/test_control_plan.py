@@ -9,7 +9,7 @@ from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.daemon import JOBMANAGER, TASKMANAGER, Instance
 from runtime.entrypoint.control.hosts import Host
-from runtime.entrypoint.control.plan import Planned, make_plan, missing
+from runtime.entrypoint.control.plan import Planned, make_plan, missing, options_of_next
 
 SEVERAL = (
     "high-availability.type=etcd",
@@ -98,3 +98,28 @@ def test_what_runs_is_not_started_again() -> None:
     assert missing(workers, [running("jobmanager")]) == workers
     assert missing(masters, [running("jobmanager", "127.0.0.1:8082")]) == masters[:1]
     assert missing(masters, [running("jobmanager", "127.0.0.1:8081")]) == masters[1:]
+
+
+def test_job_managers_of_one_host_need_a_rest_port_each(layout: Layout) -> None:
+    (layout.conf / "masters").write_text("localhost\nlocalhost:8081\nlocalhost:8082\n")
+    (layout.conf / "workers").write_text("localhost\n")
+    (layout.conf / "JOB_MASTERS").write_text("localhost\n")
+    expected = "names localhost 2 times with REST port 8081: give each line a port of its own, localhost:8082"
+    with pytest.raises(InvalidInputError, match=expected):
+        make_plan(layout, configuration())
+    assert len(make_plan(layout, configuration("rest.port=0"))) > 3
+    (layout.conf / "masters").write_text("localhost\nlocalhost:8082\n")
+    make_plan(layout, configuration())
+
+
+def test_one_more_job_manager_takes_the_line_that_nobody_serves(layout: Layout) -> None:
+    (layout.conf / "masters").write_text("master-1\nlocalhost:8081\nlocalhost:8082\n")
+    (layout.conf / "workers").write_text("localhost:9000\n")
+    first, second = (Instance(JOBMANAGER.name, "here", 1, f"127.0.0.1:{port}", "running") for port in (8081, 8082))
+    assert options_of_next(JOBMANAGER, layout, []) == ("rest.port=8081",)
+    assert options_of_next(JOBMANAGER, layout, [second]) == ("rest.port=8081",)
+    assert options_of_next(JOBMANAGER, layout, [first]) == ("rest.port=8082",)
+    assert options_of_next(JOBMANAGER, layout, [first, second]) == ()
+    assert options_of_next(TASKMANAGER, layout, []) == ()
+    (layout.conf / "masters").unlink()
+    assert options_of_next(JOBMANAGER, layout, []) == ()

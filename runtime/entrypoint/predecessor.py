@@ -1,0 +1,88 @@
+"""Is the process of the candidate before us surely gone? A stand-by that knows does not wait for its lease.
+
+While it lives, a stream to it is open. When that ends, or none can be opened, its address is dialled. A frozen process,
+or one that cannot be reached, proves nothing. Should a proof be wrong (a firewall answers, names mean other hosts
+elsewhere), the fencing of terms still protects (protocol.md 4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from runtime.aio.retry import RetryPolicy
+from runtime.common.entropy import Entropy
+from runtime.common.errors import PermanentError, RetryableError, UnavailableError
+from runtime.common.ids import Incarnation
+from runtime.highavailability.records import LeaderRecord
+from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
+
+logger = logging.getLogger(__name__)
+
+ProveDeath = Callable[[str, Incarnation], Awaitable[bool]]
+"""`ProcessDialler.prove_death`."""
+
+_KIND = StreamKind.JOB_MANAGER_TO_JOB_MANAGER
+_RETRY = RetryPolicy(delay_initial=0.05, delay_max=1.0)
+
+
+class Predecessor:
+    """Both ends: the candidate behind us holds on to `listen`, `proof_of_death` holds on to the one before us."""
+
+    def __init__(
+        self, incarnation: Incarnation, rpc: RpcService, prove_death: ProveDeath, entropy: Entropy, *, timeout: float
+    ) -> None:
+        self._incarnation = incarnation
+        self._rpc = rpc
+        self._prove_death = prove_death
+        self._entropy = entropy
+        self._timeout = timeout
+        self._streams = 0
+
+    def listen(self) -> None:
+        """Accept the streams of candidates that wait for our end."""
+        self._rpc.server.add_stream_handler(_KIND, _hold, check=lambda _target, _sender: None)
+
+    async def proof_of_death(self, record: LeaderRecord) -> str:
+        """Why that process is surely gone, once it is (`ProofOfDeath`)."""
+        attempt = 0
+        while True:
+            try:
+                stream = await self._open(record)
+            except (RetryableError, PermanentError) as error:
+                logger.debug("no stream to the JobManager at %s: %s", record.address, error)
+            else:
+                attempt = 0
+                await _hold_until_ended(stream)
+            if await self._prove_death(record.address, record.incarnation):
+                return "nobody, or another process, listens at its address"
+            await asyncio.sleep(_RETRY.delay(attempt, self._entropy))
+            attempt += 1
+
+    async def _open(self, record: LeaderRecord) -> MessageStream:
+        self._streams += 1
+        hello = StreamHello(
+            kind=_KIND,
+            dialer=self._incarnation,
+            dialer_address=self._rpc.server.address,
+            number=self._streams,
+            target=None,
+            target_incarnation=record.incarnation,
+        )
+        return await self._rpc.open_stream(record.address, hello, timeout=self._timeout)
+
+
+async def _hold(stream: MessageStream) -> None:
+    """Nothing is said; the stream is there as long as both processes are."""
+    while True:
+        _ = await stream.receive()
+
+
+async def _hold_until_ended(stream: MessageStream) -> None:
+    try:
+        await _hold(stream)
+    except UnavailableError as error:
+        logger.info("the stream to the JobManager before this one has ended: %s", error)
+    finally:
+        stream.abort("over")

@@ -1,0 +1,187 @@
+"""What a change of leaders must not do: no job is run after its result was written (FLINK-39704), none is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.gateways.dispatcher import SubmitJobRequest, SubmitOutcome
+from runtime.highavailability.kv import Put, Txn, TxnResult
+from tests.kit.control_plane import ControlPlane, Leader, eventually
+
+pytestmark = pytest.mark.asyncio
+
+
+@asynccontextmanager
+async def world(*, is_split: bool) -> AsyncIterator[ControlPlane]:
+    made = ControlPlane(is_split=is_split)
+    made.clean_period = 3600.0
+    yield made
+    await made.stop()
+
+
+@pytest_asyncio.fixture
+async def split() -> AsyncIterator[ControlPlane]:
+    async with world(is_split=True) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def standalone() -> AsyncIterator[ControlPlane]:
+    async with world(is_split=False) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(params=["standalone", "split"])
+async def plane(request: pytest.FixtureRequest) -> AsyncIterator[ControlPlane]:
+    """A world in either mode."""
+    async with world(is_split=request.param == "split") as made:
+        yield made
+
+
+@dataclass
+class SlowStore:
+    """Stands in front of a world's store: holds the first write of a key up, or has something happen before it."""
+
+    plane: ControlPlane
+    held: list[Txn] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._txn = self.plane.kv.txn
+        self._held_key = ""
+        self._awaited_key = ""
+
+    def hold(self, key: str) -> None:
+        """A write of `key` is under way until `let_go`; who waits for it may die meanwhile."""
+        self._held_key = key
+
+    def before(self, key: str) -> None:
+        """What is held arrives just before the next write of `key`."""
+        self._awaited_key = key
+
+    async def let_go(self) -> list[bool]:
+        """What was held arrives now; did it succeed?"""
+        held, self.held = self.held, []
+        return [(await self._txn(txn, timeout=5.0)).succeeded for txn in held]
+
+    async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+        """In place of the store's."""
+        keys = {op.key for op in txn.success if isinstance(op, Put)}
+        if self._held_key in keys:
+            self._held_key = ""
+            self.held.append(txn)
+            await asyncio.get_running_loop().create_future()
+        if self._awaited_key in keys:
+            self._awaited_key = ""
+            assert await self.let_go() == [True]
+        return await self._txn(txn, timeout=timeout)
+
+
+@pytest.fixture
+def store(standalone: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> SlowStore:
+    made = SlowStore(standalone)
+    monkeypatch.setattr(standalone.kv, "txn", made.txn)
+    return made
+
+
+async def begin(plane: ControlPlane) -> tuple[Leader, SubmitJobRequest]:
+    """A leader, and a job that runs."""
+    leader = await plane.lead()
+    if plane.is_split:
+        await plane.start_job_master()
+    job = plane.new_job()
+    await leader.dispatcher.submit_job(job)
+    await shows(leader, job.job_id, JobStatus.CREATED)
+    return leader, job
+
+
+async def shows(leader: Leader, job_id: JobId, wanted: JobStatus) -> None:
+    def has_it() -> bool:
+        summary = leader.dispatcher.job_summary(job_id)
+        return summary is not None and summary.status is wanted
+
+    await eventually(has_it, f"{wanted.name} of job {job_id}")
+
+
+async def is_submitted_already(leader: Leader, job: SubmitJobRequest, status: JobStatus) -> None:
+    answer = await leader.dispatcher.submit_job(job)
+    assert (answer.outcome, answer.status) == (SubmitOutcome.ALREADY_SUBMITTED, status)
+
+
+async def test_a_dirty_result_is_an_end_for_every_later_leader(plane: ControlPlane) -> None:
+    first, job = await begin(plane)
+    plane.runners.by_job[job.job_id].finish(JobStatus.FAILED)
+    await shows(first, job.job_id, JobStatus.FAILED)
+    await is_submitted_already(first, job, JobStatus.FAILED)
+    await plane.depose(first)
+    second = await plane.lead()
+    await is_submitted_already(second, job, JobStatus.FAILED)
+    await plane.depose(second)
+    plane.clean_period = 0.02
+    third = await plane.lead()
+    await is_submitted_already(third, job, JobStatus.FAILED)
+    await eventually(lambda: third.dispatcher._registry.finished.get(job.job_id) is not None, "the clean-up")
+    await is_submitted_already(third, job, JobStatus.FAILED)
+    await plane.depose(third)
+    await is_submitted_already(await plane.lead(), job, JobStatus.FAILED)
+    assert len(plane.runners.created) == 1
+
+
+async def test_a_result_that_is_written_while_nobody_leads(split: ControlPlane) -> None:
+    first, job = await begin(split)
+    await split.depose(first)
+    split.runners.by_job[job.job_id].finish(JobStatus.FAILED)
+    await eventually(lambda: split.runners.by_job[job.job_id].summary().status is JobStatus.FAILED)
+    second = await split.lead()
+    await shows(second, job.job_id, JobStatus.FAILED)
+    await is_submitted_already(second, job, JobStatus.FAILED)
+    assert len(split.runners.created) == 1
+
+
+@pytest.mark.parametrize("moment", ["before it reads", "before it assigns", "after it has assigned"])
+async def test_a_result_on_its_way_while_the_leader_changes(
+    standalone: ControlPlane, store: SlowStore, moment: str
+) -> None:
+    """It arrives, and the job has ended; or it is refused, and nobody has ever seen it."""
+    first, job = await begin(standalone)
+    store.hold(standalone.keys.result(job.job_id))
+    standalone.runners.by_job[job.job_id].finish(JobStatus.FAILED)
+    await eventually(lambda: bool(store.held), "the result is on its way")
+    summary = first.dispatcher.job_summary(job.job_id)
+    assert summary is not None
+    assert not summary.status.is_globally_terminal, "not shown before it is durable (R3)"
+    await standalone.depose(first)
+    if moment == "before it reads":
+        assert await store.let_go() == [True]
+    elif moment == "before it assigns":
+        store.before(standalone.keys.owner(job.job_id))
+    second = await standalone.lead()
+    if moment == "after it has assigned":
+        await shows(second, job.job_id, JobStatus.CREATED)
+        assert await store.let_go() == [False]
+        assert len(standalone.runners.created) == 2
+        standalone.runners.by_job[job.job_id].finish()
+        await shows(second, job.job_id, JobStatus.FINISHED)
+        return
+    await shows(second, job.job_id, JobStatus.FAILED)
+    await is_submitted_already(second, job, JobStatus.FAILED)
+    assert len(standalone.runners.created) == 1
+
+
+async def test_an_acknowledged_job_that_nobody_owns_gets_an_owner(split: ControlPlane) -> None:
+    first = await split.lead()
+    job = split.new_job()
+    await first.dispatcher.submit_job(job)
+    await split.depose(first)
+    second = await split.lead()
+    await shows(second, job.job_id, JobStatus.INITIALIZING)
+    await split.start_job_master()
+    await shows(second, job.job_id, JobStatus.CREATED)
+    assert len(split.runners.created) == 1

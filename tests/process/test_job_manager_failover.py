@@ -1,0 +1,203 @@
+"""JobManagers of a real cluster die, freeze and resign: REST is back in time, and no task restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import pytest
+
+from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.exceptions import JobConflictError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from tests.benchmarks.cluster import job_graph
+from tests.kit.job_managers import answers, job_managers, leader_and_standby, seconds_until_answer
+from tests.kit.levels import reached
+from tests.kit.script_cluster import ScriptCluster
+from tests.process.conftest import IN_PROCESS
+
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
+
+JOBS = 4
+LEASE = 3
+SLACK = 2.0
+"""Seconds that a busy machine may add to what is promised."""
+
+OPTIONS = {
+    "taskmanager.spark.enabled": "false",
+    "taskmanager.numberOfTaskSlots": "8",
+    "high-availability.lease-timeout": f"{LEASE} s",
+}
+NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
+
+
+@pytest.fixture(scope="module", params=["split", "in-process"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[ScriptCluster]:
+    """With a stand-by; every test leaves two JobManagers behind."""
+    options = OPTIONS if request.param == "split" else {**OPTIONS, **IN_PROCESS}
+    with ScriptCluster(options, masters=2) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
+    with cluster.connect() as made:
+        yield made
+
+
+@contextmanager
+def napping(client: FlinklikeClient) -> Iterator[list[JobId]]:
+    """Jobs of one task that sleeps, all RUNNING; cancelled at the end."""
+    ids = [new_job_id() for _ in range(JOBS)]
+    for job_id in ids:
+        client.submit(job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 600}), job_id=job_id)
+    reached(lambda: [state for _, state in attempts(client, ids)] == ["RUNNING"] * JOBS, "every task runs")
+    try:
+        yield ids
+    finally:
+        for job_id in ids:
+            client.cancel(job_id)
+        for job_id in ids:
+            assert client.wait_for_result(job_id).status is JobStatus.CANCELED
+
+
+def attempts(client: FlinklikeClient, ids: Sequence[JobId]) -> list[tuple[str, str]]:
+    """Id and state of the current attempt of each task; those of jobs that are being taken over are not known."""
+    found = []
+    for job_id in ids:
+        for vertex in client.get(f"/jobs/{job_id}")["vertices"]:
+            (subtask,) = client.get(f"/jobs/{job_id}/vertices/{vertex['id']}")["subtasks"]
+            found.append((subtask["attempt-id"], subtask["status"]))
+    return found
+
+
+def finish_one(client: FlinklikeClient) -> JobId:
+    job_id = new_job_id()
+    client.submit(NO_OP, job_id=job_id)
+    assert client.wait_for_result(job_id).status is JobStatus.FINISHED
+    return job_id
+
+
+class Users(threading.Thread):
+    """Goes on submitting and watching small jobs, as the client of a user does. What it raises is kept."""
+
+    def __init__(self, cluster: ScriptCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._is_over = threading.Event()
+        self.finished: list[JobId] = []
+        self.failures: list[Exception] = []
+
+    def run(self) -> None:
+        with self._cluster.connect() as client:
+            while not self._is_over.is_set():
+                try:
+                    self.finished.append(finish_one(client))
+                except Exception as error:  # noqa: BLE001 - whatever it is, a user has seen it
+                    self.failures.append(error)
+
+    def __enter__(self) -> Self:
+        self.start()
+        reached(lambda: self.finished, "jobs of users")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        count = len(self.finished)
+        reached(lambda: self.failures or len(self.finished) > count, "users go on", timeout=40)
+        self._is_over.set()
+        self.join(60)
+        assert not self.failures
+        assert not self.is_alive()
+
+
+def everything_goes_on(client: FlinklikeClient, ids: Sequence[JobId], before: Any, finished: JobId) -> None:
+    reached(lambda: len(attempts(client, ids)) == JOBS, "all jobs are known", timeout=30)
+    assert attempts(client, ids) == before
+    listed = {job["jid"]: job["state"] for job in client.get("/jobs/overview")["jobs"]}
+    assert listed[finished] == "FINISHED"
+    assert not client.submit(NO_OP, job_id=finished).is_new, "a finished job is not run again"
+    with pytest.raises(JobConflictError):
+        client.submit(job_graph("other", "tests.benchmarks.programs:no_op"), job_id=finished)
+
+
+def two_again(cluster: ScriptCluster) -> None:
+    started = cluster.script("start-cluster.sh", *cluster.dynamic)
+    assert started.returncode == 0, started.stderr
+    leader_and_standby(cluster)
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def terminate(pid: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("end", "within"), [(kill, 2.0), (terminate, 1.0)], ids=["killed", "told to stop"])
+def test_the_stand_by_takes_over(
+    cluster: ScriptCluster, client: FlinklikeClient, end: Callable[[int], None], within: float
+) -> None:
+    leader, standby = leader_and_standby(cluster)
+    finished = finish_one(client)
+    with napping(client) as ids:
+        before = attempts(client, ids)
+        with Users(cluster):
+            ended_at = time.monotonic()
+            end(leader.pid)
+            assert seconds_until_answer(cluster, standby.url, ended_at) < within + SLACK
+        everything_goes_on(client, ids, before, finished)
+        two_again(cluster)
+
+
+def test_a_frozen_leader_is_replaced_and_stands_by_when_it_wakes(
+    cluster: ScriptCluster, client: FlinklikeClient
+) -> None:
+    leader, standby = leader_and_standby(cluster)
+    finished = finish_one(client)
+    with napping(client) as ids:
+        before = attempts(client, ids)
+        frozen_at = time.monotonic()
+        os.kill(leader.pid, signal.SIGSTOP)
+        try:
+            with FlinklikeClient([standby.url], cluster.token) as patient:
+                patient.get("/jobs/overview")
+                assert time.monotonic() - frozen_at < LEASE + 2.0 + SLACK
+                finish_one(patient)
+        finally:
+            os.kill(leader.pid, signal.SIGCONT)
+        reached(lambda: answers(cluster, leader.url), "the old leader answers through the new one")
+        assert not answers(cluster, leader.url, by_itself=True)
+        everything_goes_on(client, ids, before, finished)
+
+
+def test_any_address_works(cluster: ScriptCluster) -> None:
+    _, standby = leader_and_standby(cluster)
+    with FlinklikeClient([standby.url], cluster.token) as client:
+        job_id = finish_one(client)
+        assert client.status(job_id, wait=5).status is JobStatus.FINISHED
+
+
+def test_without_a_stand_by_the_next_one_takes_over(cluster: ScriptCluster, client: FlinklikeClient) -> None:
+    leader, standby = leader_and_standby(cluster)
+    finished = finish_one(client)
+    with napping(client) as ids:
+        before = attempts(client, ids)
+        with Users(cluster):
+            kill(standby.pid)
+            kill(leader.pid)
+            port = leader.url.rpartition(":")[2]
+            started = cluster.script("jobmanager.sh", "start", *cluster.dynamic, "-D", f"rest.port={port}")
+            ended_at = time.monotonic()
+            assert started.returncode == 0, started.stderr
+            # Its predecessors are known to be dead: their leases are not waited for.
+            assert seconds_until_answer(cluster, leader.url, ended_at) < SLACK
+        everything_goes_on(client, ids, before, finished)
+        two_again(cluster)
+    assert len(job_managers(cluster)) == 2
