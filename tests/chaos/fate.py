@@ -44,15 +44,7 @@ class FaultKind(Enum):
 CONTROL_PLANE = frozenset(kind for kind in FaultKind if kind.role in {"jobmaster", "jobmanager", "etcd"})
 """These may restart no task."""
 
-_WEIGHTS = {
-    FaultKind.JOBMASTER_KILL: 4,
-    FaultKind.JOBMASTER_FREEZE: 2,
-    FaultKind.JOBMASTER_TERMINATE: 2,
-    FaultKind.JOBMANAGER_KILL: 3,
-    FaultKind.JOBMANAGER_FREEZE: 2,
-    FaultKind.JOBMANAGER_TERMINATE: 2,
-    FaultKind.SLOT_KILL: 2,
-}
+_TWICE = frozenset({FaultKind.JOBMASTER_KILL, FaultKind.JOBMANAGER_KILL, FaultKind.TASKMANAGER_KILL})
 _FREEZE_SECONDS = {
     FaultKind.JOBMASTER_FREEZE: (0.5, 15.0),
     FaultKind.JOBMANAGER_FREEZE: (0.5, 15.0),
@@ -82,17 +74,18 @@ class Fault:
 
 
 def faults(seed: int, every: float, kinds: Sequence[FaultKind]) -> Iterator[Fault]:
-    """Without end, one every `every` seconds on average."""
+    """Without end, one every `every` seconds on average: deck after deck, so that a short run has something of all."""
     random = Random(f"{seed}-fate")
     ordered = [kind for kind in FaultKind if kind in kinds]
-    weights = [_WEIGHTS.get(kind, 1) for kind in ordered]
     while ordered:
-        (kind,) = random.choices(ordered, weights)
-        low, high = _FREEZE_SECONDS.get(kind, (0.0, 0.0))
-        yield Fault(
-            kind,
-            pause=every * random.uniform(0.5, 1.5),
-            choice=random.random(),
-            duration=random.uniform(low, high),
-            absence=random.uniform(0.0, 4.0),
-        )
+        deck = [*ordered, *(kind for kind in ordered if kind in _TWICE)]
+        random.shuffle(deck)
+        for kind in deck:
+            low, high = _FREEZE_SECONDS.get(kind, (0.0, 0.0))
+            yield Fault(
+                kind,
+                pause=every * random.uniform(0.5, 1.5),
+                choice=random.random(),
+                duration=random.uniform(low, high),
+                absence=random.uniform(0.0, 4.0),
+            )
