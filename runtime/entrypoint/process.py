@@ -1,7 +1,8 @@
 """The frame of every process of the cluster: arguments, configuration, logging, signals, exit code.
 
 Exit codes: 1 = it did not come up, with one sentence on stderr; 2 = it failed while it served; 3 = its guard starts it
-again under a new incarnation; 143 / 130 = stopped by SIGTERM / SIGINT; 0 = it had nothing left to do.
+again under a new incarnation; 143 / 130 = stopped by SIGTERM / SIGINT; 0 = it had nothing left to do, or has handed
+over all that it had when it was asked to stop.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -30,7 +31,7 @@ from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.logging_setup import set_up_logging
 from runtime.entrypoint.ready import report_ready
-from runtime.entrypoint.signals import stop_signals
+from runtime.entrypoint.signals import StopSignal, stop_signals
 from runtime.highavailability.kv import KeyValueStore
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import RpcService
@@ -50,6 +51,17 @@ class NewLifeError(PermanentError):
     """This life of the process is over: its guard begins another one, under a new incarnation (R1, R14)."""
 
 
+@dataclass(slots=True)
+class Leaving:
+    """What a process does when it is asked to stop, before it is cancelled, and for how many seconds at most.
+
+    Set by a process that has something to hand over. `work` returns True when it has left nothing undone.
+    """
+
+    work: Callable[[], Awaitable[bool]] | None = None
+    timeout: float = 0.0
+
+
 @dataclass
 class ProcessContext:
     """What a process is made from. `store` takes the place of the etcd that is configured."""
@@ -62,6 +74,7 @@ class ProcessContext:
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: KeyValueStore | None = None
     is_ready: bool = False
+    leaving: Leaving = field(default_factory=Leaving)
     incarnation: Incarnation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,12 +113,14 @@ def run_process(name: str, make: Callable[[], ClusterProcess], arguments: Sequen
 async def _supervise(name: str, make: Callable[[], ClusterProcess], context: ProcessContext) -> int:
     scope = ServiceScope(name)
     await scope.open()
-    with stop_signals() as stop:
+    with stop_signals(lambda: context.leaving.work is not None) as stop:
         main = scope.start("main", _outcome(make, context))
         stopping = scope.start("stop", stop.wait())
         scope.spawn("logs", _bound_prints(context))
         _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        has_left = False
         if not main.done():
+            has_left = await _leave(scope, main, stop, context.leaving)
             main.cancel()
             _ = await asyncio.wait({main}, timeout=STOP_DEADLINE)
             if not main.done():
@@ -117,7 +132,33 @@ async def _supervise(name: str, make: Callable[[], ClusterProcess], context: Pro
     if failure is not None:
         return _failed(name, failure, is_ready=context.is_ready)
     logger.info("%s has stopped", name)
-    return stop.exit_code
+    return 0 if has_left else stop.exit_code
+
+
+async def _leave(
+    scope: ServiceScope, main: asyncio.Task[BaseException | None], stop: StopSignal, leaving: Leaving
+) -> bool:
+    """Let the process hand over what it has; True when it could. A second signal puts an end to that."""
+    if leaving.work is None or not stop.is_patient:
+        return False
+    work = scope.start("leave", _left(leaving.work, leaving.timeout))
+    insisting = scope.start("insist", stop.insisted())
+    _ = await asyncio.wait({main, work, insisting}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (work, insisting):
+        task.cancel()
+    _ = await asyncio.wait({work, insisting})
+    return not work.cancelled() and work.result()
+
+
+async def _left(work: Callable[[], Awaitable[bool]], timeout: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout):
+            return await work()
+    except TimeoutError:
+        logger.warning("not everything could be handed over within %.0f s", timeout)
+    except Exception:  # the boundary of the leave: the stop goes on without it
+        logger.exception("handing over failed")
+    return False
 
 
 async def _bound_prints(context: ProcessContext) -> None:

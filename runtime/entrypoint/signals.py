@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: an orderly stop with a deadline, then the end."""
+"""SIGTERM and SIGINT: an orderly stop with a deadline, then the end. SIGTERM leaves time to drain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 logger = logging.getLogger(__name__)
@@ -15,31 +15,48 @@ EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
 class StopSignal:
-    """Remembers the first signal that asks this process to stop; a second one ends it at once."""
+    """Remembers the first signal that asks this process to stop; a second one ends it at once.
 
-    def __init__(self) -> None:
+    Where the process has something to hand over first, a second signal puts an end to that, and a third one to the
+    process.
+    """
+
+    def __init__(self, can_leave: Callable[[], bool]) -> None:
+        self._can_leave = can_leave
         self._asked = asyncio.Event()
+        self._insisted = asyncio.Event()
+        self.is_patient = False
+        """True when the process may take its time to hand over: after SIGTERM. Ctrl-C wants the end."""
         self.exit_code = 0
 
     async def wait(self) -> None:
         """Return when somebody has asked."""
         await self._asked.wait()
 
+    async def insisted(self) -> None:
+        """Return when somebody has asked twice."""
+        await self._insisted.wait()
+
     def ask(self, number: signal.Signals) -> None:
         """A signal has arrived."""
         if self._asked.is_set():
-            logger.warning("second %s: ending at once", number.name)
-            os._exit(EXIT_CODES[number])
+            if not self.is_patient or not self._can_leave() or self._insisted.is_set():
+                logger.warning("another %s: ending at once", number.name)
+                os._exit(EXIT_CODES[number])
+            logger.info("another %s: stopping without handing over", number.name)
+            self._insisted.set()
+            return
         logger.info("%s: stopping", number.name)
         self.exit_code = EXIT_CODES[number]
+        self.is_patient = number is signal.SIGTERM
         self._asked.set()
 
 
 @contextmanager
-def stop_signals() -> Iterator[StopSignal]:
+def stop_signals(can_leave: Callable[[], bool] = lambda: False) -> Iterator[StopSignal]:
     """Within the block the running loop takes SIGTERM and SIGINT."""
     loop = asyncio.get_running_loop()
-    stop = StopSignal()
+    stop = StopSignal(can_leave)
     for number in EXIT_CODES:
         loop.add_signal_handler(number, stop.ask, number)
     try:

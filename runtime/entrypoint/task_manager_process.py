@@ -29,7 +29,7 @@ from runtime.entrypoint.option_mapping import (
     rpc_settings,
     seconds,
 )
-from runtime.entrypoint.process import NewLifeError, ProcessContext, first_cause
+from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
 from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
@@ -106,6 +106,7 @@ class TaskManagerProcess:
         io = BlockingIo()
         try:
             runner = _make_runner(context, registration, self._connect(self._guard), io, self._make_pool)
+            context.leaving = Leaving(runner.drain, runner.drain_time_max)
             await runner.run(lambda registered: context.ready(_facts(registered)))
         except* DeregisteredError as errors:
             raise NewLifeError(str(first_cause(errors))) from errors
@@ -257,6 +258,8 @@ def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSett
             secrets_directory=configuration.get(tm.SECRETS_DIRECTORY),
             slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
             registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
+            owner_timeout=seconds(configuration, tm.JOBMASTER_TIMEOUT),
+            drain_timeout=seconds(configuration, tm.DRAIN_TIMEOUT),
             connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),
         ),
     )

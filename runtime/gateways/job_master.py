@@ -136,8 +136,9 @@ class OfferSlots:
 
 @dataclass(frozen=True, slots=True)
 class HeldAttempt:
-    """An attempt that its TaskManager knows: it waits (DEPLOYING) or runs (RUNNING) in the slot of `allocation_id`, or
-    has ended in `state`, and its report is not acknowledged and follows. `ordinal` -1: it was never deployed here.
+    """An attempt that its TaskManager knows: it waits (DEPLOYING), runs (RUNNING) or is being cancelled (CANCELING) in
+    the slot of `allocation_id`, or has ended in `state`, and its report is not acknowledged and follows. `ordinal` -1:
+    it was never deployed here.
     """
 
     attempt_id: ExecutionAttemptId
@@ -191,6 +192,19 @@ class SlotsLost:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsDraining:
+    """These slots take nothing more: what runs in them goes on, what is deployed into them is refused uncounted.
+
+    Their owner frees each as soon as it is idle. Told again on every stream while the TaskManager drains.
+    """
+
+    job_id: JobId
+    epoch: int
+    allocations: tuple[AllocationId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class OutputsCommitted:
     """Answer to CommitOutputs; `failure` is set when the move failed."""
 
@@ -224,5 +238,5 @@ JobMasterToTaskManager = (
 )
 
 TaskManagerToJobMaster = (
-    JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted | Heartbeat
+    JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | SlotsDraining | OutputsCommitted | Heartbeat
 )

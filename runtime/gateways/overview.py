@@ -58,6 +58,12 @@ class ResourceManagerView(Protocol):
     def task_managers(self) -> Sequence[TaskManagerInfo]:
         """All registered TaskManagers."""
 
+    async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
+        """Have it take no more slots and let go of what it has, or use it again. Returns when it says so itself.
+
+        NotFoundError, UnavailableError.
+        """
+
     def slot_counts(self) -> tuple[int, int]:
         """(slots in all, free ones)."""
 

@@ -65,11 +65,12 @@ class SlotStatus:
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """All slots of a TaskManager that are ready to be used, and whether it is warm."""
+    """All slots of a TaskManager that are ready to be used, whether it is warm, and whether it takes no more slots."""
 
     slots: tuple[SlotStatus, ...]
     is_warm: bool
     assigned_tasks: int
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,17 @@ class JobsEnded:
     jobs: tuple[JobId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DrainTaskManager:
+    """Take no more slots, finish or release what runs, and stay (`is_draining`); or serve again. SlotReports tell."""
+
+    is_draining: bool
+
+
 TaskManagerToResourceManager = RegisterTaskManager | SlotReport | SlotsFreed | SlotRequestRefused | Heartbeat
-ResourceManagerToTaskManager = TaskManagerRegistered | RegistrationRefused | RequestSlot | JobsEnded | Heartbeat
+ResourceManagerToTaskManager = (
+    TaskManagerRegistered | RegistrationRefused | RequestSlot | JobsEnded | DrainTaskManager | Heartbeat
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +160,4 @@ class TaskManagerInfo:
     assigned_tasks: int
     last_heard_millis: int
     allocated: tuple[SlotStatus, ...]
+    is_draining: bool = False

@@ -151,8 +151,8 @@ class FailureInfo:
     """An exception that crossed a process: class name, message, full text, and whether a retry can help.
 
     `kind` is one of USER, SYSTEM, RESOURCE, CANCELED. `lost_partitions` names what the task could not read of its
-    inputs: their producers have to run again. `is_isolation`: the attempt was stopped by a fence or for want of
-    contact (R14), which never counts against a restart strategy.
+    inputs: their producers have to run again. `is_isolation`: the attempt was stopped by a fence, for want of contact
+    (R14) or of an owner (R18), or because its TaskManager drains, which never counts against a restart strategy.
     """
 
     class_name: str

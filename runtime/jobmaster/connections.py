@@ -26,6 +26,7 @@ from runtime.gateways.job_master import (
     JobMasterToTaskManager,
     OfferSlots,
     OutputsCommitted,
+    SlotsDraining,
     SlotsLost,
     TaskManagerToJobMaster,
     TaskProgresses,
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 AskCensus = Callable[[JobId, int, str], Awaitable[None]]
 """Ask the TaskManager at an address for what it has of a job at an epoch: it answers over its stream."""
 
-JobMessage = JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | OutputsCommitted
+JobMessage = JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | SlotsDraining | OutputsCommitted
 
 
 class ConnectedJob(Protocol):
@@ -190,7 +191,7 @@ class TaskManagerConnections:
                 return
             case JobCensus() | OfferSlots():
                 self._route_to_job(connection, message, message.task_manager_id)
-            case TaskReports() | TaskProgresses() | SlotsLost() | OutputsCommitted():
+            case TaskReports() | TaskProgresses() | SlotsLost() | SlotsDraining() | OutputsCommitted():
                 self._route_to_job(connection, message, "")
             case _:
                 assert_never(message)

@@ -32,6 +32,7 @@ from runtime.gateways.job_master import (
     OfferSlots,
     OutputsCommitted,
     RegisterJob,
+    SlotsDraining,
     SlotsLost,
     TaskProgresses,
     TaskReports,
@@ -224,6 +225,8 @@ class JobMaster:
                 self.post(ev.AttemptsProgressed(message.progresses, at))
             case SlotsLost():
                 self.post(ev.SlotsGone(location.incarnation, message.allocations, message.reason, at))
+            case SlotsDraining():
+                self.post(ev.SlotsClosed(location.incarnation, message.allocations, at))
             case OutputsCommitted():
                 self.post(ev.OutputsMoved(message.vertex_id, message.failure, at))
             case _:

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import BackpressureError, StaleTokenError, UnavailableError
+from runtime.common.errors import BackpressureError, NotFoundError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import (
+    DrainTaskManager,
     JobRequirements,
     JobsEnded,
     RegisterTaskManager,
@@ -114,6 +116,7 @@ class ResourceManager:
         self._silent_since: dict[Incarnation, float] = {}
         self._task_manager_gone = task_manager_gone
         self._deaths = TaskManagerDeaths(guards, stored, is_heard=self._is_heard, gone=self._gone, entropy=entropy)
+        self._reports: Watch[int] = Watch(0)
         self._ended: list[JobId] = []
         self._reasons: dict[JobId, str] = {}
         self._reasons_told: dict[JobId, str] = {}
@@ -221,6 +224,7 @@ class ResourceManager:
 
     def _on_report(self, peer: Incarnation, report: SlotReport) -> None:
         self._handle(ev.SlotsReported(peer, report))
+        self._reports.set(self._reports.value + 1)
         # R16: what a TaskManager still holds of a job that is over, it lets go of.
         assert self._jobs is not None
         held = {status.job_id for status in report.slots if status.job_id is not None}
@@ -367,7 +371,30 @@ class ResourceManager:
             assigned_tasks=peer.assigned_tasks,
             last_heard_millis=self._clock.epoch_millis() - int(silent * 1000),
             allocated=tuple(peer.statuses()),
+            is_draining=peer.is_draining,
         )
+
+    async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
+        """Empty a TaskManager, or use it again. Returns when it says so itself."""
+        self._check_open()
+        names = ((one.registration.task_manager_id, one.incarnation) for one in self._slots.task_managers())
+        found = next((incarnation for name in names for incarnation in name[1:] if task_manager_id in name), None)
+        if found is None:
+            message = f"TaskManager {task_manager_id[:120]} not found"
+            raise NotFoundError(message)
+        self._send(found, DrainTaskManager(is_draining))
+
+        def is_told(_: int) -> bool:
+            peer = self._slots.task_manager(found)
+            return peer is not None and peer.is_draining == is_draining
+
+        try:
+            async with asyncio.timeout(self._settings.heartbeat_timeout):
+                await self._reports.wait_until(is_told)
+        except TimeoutError:
+            wish = "drains" if is_draining else "is used again"
+            message = f"TaskManager {task_manager_id} does not say that it {wish}: it cannot be reached, or is stopping"
+            raise UnavailableError(message) from None
 
     def slot_counts(self) -> tuple[int, int]:
         """(slots in all, free ones)."""

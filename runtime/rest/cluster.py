@@ -50,6 +50,17 @@ def cluster_router(context: RestContext) -> APIRouter:
         """What is set, secrets masked."""
         return JsonAnswer([{"key": key, "value": value} for key, value in context.configuration])
 
+    _add_task_managers(router, context)
+
+    @router.get("/jobmasters", responses=answers(shapes.JOB_MASTERS))
+    async def job_masters() -> Response:
+        """All registered JobMaster processes."""
+        return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
+
+    return router
+
+
+def _add_task_managers(router: APIRouter, context: RestContext) -> None:
     @router.get("/taskmanagers", responses=answers(shapes.TASK_MANAGERS))
     async def task_managers() -> Response:
         """All registered TaskManagers."""
@@ -66,12 +77,17 @@ def cluster_router(context: RestContext) -> APIRouter:
         message = f"TaskManager {task_manager_id[:120]} not found"
         raise NotFoundError(message)
 
-    @router.get("/jobmasters", responses=answers(shapes.JOB_MASTERS))
-    async def job_masters() -> Response:
-        """All registered JobMaster processes."""
-        return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
+    @router.post("/taskmanagers/{task_manager_id}/drain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    async def drain_task_manager(task_manager_id: str) -> Response:
+        """Have a TaskManager take no more slots and let go of its tasks. Answered when it has begun."""
+        await context.components.resource_manager.drain_task_manager(task_manager_id, is_draining=True)
+        return JsonAnswer({}, status_code=202)
 
-    return router
+    @router.post("/taskmanagers/{task_manager_id}/undrain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    async def undrain_task_manager(task_manager_id: str) -> Response:
+        """Have a drained TaskManager give away slots again."""
+        await context.components.resource_manager.drain_task_manager(task_manager_id, is_draining=False)
+        return JsonAnswer({}, status_code=202)
 
 
 def _overview(context: RestContext) -> dict[str, Any]:
@@ -117,7 +133,15 @@ def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
         "version": registration.version,
         "spark": registration.has_spark,
         "warm": info.is_warm,
+        "state": task_manager_state(info),
     }
+
+
+def task_manager_state(info: TaskManagerInfo) -> str:
+    """Drained: it could be stopped now, and no task would notice."""
+    if not info.is_draining:
+        return "ready"
+    return "draining" if info.allocated else "drained"
 
 
 def _memory(registration: RegisterTaskManager) -> dict[str, Any]:

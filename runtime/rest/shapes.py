@@ -118,6 +118,7 @@ _TASK_MANAGER = {
     "version": str,
     "spark": bool,
     "warm": bool,
+    "state": str,
 }
 TASK_MANAGERS = {"taskmanagers": [_TASK_MANAGER]}
 TASK_MANAGER = {

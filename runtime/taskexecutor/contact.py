@@ -88,7 +88,8 @@ class ContactKeeper:
         self._offered: Watch[float | None] = Watch(None)
         self._to_confirm: asyncio.Queue[tuple[JobId, int]] = asyncio.Queue()
         self._changed = asyncio.Event()
-        self._is_away = False
+        self.is_away = False
+        """True while etcd cannot be reached, as far as the last read tells."""
         self._is_deregistered = False
         self._timer: asyncio.TimerHandle | None = None
         self.obeyer: FenceObeyer | None = None
@@ -136,11 +137,11 @@ class ContactKeeper:
         try:
             found = await self._fences.read()
         except (RetryableError, UnauthenticatedError) as error:
-            if not self._is_away:
+            if not self.is_away:
                 logger.warning("the keys of this TaskManager cannot be read, trying again: %s", error)
-            self._is_away = True
+            self.is_away = True
             return
-        self._is_away = False
+        self.is_away = False
         self._read = dict(found.fences)
         seen = {
             job_id: SeenFence(fence.epoch, fence.revision, fence.is_confirmed) for job_id, fence in found.fences.items()

@@ -23,6 +23,7 @@ from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.gateways.job_master import CommitOutputs, OutputsCommitted
 from runtime.gateways.resource_manager import (
+    DrainTaskManager,
     JobsEnded,
     RegisterTaskManager,
     RequestSlot,
@@ -51,6 +52,7 @@ from runtime.taskexecutor.core.events import (
     ContactRegained,
     DeletePartitions,
     Deregistered,
+    DrainChanged,
     Effect,
     Event,
     FenceObeyed,
@@ -59,8 +61,10 @@ from runtime.taskexecutor.core.events import (
     FreeSlot,
     MoveOutputs,
     OutputsMoved,
+    OwnersAwaited,
     OwnerSpoke,
     Refused,
+    Released,
     ReportUnstarted,
     RunAttempt,
     SendProgress,
@@ -72,6 +76,7 @@ from runtime.taskexecutor.core.events import (
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
+from runtime.taskexecutor.draining import Draining
 from runtime.taskexecutor.job_directory import BlobFiles, JobDirectories
 from runtime.taskexecutor.job_master_connections import JobMasterConnections
 from runtime.taskexecutor.outbox import Outbox
@@ -132,6 +137,7 @@ def _core_of(settings: TaskExecutorSettings, registration: RegisterTaskManager) 
         queue_max=settings.queue_max,
         reports_max=settings.reports_max,
         report_bytes_max=settings.report_bytes_max,
+        owner_timeout=settings.owner_timeout,
     )
 
 
@@ -206,6 +212,8 @@ class TaskExecutor:
         """True while registered with slots that can take tasks."""
         self.running: Watch[int] = Watch(0)
         """How many attempts run."""
+        self._kept: Watch[int] = Watch(0)
+        self._draining = Draining(settings.drain_timeout, self.running, self._kept, self._post_drain, self.flush)
 
     def _make_attempts(self, task_manager_id: str) -> Attempts:
         return Attempts(
@@ -228,26 +236,25 @@ class TaskExecutor:
         self._scope.spawn_eternal("mailbox", self._serve())
         self._scope.spawn_eternal("heartbeats", self._heartbeats.run())
         self._scope.spawn_eternal("readiness", self._watch_readiness())
-        self._scope.spawn_eternal("slot reports", self._report_periodically())
+        self._scope.spawn_eternal("ticks", self._tick())
         self._scope.spawn_eternal("resource manager", self._leader.run())
 
     async def wait_failed(self) -> None:
         """Wait for the end of the endpoint. Raises the ExceptionGroup of what ended it."""
         await self._scope.wait_failed()
 
-    async def drain(self, timeout: float) -> None:
-        """Take no more slots, and wait until nothing runs, for `timeout` seconds at most."""
-        self._is_stopping = True
+    async def drain(self, timeout: float, *, report_patience: float) -> None:
+        """Take no more slots, for good; wait until nothing runs, for `timeout` seconds, and then release the rest."""
+        await self._draining.finish(timeout, report_patience=report_patience)
+
+    def _post_drain(self, event: DrainChanged | Released) -> None:
+        self._post(event)
         self._post(_SlotsChanged())
-        try:
-            async with asyncio.timeout(timeout):
-                await self.running.wait_until(lambda running: running == 0)
-        except TimeoutError:
-            logger.warning("%d attempts still run after %g s of draining", self.running.value, timeout)
 
     async def stop(self) -> None:
         """Send what waits on the streams, then end. The pool is stopped before, so that its last reports leave."""
         self._is_stopping = True
+        self._draining.close()
         self._rpc.server.remove_gateway(TaskExecutorGateway)
         self._flush_outbox()
         async with Scope("task executor/close") as closing:
@@ -271,6 +278,14 @@ class TaskExecutor:
         """Attempts that are here now."""
         return self._attempts.ids
 
+    def unattended_jobs(self) -> Sequence[JobId]:
+        """Jobs that nobody may come for any more: without an owner that is connected, or without a slot here."""
+        return self._core.unattended_jobs()
+
+    def end_jobs(self, jobs: Sequence[JobId]) -> None:
+        """R16: these jobs are over."""
+        self._post(JobsEnded(tuple(jobs)))
+
     # --- mailbox --------------------------------------------------------------------------------------------
 
     def _post(self, mail: _Mail) -> None:
@@ -285,6 +300,8 @@ class TaskExecutor:
             self._tell_peers()
             if self.running.value != self._core.running:
                 self.running.set(self._core.running)
+            if self._kept.value != self._core.ledger.kept:
+                self._kept.set(self._core.ledger.kept)
 
     def _heed_contact(self) -> None:
         """R14: before anything else, also after a freeze."""
@@ -367,6 +384,8 @@ class TaskExecutor:
                     self._leader.send(SlotRequestRefused(message.allocation_id, message.slot_index, reason))
                 case RequestSlot() | JobsEnded():
                     self._apply(message)
+                case DrainTaskManager(is_draining):
+                    self._draining.ask(is_draining=is_draining)
                 case _:
                     logger.warning("the ResourceManager sent a %s, which is ignored", type(message).__name__)
         _release(batch.done)
@@ -386,7 +405,7 @@ class TaskExecutor:
 
     @property
     def _are_slots_usable(self) -> bool:
-        return self._pool.readiness.value and not self._is_stopping
+        return self._pool.readiness.value and not self._is_stopping and not self._core.drain
 
     def _report_slots(self) -> None:
         """A complete report, if it says something new."""
@@ -394,7 +413,8 @@ class TaskExecutor:
             return
         usable = self._are_slots_usable
         slots = tuple(status for status in self._core.statuses() if usable or status.allocation_id is not None)
-        report = SlotReport(slots, self._spark is not None and self._spark.is_warm, self._core.running)
+        is_warm = self._spark is not None and self._spark.is_warm
+        report = SlotReport(slots, is_warm, self._core.running, is_draining=bool(self._core.drain))
         if report != self._reported:
             self._reported = report
             self._leader.send(report)
@@ -411,9 +431,14 @@ class TaskExecutor:
             generation = self._pool.readiness.generation
             self._post(_SlotsChanged())
 
-    async def _report_periodically(self) -> None:
+    async def _tick(self) -> None:
+        """R18: time counts as waiting for owners only while they could come, so not while this process was frozen."""
+        interval = self._settings.connections.heartbeat.interval
         while True:
-            await asyncio.sleep(self._settings.connections.heartbeat.interval)
+            before = self._clock.monotonic()
+            await asyncio.sleep(interval)
+            if self._contact is None or not self._contact.is_away:
+                self._post(OwnersAwaited(min(self._clock.monotonic() - before, 2 * interval)))
             self._post(_SlotsChanged())
 
     # --- effects --------------------------------------------------------------------------------------------

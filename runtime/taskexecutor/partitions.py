@@ -144,10 +144,12 @@ class ExchangeDirectory:
             self._jobs.discard(job_id)
             await self._delete(f"{self.directory}/{job_id}")
 
-    async def remove(self) -> None:
-        """The TaskManager ends: delete its directory, unless a job that is not over may still read from it."""
-        if not self._jobs:
-            await self._delete(self.directory)
+    async def remove(self) -> bool:
+        """The TaskManager ends: delete its directory, unless a job that is not over may still read from it.
+
+        True when it is gone.
+        """
+        return not self._jobs and await self._delete(self.directory)
 
     def jobs_of(self, incarnation: str) -> Sequence[JobId]:
         """The jobs that another incarnation has left files of. Blocking."""

@@ -42,6 +42,8 @@ from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDir
 
 logger = logging.getLogger(__name__)
 
+_RELEASE_TIME_MAX = 5.0
+
 
 class StartableSlotPool(SlotPool, Protocol):
     """A pool with its life."""
@@ -55,14 +57,19 @@ class StartableSlotPool(SlotPool, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s."""
+    """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s.
+
+    It begins with a short drain, `stop_patience`; whoever has more time drains before.
+    """
 
     executor: TaskExecutorSettings
     contact: ContactSettings
-    drain_timeout: float = 2.0
+    stop_patience: float = 2.0
+    report_patience: float = 5.0
     step_timeout: float = 6.0
     log_period: float = 60.0
     leftover_period: float = 600.0
+    ended_jobs_period: float = 30.0
     spark_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=1.0, delay_max=30.0))
 
 
@@ -130,6 +137,19 @@ class TaskManagerRunner:
         finally:
             await self._stop()
 
+    @property
+    def drain_time_max(self) -> float:
+        """How long `drain` takes at most: it releases what does not end within `taskmanager.drain-timeout`."""
+        settings = self._settings
+        return settings.executor.drain_timeout + settings.report_patience + _RELEASE_TIME_MAX
+
+    async def drain(self) -> bool:
+        """Take no more slots, and return when nothing runs here any more. The caller then ends `run`."""
+        settings = self._settings
+        if self._executor is not None:
+            await self._executor.drain(settings.executor.drain_timeout, report_patience=settings.report_patience)
+        return True
+
     async def _serve(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
         self._guard.open()
         self._at_stop("guard", self._close_guard)
@@ -181,7 +201,7 @@ class TaskManagerRunner:
             await self._register(self._services)
         self._at_stop("Spark", self._stop_spark)
         self._at_stop("slots", self._stop_slots)
-        self._at_stop("drain", lambda: executor.drain(self._settings.drain_timeout))
+        self._at_stop("drain", lambda: executor.drain(self._settings.stop_patience, report_patience=0.5))
         await executor.start()
         if contact is not None:
             scope.spawn_eternal("contact", contact.run())
@@ -232,9 +252,13 @@ class TaskManagerRunner:
     def _reconcilers(self, executor: TaskExecutor) -> list[Reconciler[int]]:
         leftovers = LeftoverCollector(self._directory, self._exchange, self._is_job_over)
         settings = self._settings
-        fences = Reconciler("fences", self._drop_fences, period=settings.leftover_period, clock=self._clock)
+        ended = partial(self._end_jobs, executor)
+        durable = [
+            Reconciler("fences", self._drop_fences, period=settings.leftover_period, clock=self._clock),
+            Reconciler("ended jobs", ended, period=settings.ended_jobs_period, clock=self._clock),
+        ]
         return [
-            *([] if self._services is None else [fences]),
+            *([] if self._services is None else durable),
             Reconciler("leftovers", leftovers.activate, period=settings.leftover_period, clock=self._clock),
             Reconciler(
                 "log retention", partial(self._collect_logs, executor), period=settings.log_period, clock=self._clock
@@ -259,6 +283,15 @@ class TaskManagerRunner:
                 await fences.drop(job_id, fence)
                 dropped += 1
         return dropped
+
+    async def _end_jobs(self, executor: TaskExecutor) -> int:
+        """R16: nobody comes for a job that is over, should its owner and the leader have died before they told us."""
+        unattended = executor.unattended_jobs()
+        over = [job_id for job_id in unattended if await self._is_job_over(job_id)]
+        if over:
+            logger.info("%d jobs are over that nobody has ended here: %s", len(over), ", ".join(over[:8]))
+            executor.end_jobs(over)
+        return len(over)
 
     async def _is_job_over(self, job_id: JobId) -> bool:
         """R16: no graph, or a result. Without durable services a job does not outlive its TaskManager."""
@@ -304,5 +337,5 @@ class TaskManagerRunner:
 
     async def _remove_directory(self) -> None:
         self._logs.release()
-        await self._exchange.remove()
-        await asyncio.to_thread(self._directory.remove)
+        is_needed = not await self._exchange.remove()
+        await asyncio.to_thread(self._directory.leave if is_needed else self._directory.remove)

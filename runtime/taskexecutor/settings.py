@@ -27,6 +27,8 @@ class TaskExecutorSettings:
     secrets_directory: str = ""
     slot_timeout: float = 10.0
     registration_timeout: float = 300.0
+    owner_timeout: float = 900.0
+    drain_timeout: float = 20.0
     queue_max: int = 8
     reports_max: int = 20_000
     report_bytes_max: int = 64 << 20

@@ -56,6 +56,18 @@ class WorkingDirectory:
     def remove(self) -> None:
         """Delete the directory at a clean stop. Idempotent, blocking."""
         shutil.rmtree(self.path, ignore_errors=True)
+        self._release()
+
+    def leave(self) -> None:
+        """A clean stop, but jobs that are not over still read partitions: leave the trace by which a collector finds
+        them. Idempotent, blocking.
+        """
+        for entry in self.path.iterdir():
+            if entry.name != LOCK:
+                shutil.rmtree(entry, ignore_errors=True)
+        self._release()
+
+    def _release(self) -> None:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -214,7 +214,7 @@ async def test_a_draining_task_manager_takes_no_slot_and_waits_for_what_runs(tmp
         cluster.job_master.send(deploy(1, 0))
         await cluster.pool.wait_started(1)
         async with asyncio.TaskGroup() as tasks:
-            draining = tasks.create_task(cluster.executor.drain(10))
+            draining = tasks.create_task(cluster.executor.drain(10, report_patience=1))
             report = await cluster.leader.wait_for(SlotReport, 2)
             assert [status.slot_index for status in report.slots] == [0]
             cluster.request(2, slot=1)

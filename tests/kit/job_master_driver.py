@@ -378,7 +378,7 @@ class JobMasterDriver:
         """What a TaskManager has of the job."""
         numbers = [number for number in sorted(self.slots) if self.places[number] == place]
         attempts = [
-            HeldAttempt(one, self.deployed[one].ordinal, ExecutionState.DEPLOYING if index else ExecutionState.RUNNING,
+            HeldAttempt(one, self.deployed[one].ordinal, self._held_state(one, index),
                         number if number in self.slots else None)
             for number, held in self.in_slot.items()
             if self.places[number] == place
@@ -391,6 +391,11 @@ class JobMasterDriver:
         ]
         slots = tuple(SlotOffer(number, 0) for number in numbers)
         return ev.JobCounted(place, slots, tuple(attempts), True, self.at())
+
+    def _held_state(self, attempt_id: ExecutionAttemptId, index: int) -> ExecutionState:
+        if attempt_id in self.cancelled:
+            return ExecutionState.CANCELING
+        return ExecutionState.DEPLOYING if index else ExecutionState.RUNNING
 
     def status(self) -> JobStatus:
         """The job's status (a call: mypy must not think that it stays)."""

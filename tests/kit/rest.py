@@ -192,6 +192,13 @@ class FakeResourceManager:
     """ResourceManagerView with one TaskManager."""
 
     offers: Sequence[bytes] = ()
+    is_draining = False
+
+    async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
+        """Done at once."""
+        if task_manager_id != "tm-1":
+            raise NotFoundError(f"TaskManager {task_manager_id} not found")
+        self.is_draining = is_draining
 
     def task_managers(self) -> Sequence[TaskManagerInfo]:
         """One with two slots, one of them taken."""
@@ -200,7 +207,7 @@ class FakeResourceManager:
             ResourceProfile(1.0, 1 << 30), True, b"{}", 2, 8 << 30,
         )  # fmt: skip
         slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
-        return [TaskManagerInfo(registration, 1, True, 1, 5, slots)]
+        return [TaskManagerInfo(registration, 1, True, 1, 5, slots, self.is_draining)]
 
     def slot_counts(self) -> tuple[int, int]:
         """Two, one free."""

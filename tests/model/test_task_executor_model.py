@@ -16,6 +16,7 @@ from runtime.taskexecutor.core.events import (
     CensusRequested,
     ContactLost,
     ContactRegained,
+    DrainChanged,
     Effect,
     Event,
     FenceObeyed,
@@ -25,7 +26,9 @@ from runtime.taskexecutor.core.events import (
     JobMasterConnected,
     JobMasterDisconnected,
     OwnerMessage,
+    OwnersAwaited,
     OwnerSpoke,
+    Released,
     ReportUnstarted,
     RunAttempt,
     SendReport,
@@ -64,13 +67,16 @@ class TaskExecutorMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.core = TaskExecutorCore("tm", slots=SLOTS, queue_max=2, reports_max=4, report_bytes_max=1 << 20)
+        self.core = TaskExecutorCore(
+            "tm", slots=SLOTS, queue_max=2, reports_max=4, report_bytes_max=1 << 20, owner_timeout=60.0
+        )
         self.running: dict[int, ExecutionAttemptId] = {}
         self.ever_run: set[ExecutionAttemptId] = set()
         self.sent_terminal: dict[ExecutionAttemptId, ExecutionState] = {}
         self.deployed: set[ExecutionAttemptId] = set()
         self.timers: list[SlotTimedOut] = []
         self.is_isolated = False
+        self.is_draining = False
         self.fences: dict[str, int] = {}
         self.obeyed: dict[str, int] = {}
 
@@ -89,6 +95,7 @@ class TaskExecutorMachine(RuleBasedStateMachine):
                 assert job.job_id == task.attempt_id.job_id
                 assert not self.is_isolated, "nothing exclusive begins without contact"  # R14
                 assert job.job_id not in self.fences, "nothing older than the fence begins"  # R14
+                assert not self.is_draining, "nothing begins while it drains"
                 self.running[slot_index] = task.attempt_id
                 self.ever_run.add(task.attempt_id)
             case CancelAttempt(slot_index, attempt_id):
@@ -180,6 +187,19 @@ class TaskExecutorMachine(RuleBasedStateMachine):
     def contact(self, *, is_lost: bool) -> None:
         self.is_isolated = is_lost
         self.apply(ContactLost("away") if is_lost else ContactRegained())
+
+    @rule(is_draining=st.booleans())
+    def drain(self, *, is_draining: bool) -> None:
+        self.is_draining = is_draining
+        self.apply(DrainChanged("maintenance" if is_draining else ""))
+
+    @rule()
+    def release(self) -> None:
+        self.apply(Released("time is over"))
+
+    @rule(seconds=st.sampled_from([1.0, 59.0, 60.0]))
+    def wait_for_owners(self, seconds: float) -> None:
+        self.apply(OwnersAwaited(seconds))
 
     @precondition(lambda self: self.timers)
     @rule()

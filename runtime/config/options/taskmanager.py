@@ -85,6 +85,20 @@ ISOLATION_TIMEOUT = duration_option(
     "elsewhere soon after. The same in the whole cluster.",
     low="1 s",
 )
+JOBMASTER_TIMEOUT = duration_option(
+    "taskmanager.jobmaster-timeout",
+    "15 min",
+    "So long a TaskManager keeps the tasks of a job that no JobMaster is connected for, then it cancels them; what "
+    "they have reported is kept. Time during which etcd cannot be reached does not count.",
+    low="1 s",
+)
+DRAIN_TIMEOUT = duration_option(
+    "taskmanager.drain-timeout",
+    "20 s",
+    "So long a TaskManager that drains (after SIGTERM, or `flinklike taskmanagers drain`) lets its tasks finish; the "
+    "rest then runs elsewhere. Whoever stops it should wait 10 s longer before SIGKILL.",
+    low="0 ms",
+)
 SLOT_ISOLATION = choice_option(
     "taskmanager.slot.isolation",
     "process",

@@ -297,7 +297,8 @@ class SlotManager:
         profile = job.missing()
         if profile is None:
             return None
-        free = [peer for peer in self._fitting(job, profile) if peer.free and peer.incarnation not in job.unreachable]
+        fitting = [peer for peer in self._fitting(job, profile) if peer.incarnation not in job.unreachable]
+        free = [peer for peer in fitting if peer.free and not peer.is_draining]
         return self._request(job, profile, min(free, key=lambda peer: peer.rank)) if free else None
 
     def _fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
@@ -360,9 +361,10 @@ class SlotManager:
         reachable = [peer for peer in fitting if peer.incarnation not in job.unreachable]
         if not reachable:
             return f"the JobMaster cannot reach any of {len(fitting)} TaskManagers with slots that fit"
-        total = sum(peer.slots_total for peer in reachable)
-        if total == 0:
-            return f"{len(reachable)} TaskManagers are registered, none has a slot ready yet"
+        total, are_draining = sum(peer.slots_total for peer in reachable), all(peer.is_draining for peer in reachable)
+        if total == 0 or are_draining:
+            state = "all of them are draining" if are_draining else "none has a slot ready yet"
+            return f"{len(reachable)} TaskManagers are registered, {state}"
         return f"no free slot: all {total} slots that fit are in use"
 
 

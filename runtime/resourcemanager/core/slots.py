@@ -33,6 +33,7 @@ class TaskManagerSlots:
     offered_conf: Mapping[str, str]
     is_connected: bool = True
     is_warm: bool = False
+    is_draining: bool = False
     assigned_tasks: int = 0
     is_first_report: bool = True
     free: dict[int, None] = field(default_factory=dict)
@@ -111,6 +112,7 @@ class TaskManagerSlots:
                 found.append(status)
         self.is_first_report = False
         self.is_warm = report.is_warm
+        self.is_draining = report.is_draining
         self.assigned_tasks = report.assigned_tasks
         return gone, found
 

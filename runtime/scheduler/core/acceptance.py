@@ -69,20 +69,15 @@ class Acceptance:
 
     @property
     def has_riders(self) -> bool:
-        """True when finished attempts wait for a batch."""
-        return bool(self._unrecorded)
+        """True when finished attempts, or events that nobody waits for, wait for a batch."""
+        return bool(self._unrecorded or self._records)
 
     @property
     def is_due(self) -> bool:
         """True when a batch should be written now."""
         if self.in_flight is not None or not (self._unrecorded or self._records):
             return False
-        return (
-            bool(self._records)
-            or self._is_due
-            or len(self._unrecorded) >= RIDERS_MAX
-            or self._rider_bytes >= RIDER_BYTES_MAX
-        )
+        return self._is_due or len(self._unrecorded) >= RIDERS_MAX or self._rider_bytes >= RIDER_BYTES_MAX
 
     def finished(self, execution: Execution) -> None:
         """An attempt is FINISHED."""
@@ -96,11 +91,12 @@ class Acceptance:
 
     def make_due(self) -> None:
         """The wheel has turned: whatever waits is written."""
-        self._is_due = self._is_due or bool(self._unrecorded)
+        self._is_due = self._is_due or self.has_riders
 
-    def record(self, event: JobEvent) -> None:
-        """Something else has happened that the next owner must know."""
+    def record(self, event: JobEvent, *, rides: bool = False) -> None:
+        """Something else has happened that the next owner must know. If it `rides`, nobody waits for it."""
         self._records.append(event)
+        self._is_due = self._is_due or not rides
 
     def begin(self, resets: Sequence[Execution] = ()) -> Batch:
         """Put everything that waits into a batch; it is in flight from now on. What is reset is not accepted."""

@@ -1,7 +1,7 @@
 """Which of the attempts that TaskManagers have are the job's current ones, for an owner that has not started them (R6).
 
 Invariant: a subtask that is not accepted gets the attempt that its ordinal names, if there is one, and keeps its id
-(R9); whatever else runs was replaced before, and is stopped.
+(R9), and one that was being cancelled goes on being cancelled; whatever else runs was replaced before, and is stopped.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from runtime.scheduler.core.census import CensusAnswer
 
 NOWHERE = AllocationId("")
 """The place of an adopted attempt that has ended: its slot is free, or somebody else's."""
+
+
+_CANCELLED = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED})
 
 
 @dataclass(slots=True)
@@ -84,3 +87,5 @@ def _take(graph: ExecutionGraph, held: HeldAttempt, location: TaskManagerLocatio
     graph.transition(execution, ExecutionState.DEPLOYING, at_millis)
     if held.state is not ExecutionState.DEPLOYING:
         graph.transition(execution, ExecutionState.RUNNING, at_millis)
+    if held.state in _CANCELLED:
+        graph.transition(execution, ExecutionState.CANCELING, at_millis)

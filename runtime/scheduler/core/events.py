@@ -110,6 +110,15 @@ class TaskManagerDisconnected:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsClosed:
+    """These slots take nothing more, because their TaskManager drains; what runs in them goes on."""
+
+    incarnation: Incarnation
+    allocations: tuple[AllocationId, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class TaskManagerGone:
     """A TaskManager counts as lost (R18). `is_reaped`: there is proof that nothing of it runs any more (R13)."""
 
@@ -219,6 +228,7 @@ TaskManagerEvent = (
     | JobCounted
     | SlotsGone
     | TaskManagerDisconnected
+    | SlotsClosed
     | TaskManagerGone
     | AttemptsReported
     | AttemptsProgressed

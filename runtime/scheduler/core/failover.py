@@ -4,7 +4,7 @@ Invariants: a failure is counted by the restart strategy, and made durable, befo
 (R10); tasks are reset all at once, when each of them is terminal and the event that says so is durable; what restarts
 is looked up again at that moment, so that nothing is deployed on a partition that went or goes; a partition that
 cannot be read counts against its producer, never against its reader nor the restart strategy, and ends the job after
-PARTITION_LOSSES_MAX times.
+PARTITION_LOSSES_MAX times; a failure that an earlier owner has handled is neither counted nor shown again.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Failover:
         "_acceptance",
         "_failover_strategy",
         "_graph",
+        "_handled",
         "_history",
         "_is_resetting",
         "_losses",
@@ -75,6 +76,7 @@ class Failover:
         self._failover_strategy = FailoverStrategy(graph, is_full=settings.is_full)
         self._pending: list[PendingRestart] = []
         self._losses: dict[Subtask, int] = {}
+        self._handled: dict[ExecutionAttemptId, float] = {}
         self._is_resetting = False
 
     @property
@@ -88,6 +90,18 @@ class Failover:
             seconds_ago = max(0, at.millis - millis) / 1000
             self._restart_strategy.note(CountedFailure(at.monotonic - seconds_ago, backoff))
         self._losses = dict(recovered.losses)
+        for handled in recovered.handled.values():
+            due = at.monotonic + max(0, handled.due_millis - at.millis) / 1000
+            execution = self._graph.execution(handled.attempt_id)
+            if execution is not None and execution.state is ExecutionState.FAILED:
+                self._pending.append(PendingRestart((handled.attempt_id,), due))
+            else:
+                self._handled[handled.attempt_id] = due  # adopted: its report is on its way
+        # They were stopped because of something that failed: they restart with it, and count for nothing.
+        stopping = [one for one in self._graph.executions() if one.state is ExecutionState.CANCELING]
+        if stopping:
+            dues = [at.monotonic, *self._handled.values(), *(pending.due for pending in self._pending)]
+            self._pending.append(PendingRestart(_ids(stopping), max(dues)))
 
     # --- failures -------------------------------------------------------------------------------------------
 
@@ -97,10 +111,22 @@ class Failover:
         """Attempts have ended by one failure, which counts once. Returns why the job must fail, "" if it goes on."""
         if not failure.is_recoverable:
             return "the failure is not recoverable"
+        dues = [due for one in executions if (due := self._handled.pop(one.attempt_id, None)) is not None]
+        if dues and len(dues) == len(executions):
+            return self._resumed(executions, failure, max(dues), at)
         if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
             return self._partitions_lost(executions, exception, lost, at)
         if failure.is_isolation:  # R14: never counted, also where nothing else restarts
             return self._isolated(executions, exception, at)
+        return self._counted(executions, exception, at)
+
+    def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:
+        """An earlier owner has counted and noted it."""
+        lost = self._lost_partitions(failure)
+        self._lose(lost)
+        return self._restart(PendingRestart(_ids(executions), due, lost), at)
+
+    def _counted(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
         counted = self._restart_strategy.failure(at.monotonic, at.draw)
         if counted is not None:
             self._restart_strategy.note(counted)
@@ -110,23 +136,32 @@ class Failover:
         if problem := self._restart(pending, at):
             return problem
         backoff = None if counted is None else counted.delay
-        self._note(exception, at, is_concurrent=counted is None, backoff=backoff)
+        self._note(exception, executions, at, is_concurrent=counted is None, backoff=backoff)
         return ""
 
     def _isolated(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
         if problem := self._restart(PendingRestart(_ids(executions), at.monotonic), at):
             return problem
-        self._note(exception, at, is_concurrent=False, backoff=None)
+        self._note(exception, executions, at, is_concurrent=False, backoff=None)
         return ""
 
     def concurrent(self, exception: ArchivedException, at: Moment) -> None:
         """A task that was being stopped has failed instead: that changes nothing."""
-        self._note(exception, at, is_concurrent=True, backoff=None)
+        self._note(exception, (), at, is_concurrent=True, backoff=None)
 
-    def _note(self, exception: ArchivedException, at: Moment, *, is_concurrent: bool, backoff: float | None) -> None:
+    def _note(
+        self,
+        exception: ArchivedException,
+        executions: Sequence[Execution],
+        at: Moment,
+        *,
+        is_concurrent: bool,
+        backoff: float | None,
+    ) -> None:
         is_kept = self._history.add(exception, is_concurrent=is_concurrent)
         if is_kept or backoff is not None:
-            self._acceptance.record(FailureHandled(exception, at.millis, is_concurrent, backoff))
+            event = FailureHandled(exception, at.millis, is_concurrent, backoff, attempts=_ids(executions))
+            self._acceptance.record(event)
 
     def _lost_partitions(self, failure: FailureInfo) -> list[PartitionId]:
         """Of those that the failure names, the ones that are still what consumers would read."""
@@ -141,9 +176,7 @@ class Failover:
     def _partitions_lost(
         self, executions: Sequence[Execution], exception: ArchivedException, lost: list[PartitionId], at: Moment
     ) -> str:
-        for partition in lost:
-            producer = partition.producer
-            self._graph.vertices[producer.vertex_id].outputs[partition.output].lose(producer.subtask_index)
+        self._lose(lost)
         for subtask in dict.fromkeys((one.producer.vertex_id, one.producer.subtask_index) for one in lost):
             self._losses[subtask] = self._losses.get(subtask, 0) + 1
             if self._losses[subtask] > PARTITION_LOSSES_MAX:
@@ -151,8 +184,13 @@ class Failover:
                 return f"what {name} ({subtask[1] + 1}) writes could not be read {self._losses[subtask]} times"
         if problem := self._restart(PendingRestart(_ids(executions), at.monotonic, lost), at):
             return problem
-        self._note(exception, at, is_concurrent=False, backoff=None)
+        self._note(exception, executions, at, is_concurrent=False, backoff=None)
         return ""
+
+    def _lose(self, lost: Sequence[PartitionId]) -> None:
+        for partition in lost:
+            producer = partition.producer
+            self._graph.vertices[producer.vertex_id].outputs[partition.output].lose(producer.subtask_index)
 
     def _restart(self, pending: PendingRestart, at: Moment) -> str:
         try:
@@ -205,9 +243,9 @@ class Failover:
                     edge.lose(execution.attempt_id.subtask_index)
         return self._acceptance.begin(executions)
 
-    def due_after(self, now: float) -> float | None:
-        """When the restart that was asked for last is due, None if it need not be waited for."""
-        return self._pending[-1].due if self._pending and self._pending[-1].due > now else None
+    def dues_after(self, now: float) -> list[float]:
+        """When the restarts are due that have to be waited for; the one that was asked for last is the last one."""
+        return [pending.due for pending in self._pending if pending.due > now]
 
     def stop(self) -> None:
         """Nothing restarts any more."""

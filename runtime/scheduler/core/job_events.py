@@ -18,8 +18,16 @@ from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 2
-"""1 had attempts and releases only; every version up to this one is read."""
+EVENTS_SCHEMA_VERSION = 3
+"""1 had attempts and releases only, 2 neither starts nor whose failures were handled; every version is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """The job's execution timeout runs from here on, whoever owns it. Only jobs that have one write this."""
+
+    at_millis: int
+    type: Literal["job-started"] = "job-started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,8 @@ class FailureHandled:
     """A failure after which the job goes on, as the exception history shows it.
 
     `is_concurrent`: it happened while the one before was handled. `backoff_seconds` is set when the restart strategy
-    counts it: the pause that follows.
+    counts it: the pause that follows. `attempts` are those that it ended: until they are reset, what they report again
+    is this failure.
     """
 
     exception: ArchivedException
@@ -58,6 +67,7 @@ class FailureHandled:
     is_concurrent: bool
     backoff_seconds: float | None
     type: Literal["failure-handled"] = "failure-handled"
+    attempts: tuple[ExecutionAttemptId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ class SubtasksReset:
     type: Literal["subtasks-reset"] = "subtasks-reset"
 
 
-JobEvent = AttemptFinished | PartitionsReleased | FailureHandled | PartitionsLost | SubtasksReset
+JobEvent = JobStarted | AttemptFinished | PartitionsReleased | FailureHandled | PartitionsLost | SubtasksReset
 
 
 @dataclass(frozen=True, slots=True)

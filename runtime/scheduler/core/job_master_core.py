@@ -222,8 +222,10 @@ class JobMasterCore:
             found, self._graph, self._outbox, self._failures, self._failover_settings, self._at
         )
         self._graph.enter(JobStatus.CREATED, self._at.millis)
-        if any(execution.state is not ExecutionState.CREATED for execution in self._graph.executions()):
+        # What has events has started, whatever has become of it.
+        if found.read.batches or any(one.state is not ExecutionState.CREATED for one in self._graph.executions()):
             self._run()
+            self._await_restarts(self._work.failover.dues_after(self._at.monotonic), "taken over")
         self._publication.counted()
         for event in found.kept:
             self._on_task_manager(event)
@@ -248,8 +250,8 @@ class JobMasterCore:
             case ev.CancelWanted():
                 self._cancel()
             case ev.DeadlineReached():
-                if self.status in _STARTED and self._result is None:
-                    self._fail(self._timed_out())
+                if self._work is not None and self.status in _STARTED and self._result is None:
+                    self._fail(self._work.timeout.failure(self._at))
             case ev.RestartDue():
                 return  # what is due is seen after every event
             case ev.ResourcesNotified(reason):
@@ -277,6 +279,8 @@ class JobMasterCore:
                 self._graph.progressed(progresses)
             case ev.OutputsMoved(vertex_id, failure) if work is not None:
                 self._on_outputs_moved(work, vertex_id, failure)
+            case ev.SlotsClosed(_, allocations) if work is not None:
+                work.placement.pool.close(allocations)
             case ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
                 self._on_loss(work, event)
             case _:
@@ -401,15 +405,13 @@ class JobMasterCore:
         problem = work.failover.failed(executions, failure, exception, self._at)
         if problem:
             self._fail(work.failover.suppressed(failure, problem), kept[0])
-        elif self.status is JobStatus.RUNNING:
-            self._graph.enter(JobStatus.RESTARTING, self._at.millis, failure.class_name)
         for other in others:
             if problem:
                 self._failures.add(other, is_concurrent=True)
             else:
                 work.failover.concurrent(other, self._at)
-        if not problem and (due := work.failover.due_after(self._at.monotonic)) is not None:
-            self._effects.append(ScheduleRestart(due))
+        if not problem:
+            self._await_restarts(work.failover.dues_after(self._at.monotonic)[-1:], failure.class_name)
 
     def _acknowledge(self, work: Work, execution: Execution) -> None:
         assert execution.location is not None, execution.attempt_id
@@ -519,17 +521,15 @@ class JobMasterCore:
 
     def _run(self) -> None:
         self._graph.enter(JobStatus.RUNNING, self._at.millis)
-        assert self._graph.job_graph is not None, self.status
-        timeout = self._graph.job_graph.execution_timeout_seconds
-        if timeout is not None:
-            self._effects.append(ScheduleDeadline(self._at.monotonic + timeout))
+        assert self._work is not None, self.status
+        if (deadline := self._work.timeout.start(self._at)) is not None:
+            self._effects.append(ScheduleDeadline(deadline))
 
-    def _timed_out(self) -> FailureInfo:
-        assert self._graph.job_graph is not None, self.status
-        timeout = self._graph.job_graph.execution_timeout_seconds
-        return self._system_failure(
-            "JobExecutionTimeoutError", f"the job has run for its execution.timeout of {timeout:g} s"
-        )
+    def _await_restarts(self, dues: list[float], reason: str) -> None:
+        assert self._work is not None, self.status
+        if self.status is JobStatus.RUNNING and self._work.failover.is_pending:
+            self._graph.enter(JobStatus.RESTARTING, self._at.millis, reason)
+        self._effects += map(ScheduleRestart, dues)
 
     def _commit_outputs(self, work: Work) -> None:
         for vertex in work.commits.due():

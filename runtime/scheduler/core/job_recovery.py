@@ -7,18 +7,22 @@ with which partitions, which attempt of a subtask comes next, what failed, and w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import assert_never
 
-from runtime.common.ids import JobId, VertexId
+from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.job_events import (
     AttemptFinished,
     FailureHandled,
     JobEvent,
+    JobStarted,
     PartitionsLost,
     PartitionsReleased,
     SubtasksReset,
@@ -27,28 +31,43 @@ from runtime.scheduler.core.job_events import (
 Subtask = tuple[VertexId, int]
 
 
-class RecoveredJob:
-    """A job as its events tell it. `graph` is attached; what is not accepted there is CREATED."""
+@dataclass(frozen=True, slots=True)
+class HandledAttempt:
+    """An attempt that has failed and waits for its restart, which is due at `due_millis`."""
 
-    __slots__ = ("counted", "failures", "graph", "losses")
+    attempt_id: ExecutionAttemptId
+    failure: FailureInfo
+    due_millis: int
+
+
+class RecoveredJob:
+    """A job as its events tell it. `graph` is attached; what is not accepted there is CREATED.
+
+    `handled` are attempts whose failure needs no handling any more: they were not reset yet.
+    """
+
+    __slots__ = ("_due_millis", "counted", "failures", "graph", "handled", "losses", "started_millis")
 
     def __init__(self, graph: ExecutionGraph, failures: FailureHistory) -> None:
         self.graph = graph
         self.failures = failures
         self.counted: list[tuple[int, float]] = []
         self.losses: dict[Subtask, int] = {}
+        self.handled: dict[Subtask, HandledAttempt] = {}
+        self.started_millis: int | None = None
+        self._due_millis = 0
 
     def apply(self, event: JobEvent, at_millis: int) -> None:
         """Take one event, in the order in which they were written."""
         match event:
+            case JobStarted(started_millis):
+                self.started_millis = started_millis
             case AttemptFinished():
                 self._accept(event)
             case PartitionsReleased():
                 return  # follows from who is accepted and who is reset
-            case FailureHandled(exception, failed_millis, is_concurrent, backoff):
-                self.failures.add(exception, is_concurrent=is_concurrent)
-                if backoff is not None:
-                    self.counted.append((failed_millis, backoff))
+            case FailureHandled():
+                self._fail(event)
             case PartitionsLost(partitions):
                 for subtask in {(one.producer.vertex_id, one.producer.subtask_index) for one in partitions}:
                     self.losses[subtask] = self.losses.get(subtask, 0) + 1
@@ -57,6 +76,27 @@ class RecoveredJob:
                     self._reset(vertex_id, index, ordinal, at_millis)
             case _:
                 assert_never(event)
+
+    def put_failed(self, at_millis: int) -> None:
+        """Once all attempts that are left are adopted: the others that have failed wait for their restart as before."""
+        for (vertex_id, index), handled in self.handled.items():
+            current = self.graph.vertices[vertex_id].executions[index]
+            if current.state is ExecutionState.CREATED:
+                execution = Execution(handled.attempt_id, current.ordinal, at_millis)
+                execution.failure = handled.failure
+                self.graph.adopt(execution)
+                self.graph.transition(execution, ExecutionState.FAILED, at_millis)
+
+    def _fail(self, event: FailureHandled) -> None:
+        self.failures.add(event.exception, is_concurrent=event.is_concurrent)
+        if event.backoff_seconds is not None:
+            self.counted.append((event.at_millis, event.backoff_seconds))
+        pause_millis = round((event.backoff_seconds or 0.0) * 1000)
+        earliest = self._due_millis if event.is_concurrent else 0  # it falls into the pause of the one before
+        self._due_millis = max(event.at_millis + pause_millis, earliest)
+        for attempt_id in event.attempts:
+            handled = HandledAttempt(attempt_id, event.exception.failure, self._due_millis)
+            self.handled[attempt_id.vertex_id, attempt_id.subtask_index] = handled
 
     def _accept(self, event: AttemptFinished) -> None:
         execution = Execution.finished(event.attempt_id, event.ordinal, event.timestamps, event.location)
@@ -73,6 +113,7 @@ class RecoveredJob:
         if execution.is_accepted:
             execution = self.graph.reset(execution, at_millis)
         execution.ordinal = ordinal
+        self.handled.pop((vertex_id, index), None)
 
 
 def recover(

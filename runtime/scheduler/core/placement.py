@@ -202,14 +202,20 @@ class Placement:
 
     def release_idle(self) -> None:
         """Give back idle slots that nothing will run in."""
+        for slot in self.pool.spent():
+            if slot.location.incarnation not in self.absent:
+                self._free(slot)
         idle = self._reachable_idle()
         if not idle:
             return
         anticipated = self._demand.anticipated_counts()
         for slot in idle:
             if not _take_kind(anticipated, slot):
-                self.pool.remove(slot.allocation_id)
-                self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
+                self._free(slot)
+
+    def _free(self, slot: ActiveSlot) -> None:
+        self.pool.remove(slot.allocation_id)
+        self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
 
     def release(self, partitions: Iterable[PartitionDescriptor]) -> None:
         """Nobody needs these any more: who wrote them deletes them."""

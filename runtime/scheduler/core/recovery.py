@@ -16,7 +16,7 @@ from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.census import Census, CensusAnswer
 from runtime.scheduler.core.outbox import Outbox
 
-KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.AttemptsReported
+KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.SlotsClosed | ev.AttemptsReported
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Recovery:
                 self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
             case ev.SlotsOffered(location):
                 self._kept.append((location.incarnation, event))
-            case ev.SlotsGone(incarnation) | ev.AttemptsReported(incarnation=incarnation):
+            case ev.SlotsGone(incarnation) | ev.SlotsClosed(incarnation) | ev.AttemptsReported(incarnation=incarnation):
                 self._kept.append((incarnation, event))
             case ev.AttemptsProgressed() | ev.OutputsMoved():
                 return  # progress comes again, and a move is asked for again

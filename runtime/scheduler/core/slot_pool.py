@@ -32,7 +32,7 @@ class SlotKind:
 class ActiveSlot:
     """One accepted slot."""
 
-    __slots__ = ("allocation_id", "attempts", "busy_since", "kind", "location", "profile", "vertex_id")
+    __slots__ = ("allocation_id", "attempts", "busy_since", "is_closed", "kind", "location", "profile", "vertex_id")
 
     def __init__(self, offer: SlotOffer, location: TaskManagerLocation) -> None:
         self.allocation_id = offer.allocation_id
@@ -42,6 +42,8 @@ class ActiveSlot:
         self.vertex_id: VertexId | None = None
         self.attempts: dict[ExecutionAttemptId, None] = {}
         self.busy_since = 0.0
+        self.is_closed = False
+        """True once nothing more may be deployed here."""
 
     @property
     def is_idle(self) -> bool:
@@ -80,8 +82,17 @@ class SlotPool:
         return len(self._slots) - len(self._idle)
 
     def idle(self) -> list[ActiveSlot]:
-        """Slots that hold nothing, in the order in which they became idle."""
-        return list(self._idle.values())
+        """Slots that hold nothing and may be used, in the order in which they became idle."""
+        return [slot for slot in self._idle.values() if not slot.is_closed]
+
+    def spent(self) -> list[ActiveSlot]:
+        """Slots that hold nothing and take nothing more."""
+        return [slot for slot in self._idle.values() if slot.is_closed]
+
+    def close(self, allocations: Iterable[AllocationId]) -> None:
+        """These slots take nothing more. Those that are not ours are nobody's concern here."""
+        for slot in filter(None, map(self._slots.get, allocations)):
+            slot.is_closed = True
 
     def allocations(self) -> Iterable[ActiveSlot]:
         """All slots."""
@@ -96,6 +107,8 @@ class SlotPool:
 
     def room(self, slot: ActiveSlot) -> int:
         """How many more attempts of the slot's vertex may be deployed into it now."""
+        if slot.is_closed:
+            return 0
         if slot.vertex_id is None:
             return 1
         return 1 + self._ahead.get(slot.vertex_id, 0) - len(slot.attempts)

@@ -8,6 +8,7 @@ from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.adoption import adopt
 from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.execution_timeout import ExecutionTimeout
 from runtime.scheduler.core.failover import Failover
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.job_recovery import RecoveredJob
@@ -21,7 +22,7 @@ from runtime.scheduler.core.recovery import Inheritance
 class Work:
     """Who decides what of one job."""
 
-    __slots__ = ("acceptance", "commits", "failover", "placement", "reconnection")
+    __slots__ = ("acceptance", "commits", "failover", "placement", "reconnection", "timeout")
 
     def __init__(
         self,
@@ -31,12 +32,14 @@ class Work:
         settings: FailoverSettings,
         *,
         batches: int = 0,
+        started_millis: int | None = None,
     ) -> None:
         self.placement = Placement(graph, outbox)
         self.acceptance = Acceptance(graph, first_number=batches)
         self.commits = OutputCommits(graph)
         self.reconnection = Reconnection(graph, self.placement, self.commits, outbox)
         self.failover = Failover(graph, self.placement, self.acceptance, history, settings)
+        self.timeout = ExecutionTimeout(graph, self.acceptance, started_millis)
 
     @classmethod
     def taken_over(
@@ -55,7 +58,15 @@ class Work:
             for event in batch:
                 recovered.apply(event, at.millis)
         adoptions = adopt(graph, found.answers, at.millis)
-        work = cls(graph, outbox, history, settings, batches=len(found.read.batches))
+        recovered.put_failed(at.millis)
+        work = cls(
+            graph,
+            outbox,
+            history,
+            settings,
+            batches=len(found.read.batches),
+            started_millis=recovered.started_millis,
+        )
         work.failover.restore(recovered, at)
         for adoption in adoptions:
             work.placement.inherit(adoption, at)

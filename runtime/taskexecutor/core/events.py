@@ -19,6 +19,7 @@ from runtime.gateways.job_master import (
     OutputsCommitted,
     RegisterJob,
     ReleasePartitions,
+    SlotsDraining,
     SlotsLost,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotsFreed
@@ -36,6 +37,8 @@ OwnerMessage = (
     | CommitOutputs
     | EndJob
 )
+
+OwnerNews = JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted
 
 # --- events -----------------------------------------------------------------------------------------------
 
@@ -138,6 +141,27 @@ class ContactRegained:
     """Exclusive attempts may begin again."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnersAwaited:
+    """So many seconds have passed during which owners could have come (R18)."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrainChanged:
+    """From now on no slot is given away and nothing is begun, for this reason; "": everything is as before."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The time to drain is over: what still runs is to run elsewhere."""
+
+    reason: str
+
+
 Event = (
     RequestSlot
     | JobsEnded
@@ -155,6 +179,9 @@ Event = (
     | FenceRequested
     | ContactLost
     | ContactRegained
+    | OwnersAwaited
+    | DrainChanged
+    | Released
 )
 
 # --- effects ----------------------------------------------------------------------------------------------
@@ -172,7 +199,7 @@ class TellOwner:
     """Send a message to a connected JobMaster process."""
 
     owner: Incarnation
-    message: JobCensus | OfferSlots | SlotsLost | OutputsCommitted
+    message: OwnerNews
 
 
 @dataclass(frozen=True, slots=True)

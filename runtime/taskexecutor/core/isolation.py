@@ -1,4 +1,5 @@
-"""What R14 forbids on this TaskManager: fenced deployments, and exclusive attempts without contact.
+"""What R14 forbids on this TaskManager: fenced deployments, and exclusive attempts without contact. And why what ends
+for no fault of its own does.
 
 Invariants: a deployment that is older than its job's newest fence is never run; a fence is pending until nothing that
 it is meant for runs; an attempt that was stopped for these reasons says so in its report, whatever it ended with,
@@ -16,6 +17,29 @@ from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 
 FENCES_REMEMBERED_MAX = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class StopReason:
+    """Why an attempt is ended although nobody has cancelled it and nothing is wrong with it."""
+
+    class_name: str
+    message: str
+
+    @classmethod
+    def isolated(cls, message: str) -> StopReason:
+        """A fence, or no contact (R14)."""
+        return cls("TaskIsolated", message)
+
+    @classmethod
+    def no_owner(cls, message: str) -> StopReason:
+        """`taskmanager.jobmaster-timeout` is over (R18)."""
+        return cls("JobMasterTimeout", message)
+
+    @classmethod
+    def drained(cls, message: str) -> StopReason:
+        """The TaskManager is being emptied."""
+        return cls("TaskManagerDrained", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +63,7 @@ class Isolation:
         """True while there is no contact: no exclusive attempt may begin."""
         self._newest: OrderedDict[JobId, int] = OrderedDict()
         self._pending: dict[JobId, PendingFence] = {}
-        self._reasons: dict[ExecutionAttemptId, str] = {}
+        self._reasons: dict[ExecutionAttemptId, StopReason] = {}
 
     def refusal(self, job_id: JobId, epoch: int, fence_revision: int) -> str:
         """Why a deployment is refused, "" when it is not.
@@ -70,21 +94,25 @@ class Isolation:
         """Nothing that it is for runs here any more."""
         del self._pending[fence.job_id]
 
-    def stop(self, attempt_id: ExecutionAttemptId, reason: str) -> None:
+    def stop(self, attempt_id: ExecutionAttemptId, reason: StopReason) -> None:
         """Remember why an attempt will end. The first reason stays."""
         self._reasons.setdefault(attempt_id, reason)
+
+    def is_stopping(self, attempt_id: ExecutionAttemptId) -> bool:
+        """True for an attempt that is to end, and has not reported yet."""
+        return attempt_id in self._reasons
 
     def explained(self, report: TaskExecutionReport) -> TaskExecutionReport:
         """The report with the reason for which the attempt was stopped, if it was."""
         if not report.state.is_terminal:
             return report
-        reason = self._reasons.pop(report.attempt_id, "")
-        if not reason or report.state is ExecutionState.FINISHED:
+        reason = self._reasons.pop(report.attempt_id, None)
+        if reason is None or report.state is ExecutionState.FINISHED:
             return report
         failure = FailureInfo(
-            class_name="TaskIsolated",
-            message=reason,
-            stack_trace=f"TaskIsolated: {reason}",
+            class_name=reason.class_name,
+            message=reason.message,
+            stack_trace=f"{reason.class_name}: {reason.message}",
             kind="SYSTEM",
             is_recoverable=True,
             timestamp_millis=report.timestamp_millis,

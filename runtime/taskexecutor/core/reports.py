@@ -25,10 +25,13 @@ NEVER_DEPLOYED = -1
 
 
 class AttemptState(Enum):
-    """WAITING in a queue, STARTED, REPORTED terminal and kept, ACKNOWLEDGED and only remembered."""
+    """WAITING in a queue, STARTED, CANCELING because its owner said so, REPORTED terminal and kept, ACKNOWLEDGED and
+    only remembered.
+    """
 
     WAITING = "WAITING"
     STARTED = "STARTED"
+    CANCELING = "CANCELING"
     REPORTED = "REPORTED"
     ACKNOWLEDGED = "ACKNOWLEDGED"
 
@@ -36,11 +39,19 @@ class AttemptState(Enum):
 ATTEMPT_TRANSITIONS = TransitionTable(
     {
         AttemptState.WAITING: frozenset({AttemptState.STARTED, AttemptState.REPORTED}),
-        AttemptState.STARTED: frozenset({AttemptState.REPORTED}),
+        AttemptState.STARTED: frozenset({AttemptState.CANCELING, AttemptState.REPORTED}),
+        AttemptState.CANCELING: frozenset({AttemptState.REPORTED}),
         AttemptState.REPORTED: frozenset({AttemptState.ACKNOWLEDGED}),
         AttemptState.ACKNOWLEDGED: frozenset(),
     }
 )
+
+
+_NOT_REPORTED = {
+    AttemptState.WAITING: ExecutionState.DEPLOYING,
+    AttemptState.STARTED: ExecutionState.RUNNING,
+    AttemptState.CANCELING: ExecutionState.CANCELING,
+}
 
 
 class AttemptLedger:
@@ -86,10 +97,14 @@ class AttemptLedger:
         """WAITING -> STARTED."""
         self._move(attempt_id, AttemptState.STARTED)
 
+    def cancel(self, attempt_id: ExecutionAttemptId) -> None:
+        """STARTED -> CANCELING."""
+        self._move(attempt_id, AttemptState.CANCELING)
+
     def record(self, report: TaskExecutionReport) -> bool:
         """Keep a report. False when it says nothing new: the attempt is unknown, or has had its terminal report."""
         attempt_id = report.attempt_id
-        if self.state(attempt_id) not in {AttemptState.WAITING, AttemptState.STARTED}:
+        if self.state(attempt_id) not in _NOT_REPORTED:
             return False
         self._reports.setdefault(attempt_id.job_id, {})[attempt_id] = report
         if report.state.is_terminal:
@@ -107,17 +122,15 @@ class AttemptLedger:
         return True
 
     def unacknowledged(self, job_id: JobId) -> Iterator[tuple[ExecutionAttemptId, int, ExecutionState]]:
-        """The attempts of a job that wait (DEPLOYING), run (RUNNING), or have ended and wait for an acknowledgement;
-        each with its ordinal.
+        """The attempts of a job that wait (DEPLOYING), run (RUNNING), are being cancelled (CANCELING), or have ended
+        and wait for an acknowledgement; each with its ordinal.
         """
         reports, ordinals = self._reports.get(job_id, {}), self._ordinals.get(job_id, {})
         for attempt_id, state in self._states.get(job_id, {}).items():
             if state is AttemptState.REPORTED:
                 yield attempt_id, ordinals[attempt_id], reports[attempt_id].state
-            elif state is not AttemptState.ACKNOWLEDGED:
-                is_waiting = state is AttemptState.WAITING
-                shown = ExecutionState.DEPLOYING if is_waiting else ExecutionState.RUNNING
-                yield attempt_id, ordinals[attempt_id], shown
+            elif state in _NOT_REPORTED:
+                yield attempt_id, ordinals[attempt_id], _NOT_REPORTED[state]
 
     def pending(self, job_id: JobId) -> Sequence[TaskExecutionReport]:
         """What a new stream to the owner begins with: last news of every attempt that is not acknowledged."""

@@ -23,14 +23,15 @@ from runtime.gateways.job_master import (
     HeldAttempt,
     JobCensus,
     OfferSlots,
-    OutputsCommitted,
     RegisterJob,
     ReleasePartitions,
     SlotOffer,
+    SlotsDraining,
     SlotsLost,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotStatus
 from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport
+from runtime.taskexecutor.core.absence import OwnerAbsence
 from runtime.taskexecutor.core.events import (
     AttemptEnded,
     AttemptProgressed,
@@ -43,9 +44,9 @@ from runtime.taskexecutor.core.events import (
     ContactRegained,
     DeletePartitions,
     Deregistered,
+    DrainChanged,
     Effect,
     Event,
-    FenceObeyed,
     FenceRequested,
     ForgetJob,
     FreeSlot,
@@ -54,8 +55,11 @@ from runtime.taskexecutor.core.events import (
     MoveOutputs,
     OutputsMoved,
     OwnerMessage,
+    OwnerNews,
+    OwnersAwaited,
     OwnerSpoke,
     Refused,
+    Released,
     ReportUnstarted,
     RunAttempt,
     SendProgress,
@@ -65,10 +69,11 @@ from runtime.taskexecutor.core.events import (
     TellOwner,
     TellResourceManager,
 )
-from runtime.taskexecutor.core.isolation import Isolation
+from runtime.taskexecutor.core.isolation import Isolation, StopReason
 from runtime.taskexecutor.core.jobs import Job, JobMasterLocation, JobTable
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
+from runtime.taskexecutor.core.stopping import Stopping
 
 CENSUS_ATTEMPTS_MAX = 4096
 """How many attempts one part of a census names: half a megabyte."""
@@ -78,13 +83,24 @@ class TaskExecutorCore:
     """Pure. One instance per life of a TaskManager process."""
 
     def __init__(
-        self, task_manager_id: str, *, slots: int, queue_max: int, reports_max: int, report_bytes_max: int
+        self,
+        task_manager_id: str,
+        *,
+        slots: int,
+        queue_max: int,
+        reports_max: int,
+        report_bytes_max: int,
+        owner_timeout: float,
     ) -> None:
         self._task_manager_id = task_manager_id
         self.slots = TaskSlotTable(slots, queue_max=queue_max)
         self.ledger = AttemptLedger(reports_max=reports_max, bytes_max=report_bytes_max)
         self.jobs = JobTable()
         self.isolation = Isolation()
+        self.stopping = Stopping(self.slots, self.ledger, self.isolation)
+        self.drain = ""
+        """Why no slot is given away and nothing is begun, "" when all is as usual."""
+        self._absence = OwnerAbsence(owner_timeout)
         self._connected: set[Incarnation] = set()
 
     def handle(self, event: Event) -> list[Effect]:
@@ -97,22 +113,18 @@ class TaskExecutorCore:
                 effects = self._on_owner_message(owner, message)
             case CensusRequested():
                 effects = self._on_census_requested(event)
-            case AttemptReported(report):
-                effects = self._on_report(report)
-            case AttemptEnded(slot_index, attempt_id):
-                effects = self._on_attempt_ended(slot_index, attempt_id)
-            case AttemptProgressed():
-                effects = self._on_progress(event)
+            case AttemptReported() | AttemptProgressed() | AttemptEnded():
+                effects = self._on_attempt(event)
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
             case JobsEnded() | ClusterChanged() | Deregistered():
                 jobs = event.jobs if isinstance(event, JobsEnded) else [job.job_id for job in self.jobs]
                 effects = [effect for job_id in jobs for effect in self._end_job(job_id)]
-            case FenceRequested() | ContactLost() | ContactRegained():
-                effects = self._on_isolation(event)
-            case _:
+            case JobMasterConnected() | JobMasterDisconnected() | OutputsMoved():
                 effects = self._on_connection(event)
-        return effects + self._obeyed_fences()
+            case _:
+                effects = self._on_withdrawal(event)
+        return effects + self.stopping.obeyed_fences()
 
     def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected | OutputsMoved) -> list[Effect]:
         match event:
@@ -135,6 +147,14 @@ class TaskExecutorCore:
     def has_jobs_of(self, incarnation: Incarnation) -> bool:
         """True while a stream to that process is needed."""
         return bool(self.jobs.owned_by(incarnation))
+
+    def unattended_jobs(self) -> list[JobId]:
+        """Jobs without an owner that is connected, or without a slot here."""
+        return [
+            job.job_id
+            for job in self.jobs
+            if not job.is_ending and (job.owner.incarnation not in self._connected or not self.slots.of_job(job.job_id))
+        ]
 
     @property
     def running(self) -> int:
@@ -177,8 +197,8 @@ class TaskExecutorCore:
 
     def _slot_refusal(self, request: RequestSlot) -> str:
         stale = self.jobs.refusal(request.job_id, request.epoch)  # R1, R7
-        if stale:
-            return stale
+        if stale or self.drain:
+            return stale or self.drain
         slot = self.slots.slot(request.slot_index)
         if slot is None:
             return f"there is no slot {request.slot_index} on this TaskManager"
@@ -242,61 +262,71 @@ class TaskExecutorCore:
         ]
         if slot.running is None:
             return effects + self._free(slot)
-        if self.ledger.state(slot.running) is not AttemptState.STARTED:
-            return effects  # it has reported its end: AttemptEnded is on its way
-        return [*effects, CancelAttempt(slot.index, slot.running)]
+        return effects + self._cancel_running(slot)
+
+    def _cancel_running(self, slot: TaskSlot) -> list[Effect]:
+        attempt_id = slot.running
+        if attempt_id is None or self.ledger.state(attempt_id) is not AttemptState.STARTED:
+            return []  # it is being cancelled, or it has reported its end: AttemptEnded is on its way
+        if self.isolation.is_stopping(attempt_id):
+            return []
+        self.ledger.cancel(attempt_id)
+        return [CancelAttempt(slot.index, attempt_id)]
 
     def _free(self, slot: TaskSlot) -> list[Effect]:
         return [FreeSlot(slot.index, self.slots.free(slot))]
 
-    # --- isolation (R14) ------------------------------------------------------------------------------------
+    # --- what ends or forbids attempts though their owners do not -------------------------------------------
 
-    def _on_isolation(self, event: FenceRequested | ContactLost | ContactRegained) -> list[Effect]:
+    def _on_withdrawal(
+        self, event: FenceRequested | ContactLost | ContactRegained | OwnersAwaited | DrainChanged | Released
+    ) -> list[Effect]:
         match event:
             case FenceRequested():
-                return self._on_fence(event)
+                return self.stopping.fence(event)
             case ContactLost(reason):
                 self.isolation.is_isolated = True
                 exclusive = [slot for slot in self.slots if slot.runs_exclusive]
-                return [effect for slot in exclusive for effect in self._stop_running(slot, reason)]
+                return self.stopping.running(exclusive, StopReason.isolated(reason))
             case ContactRegained():
                 self.isolation.is_isolated = False
                 return self._start_waiting()
+            case OwnersAwaited(seconds):
+                return self._on_owners_awaited(seconds)
+            case DrainChanged() | Released():
+                return self._on_drain(event)
             case _:
                 assert_never(event)
 
-    def _on_fence(self, request: FenceRequested) -> list[Effect]:
-        fence = self.isolation.fence(request.job_id, request.epoch, request.revision)
-        if fence is None:
+    def _on_owners_awaited(self, seconds: float) -> list[Effect]:
+        """R18: give up the tasks and slots, never the reports, of jobs that have had no owner for too long."""
+        absent = [one for one in self.jobs if not one.is_ending and one.owner.incarnation not in self._connected]
+        effects: list[Effect] = []
+        for job_id in self._absence.passed(seconds, [job.job_id for job in absent]):
+            job, slots = self.jobs.get(job_id), self.slots.of_job(job_id)
+            assert job is not None, job_id
+            message = f"no owner of the job has been connected for {self._absence.timeout:g} s"
+            reason = StopReason.no_owner(f"{message} (taskmanager.jobmaster-timeout)")
+            effects += self.stopping.waiting(slots, reason) + self.stopping.running(slots, reason)
+            for slot in slots:
+                effects += self._release(slot, reports=True)
+            self._leave_if_empty(job)
+        return effects
+
+    def _on_drain(self, event: DrainChanged | Released) -> list[Effect]:
+        if isinstance(event, Released):
+            return self.stopping.running(self.slots, StopReason.drained(event.reason))
+        self.drain = event.reason
+        return [effect for job in self.jobs if not job.is_ending for effect in self._close_slots(job)]
+
+    def _close_slots(self, job: Job) -> list[Effect]:
+        """While this TaskManager drains the job's slots take nothing more, and what waits in them runs elsewhere."""
+        slots = [slot for slot in self.slots.of_job(job.job_id) if slot.state is not SlotState.RELEASING]
+        allocations = tuple(slot.allocation_id for slot in slots if slot.allocation_id is not None)
+        if not self.drain or not allocations:
             return []
-        reason = f"its job's owner has fenced this TaskManager off (fence {fence.revision})"
-        effects: list[Effect] = []
-        for slot in self.slots.of_job(fence.job_id):
-            for attempt_id in [task.attempt_id for task in slot.waiting if fence.is_for(task.attempt_id)]:
-                self.slots.withdraw(attempt_id)
-                effects.append(self._report_isolated(attempt_id, reason))
-            if slot.running is not None and fence.is_for(slot.running):
-                effects += self._stop_running(slot, reason)
-        return effects
-
-    def _stop_running(self, slot: TaskSlot, reason: str) -> list[Effect]:
-        if slot.running is None or self.ledger.state(slot.running) is not AttemptState.STARTED:
-            return []  # its job has ended, or it has reported: AttemptEnded is on its way
-        self.isolation.stop(slot.running, reason)
-        return [CancelAttempt(slot.index, slot.running)]
-
-    def _report_isolated(self, attempt_id: ExecutionAttemptId, reason: str) -> ReportUnstarted:
-        self.isolation.stop(attempt_id, reason)
-        return ReportUnstarted(attempt_id, ExecutionState.FAILED, reason)
-
-    def _obeyed_fences(self) -> list[Effect]:
-        """R15: a fence is obeyed when nothing that it is for is left in any slot."""
-        effects: list[Effect] = []
-        for fence in self.isolation.pending():
-            if not any(slot.running is not None and fence.is_for(slot.running) for slot in self.slots):
-                self.isolation.note_obeyed(fence)
-                effects.append(FenceObeyed(fence.job_id, fence.revision))
-        return effects
+        told = self._tell_owner(job, SlotsDraining(job.job_id, job.epoch, allocations, self.drain))
+        return told + self.stopping.waiting(slots, StopReason.drained(self.drain))
 
     # --- what owners say ------------------------------------------------------------------------------------
 
@@ -317,7 +347,8 @@ class TaskExecutorCore:
                 effects = self._on_answer(job, message)
             case DeployTasks():
                 fenced = self.isolation.refusal(job_id, epoch, message.fence_revision)
-                effects = [effect for task in message.tasks for effect in self._deploy(job, task, fenced)]
+                reason = StopReason.isolated(fenced) if fenced else StopReason.drained(self.drain)
+                effects = [effect for task in message.tasks for effect in self._deploy(job, task, reason)]
             case CancelTasks():
                 effects = [effect for attempt_id in message.attempts for effect in self._cancel(job, attempt_id)]
             case _:
@@ -342,11 +373,11 @@ class TaskExecutorCore:
             case _:
                 assert_never(message)
 
-    def _deploy(self, job: Job, task: TaskDeploymentDescriptor, fenced: str) -> list[Effect]:
+    def _deploy(self, job: Job, task: TaskDeploymentDescriptor, refusal: StopReason) -> list[Effect]:
         if not self.ledger.add(task.attempt_id, task.ordinal):  # R11: a repeated command
             return []
-        if fenced:  # R14
-            return [self._report_isolated(task.attempt_id, fenced)]
+        if refusal.message:  # R14, or a drain that the owner has not heard of
+            return [self.stopping.refuse(task.attempt_id, refusal)]
         slot = self.slots.held(job.job_id, task.allocation_id)
         failure = ""
         if job.information is None:
@@ -382,8 +413,7 @@ class TaskExecutorCore:
         if self.slots.withdraw(attempt_id):
             return [ReportUnstarted(attempt_id, ExecutionState.CANCELED, "it had not started")]
         slot = self.slots.running_in(attempt_id)
-        is_live = self.ledger.state(attempt_id) is AttemptState.STARTED
-        return [CancelAttempt(slot.index, attempt_id)] if slot is not None and is_live else []
+        return self._cancel_running(slot) if slot is not None else []
 
     def _acknowledge(self, job: Job, attempts: Sequence[ExecutionAttemptId]) -> list[Effect]:
         had_room = self.ledger.has_room
@@ -394,6 +424,17 @@ class TaskExecutorCore:
 
     def _start_waiting(self) -> list[Effect]:
         return [effect for slot in self.slots for effect in self._start_next(slot)]
+
+    def _on_attempt(self, event: AttemptReported | AttemptProgressed | AttemptEnded) -> list[Effect]:
+        match event:
+            case AttemptReported(report):
+                return self._on_report(report)
+            case AttemptProgressed():
+                return self._on_progress(event)
+            case AttemptEnded(slot_index, attempt_id):
+                return self._on_attempt_ended(slot_index, attempt_id)
+            case _:
+                assert_never(event)
 
     # --- attempts -------------------------------------------------------------------------------------------
 
@@ -443,7 +484,7 @@ class TaskExecutorCore:
         """A new stream to the owner, or a new owner: tell everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
         effects = [effect for part in self._census(job) for effect in self._tell_owner(job, part)]
-        effects += self._offer(job, allocated)
+        effects += self._offer(job, allocated) + self._close_slots(job)
         effects += [SendReport(job.owner.incarnation, job.epoch, report) for report in self.ledger.pending(job.job_id)]
         return effects
 
@@ -467,7 +508,7 @@ class TaskExecutorCore:
             part, is_last = tuple(attempts[start:end]), end >= len(attempts)
             yield JobCensus(job.job_id, job.epoch, slots, part, is_last, self._task_manager_id)
 
-    def _tell_owner(self, job: Job, message: JobCensus | OfferSlots | SlotsLost | OutputsCommitted) -> list[Effect]:
+    def _tell_owner(self, job: Job, message: OwnerNews) -> list[Effect]:
         if job.owner.incarnation not in self._connected:
             return []
         return [TellOwner(job.owner.incarnation, message)]

@@ -508,4 +508,4 @@ def test_the_next_owner_counts_on(at_most: int) -> None:
         recovered.graph.transition(execution, state, at.millis)
     problem = failover.failed([execution], user_failure(), recovered.failures.exception(user_failure(), execution), at)
     assert bool(problem) == (at_most == 2)
-    assert failover.due_after(at.monotonic) == (None if problem else 5.0 + 2.25)
+    assert failover.dues_after(at.monotonic) == ([] if problem else [5.0 + 2.25])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from runtime.scheduler.core.job_events import (
     AttemptFinished,
     FailureHandled,
     JobEvent,
+    JobStarted,
     PartitionsLost,
     PartitionsReleased,
     SubtasksReset,
@@ -64,6 +66,10 @@ EVENTS: dict[int, tuple[JobEvent, ...]] = {
         SubtasksReset(VERTEX, (0, 3), (1, 3)),
     ),
 }
+EVENTS[3] = (
+    JobStarted(at_millis=4),
+    *(replace(event, attempts=(ATTEMPT,)) if isinstance(event, FailureHandled) else event for event in EVENTS[2]),
+)
 
 
 def recorded(version: int) -> bytes:

@@ -24,6 +24,8 @@ def ledger_with(state: AttemptState) -> AttemptLedger:
     ledger.add(ATTEMPT)
     if state is not AttemptState.WAITING:
         ledger.start(ATTEMPT)
+    if state is AttemptState.CANCELING:
+        ledger.cancel(ATTEMPT)
     if state in {AttemptState.REPORTED, AttemptState.ACKNOWLEDGED}:
         ledger.record(report(1, 0))
     if state is AttemptState.ACKNOWLEDGED:
@@ -58,6 +60,7 @@ def test_a_repeated_command_is_recognised_in_every_state(state: AttemptState) ->
     [
         (AttemptState.WAITING, True),
         (AttemptState.STARTED, True),
+        (AttemptState.CANCELING, True),
         (AttemptState.REPORTED, False),
         (AttemptState.ACKNOWLEDGED, False),
     ],
@@ -84,7 +87,7 @@ def test_reports_stay_pending_until_they_are_acknowledged() -> None:
     assert ledger.kept == 0
 
 
-@pytest.mark.parametrize("state", [AttemptState.WAITING, AttemptState.STARTED])
+@pytest.mark.parametrize("state", [AttemptState.WAITING, AttemptState.STARTED, AttemptState.CANCELING])
 def test_an_acknowledgement_before_the_report_changes_nothing(state: AttemptState) -> None:
     ledger = ledger_with(state)
     assert not ledger.acknowledge(ATTEMPT)

@@ -27,7 +27,7 @@ from runtime.taskexecutor.core.events import (
     RunAttempt,
     SendReport,
 )
-from runtime.taskexecutor.core.isolation import FENCES_REMEMBERED_MAX, Isolation
+from runtime.taskexecutor.core.isolation import FENCES_REMEMBERED_MAX, Isolation, StopReason
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
 from tests.kit.task_messages import (
@@ -52,7 +52,9 @@ class Driver:
     """Two slots of job 1, owned at EPOCH. `sent` has the terminal reports."""
 
     def __init__(self) -> None:
-        self.core = TaskExecutorCore("tm", slots=2, queue_max=8, reports_max=100, report_bytes_max=1 << 20)
+        self.core = TaskExecutorCore(
+            "tm", slots=2, queue_max=8, reports_max=100, report_bytes_max=1 << 20, owner_timeout=60.0
+        )
         self.sent: list[TaskExecutionReport] = []
         self.effects: list[Effect] = []
         self.handle(request_slot(1, slot=0, epoch=EPOCH))
@@ -262,7 +264,7 @@ def test_the_memory_of_fences_is_bounded_by_the_oldest() -> None:
 
 def test_nothing_is_remembered_of_the_attempts_of_a_job_that_has_ended() -> None:
     isolation = Isolation()
-    isolation.stop(attempt_id(1, 0), "why")
+    isolation.stop(attempt_id(1, 0), StopReason.isolated("why"))
     isolation.end_job(job_id(1))
     failed = report(1, 0, ExecutionState.FAILED)
     assert isolation.explained(failed) is failed

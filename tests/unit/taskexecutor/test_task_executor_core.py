@@ -75,7 +75,7 @@ class Driver:
 
     def __init__(self, *, slots: int = 2, reports_max: int = 1000) -> None:
         self.core = TaskExecutorCore(
-            "tm-1", slots=slots, queue_max=8, reports_max=reports_max, report_bytes_max=1 << 20
+            "tm-1", slots=slots, queue_max=8, reports_max=reports_max, report_bytes_max=1 << 20, owner_timeout=60.0
         )
 
     def handle(self, event: Event) -> list[Effect]:
