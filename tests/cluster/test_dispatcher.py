@@ -472,6 +472,23 @@ async def test_a_silent_task_manager_is_lost(plane: ControlPlane) -> None:
     await eventually(lambda: len(leader.resource_manager.task_managers()) == 0)
 
 
+async def test_a_drain_is_asked_of_the_task_manager_itself(plane: ControlPlane) -> None:
+    plane.heartbeat_timeout = 0.5
+    leader = await start(plane)
+    task_manager = await plane.start_task_manager(1)
+    manager = leader.resource_manager
+    await manager.drain_task_manager(task_manager.incarnation, is_draining=True)
+    assert (task_manager.is_draining, manager.task_managers()[0].is_draining) == (True, True)
+    assert manager.slot_counts() == (0, 0)
+    await manager.drain_task_manager("tm", is_draining=False)
+    assert manager.slot_counts() == (1, 1)
+    with pytest.raises(NotFoundError):
+        await manager.drain_task_manager("nobody", is_draining=True)
+    task_manager.obeys = False
+    with pytest.raises(UnavailableError, match="does not say that it drains"):
+        await manager.drain_task_manager("tm", is_draining=True)
+
+
 async def test_a_job_that_cannot_be_stored_ends_no_other(plane: ControlPlane) -> None:
     leader = await start(plane)
     unstorable = replace(plane.new_job(), client="\ud800")

@@ -37,6 +37,7 @@ from runtime.entrypoint.components import TaskManagerKeys
 from runtime.gateways.dispatcher import AssignJob, JobSummary, SubmitJobRequest, TaskCounts
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.resource_manager import (
+    DrainTaskManager,
     JobRequirements,
     JobsEnded,
     RegisterTaskManager,
@@ -251,15 +252,19 @@ class HollowTaskManager:
         self.stream: MessageStream | None = None
         self.is_automatic = False
         self.guard_address = plane.guard_of(self.incarnation)
+        self.is_draining = False
+        self.obeys = True
 
     def report(self) -> SlotReport:
         return SlotReport(
             tuple(
                 SlotStatus(index, held.allocation_id if held else None, held.job_id if held else None)
                 for index, held in enumerate(self.slots)
+                if held or not self.is_draining
             ),
             is_warm=True,
             assigned_tasks=0,
+            is_draining=self.is_draining,
         )
 
     async def run(self, number: int = 1) -> None:
@@ -304,6 +309,9 @@ class HollowTaskManager:
                 freed = tuple(held.allocation_id for held in self.slots if held and held.job_id in jobs)
                 self.slots = [None if held and held.job_id in jobs else held for held in self.slots]
                 stream.send(SlotsFreed(freed))
+            case DrainTaskManager(is_draining) if self.obeys:
+                self.is_draining = is_draining
+                stream.send(self.report())
             case _:
                 pass
 

@@ -105,7 +105,7 @@ async def test_the_key_is_there_before_the_first_report_and_gone_after_the_stop(
         assert (record.address, record.guard_address) == (registration.address, registration.guard_address)
         assert made.manager.dial_guard() == f"{record.incarnation} {record.boot_id}\n"
         made.manager.process.send_signal(signal.SIGTERM)
-        assert (await ended(made.manager))[0] == 143
+        assert (await ended(made.manager))[0] == 0
         assert not await made.registered()
 
 
@@ -293,5 +293,5 @@ async def test_one_that_was_declared_dead_ends_everything_and_begins_again(tmp_p
         )
         made.manager.process.send_signal(signal.SIGTERM)
         code, errors = await ended(made.manager)
-        assert code == 143
+        assert code == 0
         assert "was declared dead" in errors

@@ -6,19 +6,19 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime.common.fencing import FencingToken
+from runtime.gateways.job_master import SlotsDraining
+from runtime.gateways.resource_manager import SlotReport
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExecutorGateway
 from tests.kit.task_executor_cluster import CLUSTER, refused, until_gone
 from tests.kit.task_manager_process import START_TIMEOUT, ended, exists, task_manager
-from tests.kit.task_messages import (
-    attempt_id,
-    job_id,
-)
+from tests.kit.task_messages import acknowledge, attempt_id, job_id
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 
@@ -33,6 +33,14 @@ def sleep_for_ever(_ctx: Any) -> None:
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
     print("sleeping")
     time.sleep(1000)
+
+
+def until_exists(path: str) -> Callable[[Any], None]:
+    def wait(_ctx: Any) -> None:
+        while not Path(path).exists():
+            time.sleep(0.02)
+
+    return wait
 
 
 async def test_it_registers_runs_jobs_and_stops_in_order(tmp_path: Path) -> None:
@@ -74,7 +82,7 @@ async def test_it_registers_runs_jobs_and_stops_in_order(tmp_path: Path) -> None
         manager.process.send_signal(signal.SIGTERM)
         code, _ = await ended(manager)
         print(f"stopped after {time.monotonic() - begun:.2f} s")
-        assert code == 143
+        assert code == 0
         assert not any(map(exists, pids))
         assert not work.exists()
 
@@ -92,8 +100,26 @@ async def test_a_killed_main_process_takes_everything_along(tmp_path: Path) -> N
             manager.dial_guard()
 
 
-async def test_a_stop_ends_running_attempts_with_a_report(tmp_path: Path) -> None:
+async def test_a_drain_lets_tasks_finish_and_its_owner_take_the_report(tmp_path: Path) -> None:
+    go = tmp_path / "go"
     async with task_manager(tmp_path) as manager:
+        await manager.wait_ready()
+        await manager.run_job(until_exists(str(go)), waits=False)
+        pids = manager.descendants()
+        manager.process.send_signal(signal.SIGTERM)
+        drained = await manager.job_master.wait_for(SlotsDraining)
+        assert len(drained.allocations) == 1
+        await manager.leader.wait(lambda: manager.leader.of(SlotReport)[-1].is_draining)
+        go.touch()
+        [_, report] = await manager.job_master.wait_reports(2)
+        assert report.state.name == "FINISHED"
+        manager.job_master.send(acknowledge(0))
+        assert (await ended(manager))[0] == 0
+        assert not any(map(exists, pids))
+
+
+async def test_a_drain_releases_what_does_not_end_in_time(tmp_path: Path) -> None:
+    async with task_manager(tmp_path, "taskmanager.drain-timeout=200 ms") as manager:
         await manager.wait_ready()
         await manager.run_job(sleep_for_ever, waits=False)
         pids = manager.descendants()
@@ -101,8 +127,26 @@ async def test_a_stop_ends_running_attempts_with_a_report(tmp_path: Path) -> Non
         [_, report] = await manager.job_master.wait_reports(2)
         assert report.state.name == "FAILED"
         assert report.failure is not None
-        assert "the TaskManager stops" in report.failure.message
-        assert (await ended(manager))[0] == 143
+        assert report.failure.is_isolation
+        assert "taskmanager.drain-timeout" in report.failure.message
+        manager.job_master.send(acknowledge(0))
+        assert (await ended(manager))[0] == 0
+        assert not any(map(exists, pids))
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT,)])
+async def test_who_insists_does_not_wait_for_tasks(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
+    async with task_manager(tmp_path, "taskmanager.drain-timeout=10 min") as manager:
+        await manager.wait_ready()
+        await manager.run_job(sleep_for_ever, waits=False)
+        pids = manager.descendants()
+        for number in signals:
+            manager.process.send_signal(number)
+            await manager.job_master.wait_for(SlotsDraining)
+        [_, report] = await manager.job_master.wait_reports(2)
+        assert report.failure is not None
+        assert report.failure.is_isolation
+        assert (await ended(manager))[0] == 128 + signals[0]
         assert not any(map(exists, pids))
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 from runtime.common.errors import FlinklikeError
 from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
+from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ClusterControl
 from runtime.entrypoint.control.daemon import KINDS, Daemon
@@ -22,6 +23,7 @@ _CLUSTER_VERBS = frozenset(
 )
 _NOT_RUNNING = 3
 _INTERRUPTED = 130
+_RELEASE_SECONDS = 10.0
 
 
 _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {
@@ -29,16 +31,24 @@ _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {
     "start-foreground": Daemon.run_foreground,
     "stop": lambda daemon, _: daemon.stop_last(),
     "stop-all": lambda daemon, _: daemon.stop_all(),
+    "drain": lambda daemon, dynamic: daemon.drain_last(_drain_timeout(dynamic)),
 }
+
+
+def _drain_timeout(dynamic: list[str]) -> float:
+    """A little longer than the process takes to release what has not ended by then."""
+    layout = Layout.from_environment(os.environ)
+    configured = load(layout.conf, environment=os.environ, dynamic=dynamic).get(DRAIN_TIMEOUT)
+    return configured.total_seconds() + _RELEASE_SECONDS
 
 
 def _run_daemon(name: str, arguments: list[str]) -> int:
     layout = Layout.from_environment(os.environ)
     if arguments[:1] == ["ensure"]:
         return _ensure(Daemon(KINDS[name], layout, os.environ, sys.stderr), layout, arguments[1:])
-    if not arguments or arguments[0] not in _VERBS:
-        verbs = "|".join(_VERBS)
-        sys.stdout.write(f"Usage: {SCRIPTS[KINDS[name]]} ({verbs}) [-D key=value ...]\n")
+    verbs = [verb for verb in _VERBS if verb != "drain" or KINDS[name].drains]
+    if not arguments or arguments[0] not in verbs:
+        sys.stdout.write(f"Usage: {SCRIPTS[KINDS[name]]} ({'|'.join(verbs)}) [-D key=value ...]\n")
         return 1
     dynamic = parse_dynamic(arguments[1:])
     daemon = Daemon(KINDS[name], layout, os.environ, sys.stdout)

@@ -1,4 +1,4 @@
-"""One kind of daemon: start (returns when it reports ready), start-foreground, stop, stop-all (flink-shell.md).
+"""One kind of daemon: start (returns when it reports ready), start-foreground, stop, stop-all, drain (flink-shell.md).
 
 A start succeeds only when the process has written its ready file; if it ends before, the reason it gave is shown. The
 ready file stays while the process lives: it holds the process's addresses, for tables and for clients on this host.
@@ -28,20 +28,23 @@ LOG_CONSOLE_VARIABLE = "FLINKLIKE_LOG_CONSOLE"
 """Set: the log goes to stderr as well as to its file."""
 START_TIMEOUT = 180.0
 STOP_TIMEOUT = 10.0
+INSIST_AFTER = 0.3
+"""Seconds between the SIGTERM that begins a drain and the one that ends it: `stop` does not wait for tasks."""
 KILL_TIMEOUT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonKind:
-    """`name` is what scripts and files call it, `module` what Python runs."""
+    """`name` is what scripts and files call it, `module` what Python runs. `drains`: it lets its tasks finish first."""
 
     name: str
     module: str
+    drains: bool = False
 
 
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
 JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
-TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager")
+TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True)
 KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 
@@ -165,6 +168,14 @@ class Daemon:
         with self._pids.locked():
             self._end(self._pids.running())
 
+    def drain_last(self, timeout: float) -> None:
+        """Stop the one that was started last as soon as its tasks have ended, or run elsewhere, within `timeout`."""
+        with self._pids.locked():
+            running = self._pids.running()
+            if not running:
+                self._say(f"No {self.kind.name} daemon to drain on host {self._host}.")
+            self._end(running[-1:], drain_timeout=timeout)
+
     def _launch(self, dynamic: Sequence[str], number: int) -> tuple[subprocess.Popen[bytes], Path]:
         environment = self._environment_of(number)
         out_file = self._log_file(number, "out")
@@ -197,16 +208,23 @@ class Daemon:
         state = "starting" if facts is None else "running"
         return Instance(self.kind.name, self._host, record.process.pid, (facts or {}).get("address", ""), state)
 
-    def _end(self, records: Sequence[Record], *, is_told: bool = True) -> None:
+    def _end(self, records: Sequence[Record], *, is_told: bool = True, drain_timeout: float = 0.0) -> None:
         """End these and forget them; a record goes only with its process. The caller holds the lock."""
-        for record in records:
+        processes = [record.process for record in records]
+        for process in processes:
             if is_told:
-                self._say(f"Stopping {self.kind.name} daemon (pid: {record.process.pid}) on host {self._host}.")
-            self._signal(record.process, signal.SIGTERM)
-        wait_ended([record.process for record in records], STOP_TIMEOUT)
-        stubborn = [record.process for record in records if record.process.is_running]
+                verb = "Draining" if drain_timeout else "Stopping"
+                self._say(f"{verb} {self.kind.name} daemon (pid: {process.pid}) on host {self._host}.")
+            self._signal(process, signal.SIGTERM)
+        if self.kind.drains and not drain_timeout:
+            wait_ended(processes, INSIST_AFTER)
+            for process in processes:
+                self._signal(process, signal.SIGTERM)
+        wait_ended(processes, drain_timeout + STOP_TIMEOUT)
+        stubborn = [process for process in processes if process.is_running]
         for process in stubborn:
-            self._say(f"Daemon {self.kind.name} didn't stop within {STOP_TIMEOUT:.0f} seconds. Killing it.")
+            patience = drain_timeout + STOP_TIMEOUT
+            self._say(f"Daemon {self.kind.name} didn't stop within {patience:.0f} seconds. Killing it.")
             self._signal(process, signal.SIGKILL)
         wait_ended(stubborn, KILL_TIMEOUT)
         for record in records:

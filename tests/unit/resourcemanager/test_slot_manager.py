@@ -380,3 +380,18 @@ def test_an_allocation_that_is_found_clears_the_reason() -> None:
     registration = RegisterTaskManager(T1, "tm", "h:1", "h:2", "boot", "v", 1, 1, DEFAULT, False, b"{}", 2, 0)
     cluster.handle(ev.TaskManagerRegistered(registration))
     assert reasons(cluster.report(T1, [held])) == {job(1): ""}
+
+
+def test_one_that_drains_gets_no_job_and_the_reason_says_so() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    drained = SlotReport((SlotStatus(0, None, None), SlotStatus(1, None, None)), True, 0, is_draining=True)
+    cluster.handle(ev.SlotsReported(T1, drained))
+    effects = cluster.declare(1, 1)
+    assert requests(effects) == []
+    assert reasons(effects) == {job(1): "1 TaskManagers are registered, all of them are draining"}
+    ((peer, _),) = requests(cluster.register(T2, 1))
+    assert peer == T2
+    cluster.declare(2, 1)
+    ((peer, _),) = requests(cluster.report(T1, [None, None]))
+    assert peer == T1, "it is used again"

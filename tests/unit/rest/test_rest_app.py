@@ -252,6 +252,18 @@ async def test_refusals_are_flinks_error_bodies(
 
 
 @pytest.mark.asyncio
+async def test_a_task_manager_is_drained_and_used_again(http: httpx.AsyncClient) -> None:
+    states = []
+    for verb in ("drain", "undrain"):
+        answer = await http.post(f"/taskmanagers/tm-1/{verb}")
+        assert (answer.status_code, answer.json()) == (202, {})
+        [shown] = (await http.get("/taskmanagers")).json()["taskmanagers"]
+        states.append(shown["state"])
+    assert states == ["draining", "ready"]
+    assert (await http.post("/taskmanagers/nobody/drain")).status_code == 404
+
+
+@pytest.mark.asyncio
 async def test_no_leader_is_503(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     fakes.is_leading = False
     answer = await http.get("/overview")
