@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, follow
 from airflow_flinklike.cli.connection import connect
-from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params
+from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restart_strategy
 from airflow_flinklike.cli.logs import LogFollower
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
@@ -91,6 +91,10 @@ def run(
     secret: Annotated[
         list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")
     ] = None,
+    restart_strategy: Annotated[
+        str,
+        typer.Option(help="none, fixed-delay, failure-rate, exponential-delay; with fields: fixed-delay,attempts=5"),
+    ] = "",
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -101,6 +105,7 @@ def run(
     """
     options = ScriptOptions(args or (), py_files, files, archives, conf or (), name, secret or ())
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
+    loaded = with_restart_strategy(loaded, restart_strategy)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")

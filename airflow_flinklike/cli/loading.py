@@ -8,7 +8,7 @@ import json
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from airflow_flinklike.loading import build_job, import_reference
 from airflow_flinklike.program import JobProgram, Program
 from airflow_flinklike.script import script_job
-from runtime.common.errors import FlinklikeError
+from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,20 @@ def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], 
         return _pipeline(target, params, parallelism)
     message = f"{target!r}: expected module:pipeline, a script (.py), or a JobGraph (.json)"
     raise PipelineError(message)
+
+
+def with_restart_strategy(program: JobProgram, text: str) -> JobProgram:
+    """The same job with another restart strategy; "" leaves its own. Raises PipelineError."""
+    if not text:
+        return program
+    try:
+        strategy = restart_strategy_of(text)
+    except InvalidInputError as error:
+        raise PipelineError(str(error), error.problems) from error
+    assert strategy is not None, text
+    if problems := tuple(restart_strategy_problems(strategy)):
+        raise PipelineError("; ".join(problems), problems)
+    return replace(program, graph=program.graph.model_copy(update={"restart_strategy": strategy}))
 
 
 def _read_graph(path: Path) -> JobGraph:

@@ -24,6 +24,8 @@ from airflow_flinklike.program import JobProgram
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from runtime.jobgraph.restart_strategy import RestartStrategy
+
 _FUNCTION_ATTRIBUTE = "flinklike_function"
 
 
@@ -34,6 +36,8 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     :param py_files: Python files that the function imports; files and archives likewise
     :param job_timeout: seconds after which the cluster ends the job by itself
     :param secrets: names of the TaskManagers' secrets that the function finds in `ctx.secrets`
+    :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
+        `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
     """
 
     custom_operator_name = "@task.flinklike"
@@ -62,6 +66,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         environment: Mapping[str, str] | None = None,
         job_timeout: float | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
+        restart_strategy: RestartStrategy | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -72,6 +77,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         self.environment = environment
         self.job_timeout = job_timeout
         self.secrets = secrets
+        self.restart_strategy = restart_strategy
 
     def build_program(self, context: Context) -> JobProgram:
         """The function with its rendered arguments. Raises PipelineError."""
@@ -90,6 +96,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
             params=dict(context.get("params") or {}),
             execution_timeout=self.job_timeout,
             secrets=self.secrets or (),
+            restart_strategy=self.restart_strategy,
         ).build()
 
 

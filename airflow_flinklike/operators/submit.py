@@ -17,6 +17,8 @@ from airflow_flinklike.script import script_job
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from runtime.jobgraph.restart_strategy import RestartStrategy
+
 _SCRIPT_ONLY = (
     "application_args",
     "conf",
@@ -27,6 +29,7 @@ _SCRIPT_ONLY = (
     "environment",
     "job_timeout",
     "secrets",
+    "restart_strategy",
 )
 
 
@@ -47,6 +50,8 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     :param environment: environment variables of the application
     :param job_timeout: seconds after which the cluster ends the application by itself
     :param secrets: names of the TaskManagers' secrets that it gets; their values never pass through Airflow
+    :param restart_strategy: what the cluster does when the application fails, before Airflow's retries: a strategy of
+        `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
     """
 
     template_fields: Collection[str] = (
@@ -82,6 +87,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         environment: Mapping[str, str] | None = None,
         job_timeout: float | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
+        restart_strategy: RestartStrategy | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -97,6 +103,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self.environment = environment
         self.job_timeout = job_timeout
         self.secrets = secrets
+        self.restart_strategy = restart_strategy
 
     def build_program(self, context: Context) -> JobProgram:
         """The job from the rendered fields. Raises PipelineError."""
@@ -118,6 +125,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             params=params,
             execution_timeout=self.job_timeout,
             secrets=self.secrets or (),
+            restart_strategy=self.restart_strategy,
         ).build()
 
     def _pipeline_program(self, params: Mapping[str, Any]) -> JobProgram:

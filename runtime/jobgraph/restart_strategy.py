@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.restart_strategies import ATTEMPTS_MAX, DEFAULT_ATTEMPTS, RESTART_STRATEGY_ALIASES
@@ -101,8 +101,31 @@ def restart_strategy_type(text: str) -> str:
 
 
 def restart_strategy_of(given: RestartStrategy | str | None) -> RestartStrategy | None:
-    """What a user wrote: a strategy, the name of one (with Flink's defaults), or None for the cluster's."""
-    return _TYPES[restart_strategy_type(given)]() if isinstance(given, str) else given
+    """What a user wrote: a strategy, a text, or None for the cluster's.
+
+    A text is the name of a strategy and, where Flink's default is not wanted, fields of it:
+    `fixed-delay,attempts=5,delay_seconds=10`. Raises InvalidInputError.
+    """
+    return _parsed(given) if isinstance(given, str) else given
+
+
+def _parsed(text: str) -> RestartStrategy:
+    name, *settings = text.split(",")
+    model = _TYPES[restart_strategy_type(name)]
+    fields: dict[str, str] = {}
+    for setting in settings:
+        field, separator, value = (part.strip() for part in setting.partition("="))
+        if not separator or field == "type" or field not in model.model_fields:
+            known = ", ".join(one for one in model.model_fields if one != "type") or "none"
+            message = f"restart strategy {text[:200]!r}: {setting.strip()[:80]!r} sets no field of it, but: {known}"
+            raise InvalidInputError(message)
+        fields[field] = value
+    try:
+        return model.model_validate_strings(fields)
+    except ValidationError as error:
+        problems = tuple(f"{one['loc'][0]} {one['input']!r}: {one['msg']}" for one in error.errors())
+        message = f"restart strategy {text[:200]!r} cannot be read: {'; '.join(problems)}"
+        raise InvalidInputError(message, problems) from error
 
 
 def restart_strategy_problems(strategy: RestartStrategy) -> Iterator[str]:

@@ -25,6 +25,7 @@ from airflow_flinklike.operators.base import STORE_KEY
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph, PickledCode
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from tests.kit.airflow_context import FakeStateStore, context
 from tests.kit.airflow_jobs import job, only_job, started, submit
 from tests.kit.fake_rest import FakeCluster
@@ -180,6 +181,7 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
         environment={"A": "b"},
         job_timeout=timedelta(minutes=1),
         secrets=["DB_PASSWORD"],
+        restart_strategy="fixed-delay,attempts=5",
     )
     operator.render_template_fields(context())
     graph = graph_of(operator)
@@ -190,6 +192,7 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
     assert [f.name for f in graph.py_files + graph.files] == ["lib.zip", "a.csv"]
     assert (graph.environment, graph.execution_timeout_seconds) == ({"A": "b"}, 60)
     assert graph.secrets == ("DB_PASSWORD",)
+    assert graph.restart_strategy == FixedDelayRestartStrategy(attempts=5)
 
 
 def test_every_template_field_is_assigned_verbatim() -> None:
@@ -408,12 +411,15 @@ def test_the_decorated_function_is_one_job(rest: FakeCluster) -> None:
     from airflow.sdk import DAG
 
     with DAG(dag_id="finish_dag", schedule=None):
-        operator = decorated(lambda: 1, options={"conf": {"spark.sql.ansi.enabled": False}, "secrets": "A,B"})
+        operator = decorated(
+            lambda: 1, options={"conf": {"spark.sql.ansi.enabled": False}, "secrets": "A,B", "restart_strategy": "none"}
+        )
     rest.results["finish_dag.fn"] = 12
     assert operator.execute(context()) == 12
     _, submitted = only_job(rest)
     assert submitted.graph["spark_conf"] == {"spark.sql.ansi.enabled": "false"}
     assert submitted.graph["secrets"] == ["A", "B"]
+    assert submitted.graph["restart_strategy"] == {"type": "none"}
     assert submitted.client == "airflow finish_dag.fn manual__1"
 
 

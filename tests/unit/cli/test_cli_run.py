@@ -8,6 +8,7 @@ import pytest
 
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import ScriptCode
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy, NoRestartStrategy
 from tests.kit.command_line import RunCommand
 from tests.kit.job_graphs import diamond
 from tests.kit.rest import JOB
@@ -24,6 +25,11 @@ def sales(days, region="all", parallelism=1):
 
 built = sales(3)
 number = 5
+"""
+
+OWN_STRATEGY = """
+own = Pipeline("own", restart_strategy="none")
+own.source("read", lambda ctx: None)
 """
 
 
@@ -171,3 +177,40 @@ def test_a_taken_id_is_one_sentence(flinklike: RunCommand, jobs: str) -> None:
     flinklike("run", "-d", "--job-id", JOB, f"{jobs}:built")
     done = flinklike("run", "-d", "--job-id", JOB, f"{jobs}:sales", "--param", "days=9")
     assert (done.code, done.err) == (1, "flinklike: job id is taken\n")
+
+
+@pytest.mark.parametrize("target", ["pipeline", "script"])
+def test_a_restart_strategy_wins_over_the_jobs_own(
+    flinklike: RunCommand, server: RestThread, module: Callable[[str], str], tmp_path: Path, target: str
+) -> None:
+    named = f"{module(PIPELINES + OWN_STRATEGY)}:own"
+    script = tmp_path / "etl.py"
+    script.write_text("print(1)")
+    what = named if target == "pipeline" else str(script)
+    done = flinklike("run", "-d", "--restart-strategy", "fixeddelay,attempts=5", what)
+    assert done.code == 0, done.err
+    assert server.dispatcher.graph().restart_strategy == FixedDelayRestartStrategy(attempts=5)
+
+
+def test_without_the_option_a_job_keeps_its_own(
+    flinklike: RunCommand, server: RestThread, module: Callable[[str], str]
+) -> None:
+    assert flinklike("run", "-d", f"{module(PIPELINES + OWN_STRATEGY)}:own").code == 0
+    assert server.dispatcher.graph().restart_strategy == NoRestartStrategy()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("always", "expected one of none, fixed-delay"),
+        ("fixed-delay,tries=5", "'tries=5' sets no field of it, but: attempts, delay_seconds"),
+        ("fixed-delay,attempts=many", "attempts 'many': Input should be a valid integer"),
+        ("fixed-delay,attempts=-1", "attempts is -1, it must be between 0 and"),
+    ],
+)
+def test_a_restart_strategy_that_is_none_is_said(
+    flinklike: RunCommand, server: RestThread, jobs: str, text: str, says: str
+) -> None:
+    done = flinklike("run", "--restart-strategy", text, f"{jobs}:built")
+    assert (done.code, says in done.err) == (1, True), done.err
+    assert not server.dispatcher.submitted

@@ -119,6 +119,7 @@ def test_what_was_noted_can_be_noted_again(gaps: list[float], draw: float) -> No
         ("FixedDelay", FixedDelayRestartStrategy()),
         ("failurerate", FailureRateRestartStrategy()),
         ("exponentialdelay", ExponentialDelayRestartStrategy()),
+        ("fixed-delay, attempts=5,delay_seconds=0.5", FixedDelayRestartStrategy(attempts=5, delay_seconds=0.5)),
     ],
 )
 def test_a_name_stands_for_the_strategy_with_flinks_defaults(text: str, expected: RestartStrategy) -> None:
