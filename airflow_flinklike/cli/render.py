@@ -104,6 +104,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
         (
             str(one["id"]),
             str(one["path"]),
+            str(one.get("state", "")),
             f"{one['freeSlots']}/{one['slotsNumber']}",
             "yes" if one.get("spark") else "no",
             "yes" if one.get("warm") else "no",
@@ -111,7 +112,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
         )
         for one in managers
     ]
-    return table(("taskmanager", "address", "free slots", "spark", "warm", "last heard"), rows)
+    return table(("taskmanager", "address", "state", "free slots", "spark", "warm", "last heard"), rows)
 
 
 def job_masters_table(processes: Sequence[Mapping[str, Any]]) -> Table:

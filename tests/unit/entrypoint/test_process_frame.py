@@ -19,7 +19,7 @@ from runtime.config.layout import Layout
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import job_manager_options, option_mapping
 from runtime.entrypoint import process as process_frame
-from runtime.entrypoint.process import ProcessContext, _supervise
+from runtime.entrypoint.process import Leaving, ProcessContext, _supervise
 from runtime.entrypoint.ready import report_ready
 from tests.kit.control_plane import eventually
 
@@ -75,6 +75,56 @@ def test_exit_codes(
     assert asyncio.run(_supervise("jobmanager", lambda: process, context(tmp_path))) == code
     assert sentence in capsys.readouterr().err
     assert (tmp_path / "ready").exists() is is_ready
+
+
+class HandingOver:
+    """A ClusterProcess with something to hand over, that gets these signals; `ends`: the hand-over comes to an end."""
+
+    def __init__(self, *signals: signal.Signals, ends: bool | Exception) -> None:
+        self._signals = signals
+        self._ends = ends
+        self.has_begun = asyncio.Event()
+        self.was_cut_short = False
+
+    async def run(self, given: ProcessContext) -> None:
+        given.leaving = Leaving(self._leave, timeout=30.0)
+        given.ready({"address": "h:1"})
+        for number in self._signals:
+            os.kill(os.getpid(), number)
+            if number is signal.SIGTERM:
+                await self.has_begun.wait()
+        await asyncio.get_running_loop().create_future()
+
+    async def _leave(self) -> bool:
+        self.has_begun.set()
+        if isinstance(self._ends, Exception):
+            raise self._ends
+        try:
+            await asyncio.sleep(0 if self._ends else 1000)
+        except asyncio.CancelledError:
+            self.was_cut_short = True
+            raise
+        return True
+
+
+@pytest.mark.parametrize(
+    ("signals", "ends", "code", "was_cut_short"),
+    [
+        ((signal.SIGTERM,), True, 0, False),
+        ((signal.SIGTERM,), ValueError("a bug"), 143, False),
+        ((signal.SIGTERM, signal.SIGTERM), False, 143, True),
+        ((signal.SIGTERM, signal.SIGINT), False, 143, True),
+        ((signal.SIGINT,), True, 130, False),
+    ],
+    ids=["in peace", "with a bug", "twice", "then Ctrl-C", "Ctrl-C"],
+)
+def test_sigterm_leaves_time_to_hand_over_and_a_second_signal_ends_it(
+    tmp_path: Path, signals: tuple[signal.Signals, ...], ends: bool | Exception, code: int, was_cut_short: bool
+) -> None:
+    process = HandingOver(*signals, ends=ends)
+    assert asyncio.run(_supervise("taskmanager", lambda: process, context(tmp_path))) == code
+    assert process.was_cut_short is was_cut_short
+    assert process.has_begun.is_set() == (signals != (signal.SIGINT,))
 
 
 def test_what_a_running_process_prints_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

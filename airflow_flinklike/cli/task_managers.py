@@ -1,0 +1,45 @@
+"""`flinklike taskmanagers`: show them, drain and undrain one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from airflow_flinklike.cli import render
+from airflow_flinklike.cli.arguments import Address, AsJson, TokenFile, show, show_list
+from airflow_flinklike.cli.connection import connect
+
+TaskManager = Annotated[str, typer.Argument(help="id of the TaskManager, as `flinklike taskmanagers` shows it")]
+
+task_managers = typer.Typer(
+    name="taskmanagers", help="Show TaskManagers with their slots; drain and undrain one.", invoke_without_command=True
+)
+
+
+@task_managers.callback()
+def _list(
+    context: typer.Context, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Show TaskManagers with their slots; drain and undrain one."""
+    if context.invoked_subcommand is None:
+        show_list(address, token_file, "taskmanagers", render.task_managers_table, as_json=as_json)
+
+
+@task_managers.command()
+def drain(manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Have a TaskManager take no more slots; its tasks finish, or run elsewhere. It stays until it is stopped."""
+    with connect(address, token_file) as client:
+        client.post(f"/taskmanagers/{quote(manager, safe='')}/drain")
+    show({"id": manager, "draining": True}, f"TaskManager {manager} is draining.", as_json=as_json)
+
+
+@task_managers.command()
+def undrain(
+    manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Have a drained TaskManager give away slots again."""
+    with connect(address, token_file) as client:
+        client.post(f"/taskmanagers/{quote(manager, safe='')}/undrain")
+    show({"id": manager, "draining": False}, f"TaskManager {manager} gives away slots.", as_json=as_json)
