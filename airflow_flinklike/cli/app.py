@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from airflow_flinklike.cli import render
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show, show_list
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, follow
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restart_strategy
 from airflow_flinklike.cli.logs import LogFollower
+from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
 from runtime.common.ids import parse_job_id
@@ -30,17 +30,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Address = Annotated[str | None, typer.Option("--address", "-a", help="http://host:port of REST; several with commas")]
-TokenFile = Annotated[Path | None, typer.Option(help="file with the cluster's token")]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
-Job = Annotated[str, typer.Argument(help="job id, 32 hex digits")]
-
-
-def _show(body: Any, shown: Any, *, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps(body) + "\n")
-    else:
-        render.console().print(shown)
+app.add_typer(task_managers)
 
 
 def _version(value: bool) -> None:
@@ -111,7 +101,7 @@ def run(
         submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         if detached:
-            _show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
+            show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
             return
         # From here on the job runs whatever the JobManager does: only the news of it wait.
         client.retry_for = ATTACHED_RETRY_SECONDS
@@ -134,7 +124,7 @@ def list_jobs(
     jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
     if state:
         jobs = [job for job in jobs if job["state"] == state.value]
-    _show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)
+    show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)
 
 
 @app.command()
@@ -167,7 +157,7 @@ def status(job: Job, address: Address = None, token_file: TokenFile = None, as_j
     with connect(address, token_file) as client:
         found = client.status(parse_job_id(job))
     body = {"job_id": found.job_id, "status": found.status.value, "pending_reason": found.pending_reason}
-    _show(body, f"{found.status.value} {found.pending_reason}".rstrip(), as_json=as_json)
+    show(body, f"{found.status.value} {found.pending_reason}".rstrip(), as_json=as_json)
 
 
 @app.command()
@@ -194,19 +184,13 @@ def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_j
     job_id = parse_job_id(job)
     with connect(address, token_file) as client:
         client.cancel(job_id)
-    _show({"job_id": job_id, "cancelled": True}, f"Cancelling job {job_id}.", as_json=as_json)
-
-
-@app.command()
-def taskmanagers(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """All TaskManagers with their slots."""
-    _list(address, token_file, "taskmanagers", render.task_managers_table, as_json=as_json)
+    show({"job_id": job_id, "cancelled": True}, f"Cancelling job {job_id}.", as_json=as_json)
 
 
 @app.command()
 def jobmasters(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """All JobMaster processes with their jobs."""
-    _list(address, token_file, "jobmasters", render.job_masters_table, as_json=as_json)
+    show_list(address, token_file, "jobmasters", render.job_masters_table, as_json=as_json)
 
 
 @app.command()
@@ -219,10 +203,4 @@ def explain(
     """Chains, regions and slots of a job, without submitting it."""
     graph = load_job(target, ScriptOptions(), params=parse_params(param or []), parallelism=parallelism).graph
     explanation = explain_graph(graph)
-    _show(explanation.to_dict(), explanation.to_text().rstrip(), as_json=as_json)
-
-
-def _list(address: str | None, token_file: Path | None, what: str, show: Any, *, as_json: bool) -> None:
-    with connect(address, token_file) as client:
-        body: Mapping[str, Any] = client.get(f"/{what}")
-    _show(body, show(body[what]) if body[what] else f"No {what}.", as_json=as_json)
+    show(explanation.to_dict(), explanation.to_text().rstrip(), as_json=as_json)

@@ -133,6 +133,12 @@ def get_json(path: str, params: Mapping[str, str] | None = None) -> Operation[An
     return response.json()
 
 
+def post_json(path: str, document: Any) -> Operation[Any]:
+    """Any other POST of JSON that answers JSON. It must be idempotent: it is sent again when no answer comes."""
+    response = yield from ask(json_request("POST", path, document))
+    return response.json()
+
+
 def log(
     job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int
 ) -> Operation[LogPiece]:

@@ -88,6 +88,10 @@ class FlinklikeClient:
         """The JSON of any other path: /jobs/overview, /jobs/:id, /taskmanagers, /jobmasters, /overview ..."""
         return self.run(operations.get_json(path, params))
 
+    def post(self, path: str, document: Any = None) -> Any:
+        """An idempotent POST: /jobmasters/:id/drain, /jobs/:id/move ..."""
+        return self.run(operations.post_json(path, {} if document is None else document))
+
     def log(
         self, job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int = 65536
     ) -> LogPiece:

@@ -279,14 +279,15 @@ class JobMasterCore:
                 self._graph.progressed(progresses)
             case ev.OutputsMoved(vertex_id, failure) if work is not None:
                 self._on_outputs_moved(work, vertex_id, failure)
-            case ev.SlotsClosed(_, allocations) if work is not None:
-                work.placement.pool.close(allocations)
-            case ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
+            case ev.SlotsClosed() | ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
                 self._on_loss(work, event)
             case _:
                 return  # nothing was deployed yet
 
-    def _on_loss(self, work: Work, event: ev.SlotsGone | ev.TaskManagerGone) -> None:
+    def _on_loss(self, work: Work, event: ev.SlotsClosed | ev.SlotsGone | ev.TaskManagerGone) -> None:
+        if isinstance(event, ev.SlotsClosed):
+            work.placement.pool.close(event.allocations)
+            return
         if isinstance(event, ev.SlotsGone):
             lost = [attempt for allocation in event.allocations for attempt in work.placement.pool.remove(allocation)]
             self._lost(work, lost, "SlotLostError", event.reason, is_reaped=True)

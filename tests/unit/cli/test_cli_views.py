@@ -60,8 +60,18 @@ def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None
     assert err.strip() == name.strip()
 
 
+def test_a_taskmanager_is_drained_and_used_again(flinklike: RunCommand) -> None:
+    assert flinklike("taskmanagers", "drain", "tm-1").out == "TaskManager tm-1 is draining.\n"
+    assert re.search(r"tm-1 +127\.0\.0\.1:1 +draining", flinklike("taskmanagers").out)
+    undrained = flinklike("taskmanagers", "undrain", "tm-1", "--json")
+    assert json.loads(undrained.out) == {"id": "tm-1", "draining": False}
+    assert "ready" in flinklike("taskmanagers").out
+    unknown = flinklike("taskmanagers", "drain", "no/body")
+    assert (unknown.code, unknown.out) == (1, "")
+
+
 def test_taskmanagers_and_jobmasters(flinklike: RunCommand) -> None:
-    assert re.search(r"tm-1 +127\.0\.0\.1:1 +1/2 +yes +yes", flinklike("taskmanagers").out)
+    assert re.search(r"tm-1 +127\.0\.0\.1:1 +ready +1/2 +yes +yes", flinklike("taskmanagers").out)
     assert re.search(r"b{32} +127\.0\.0\.1:2 +ready +3/1000", flinklike("jobmasters").out)
 
 
