@@ -93,6 +93,7 @@ class LeaderElection:
         self._entropy = entropy
         self._proof_of_death = proof_of_death
         self._judged: set[Incarnation] = set()
+        self._left_behind: Lease | None = None
 
     async def run(self, contender: Contender) -> None:
         """Stand, lead, lose, stand again, until `contender` returns: then resign, so that the next one leads at once.
@@ -115,6 +116,9 @@ class LeaderElection:
     async def _one_term(self, contender: Contender) -> bool:
         """True when the contender has returned, False when the term was lost."""
         lease = await Lease.grant(self._kv, self._clock, self._settings)
+        # A restarted etcd gives every lease its whole time anew: that of our own last term would keep us waiting.
+        if self._left_behind is not None and await self._left_behind.revoke():
+            self._left_behind = None
         is_done = False
         try:
             async with Scope("election") as scope:
@@ -132,7 +136,8 @@ class LeaderElection:
         except* (LeaseLostError, StaleTokenError) as errors:
             logger.info("the term is over: %s", errors.exceptions[0])
         finally:
-            await lease.revoke()
+            if not await lease.revoke():
+                self._left_behind = lease
         return is_done
 
     async def _win(self, lease: Lease) -> LeadershipEpoch:

@@ -89,14 +89,15 @@ class Lease:
         self.check()
         return True
 
-    async def revoke(self) -> None:
-        """End it now, if the store can be reached; else it ends by itself. Idempotent."""
+    async def revoke(self) -> bool:
+        """End it now. False if the store cannot be reached: it ends by itself. Idempotent."""
         self._is_ended = True
         if self._is_revoked:
-            return
+            return True
         try:
             await self._kv.revoke_lease(self.id, timeout=REVOKE_TIMEOUT)
         except RetryableError as error:
             logger.info("lease %x could not be revoked, it lapses: %s", self.id, error)
         else:
             self._is_revoked = True
+        return self._is_revoked

@@ -22,9 +22,9 @@ def source(ctx: Any) -> str:
     return function(ctx)
 
 
-def sink(ctx: Any, said: str) -> str:
+def sink(ctx: Any, said: Any) -> str:
     """A task that reads it."""
-    assert said == "done", said
+    assert said == ["done"], said
     return function(ctx)
 
 

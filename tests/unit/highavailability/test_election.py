@@ -263,6 +263,30 @@ def test_a_leader_that_cannot_reach_the_store_steps_down_before_its_lease_ends()
     run_virtual(main())
 
 
+def test_its_own_last_lease_does_not_keep_it_waiting_when_the_store_is_back() -> None:
+    """A restarted etcd gives all leases their whole time anew."""
+
+    async def main() -> None:
+        world = World()
+        kv = world.connection()
+        async with Scope("test") as scope:
+            scope.spawn("only", world.election(1, kv).run(world.contender(1)))
+            await world.wait_terms(1, within=1)
+            term = world.terms[0][1].term
+            (old,) = (await world.store.range(term.key, is_prefix=False, timeout=1)).kvs
+            kv.is_reachable = False
+            for _ in range(4):
+                await asyncio.sleep(SETTINGS.ttl / 2)
+                await world.store.keep_lease_alive(old.lease, timeout=1)
+            assert not world.terms[0][1].is_valid
+            kv.is_reachable = True
+            await world.wait_terms(2, within=SETTINGS.ttl / 2)
+            assert not (await world.store.range(term.key, is_prefix=False, timeout=1)).kvs
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
 def test_after_a_freeze_the_old_term_is_over_in_the_same_instant() -> None:
     async def main() -> None:
         world = World()
