@@ -14,8 +14,10 @@ from itertools import pairwise
 
 from tests.chaos.ledger import FaultLine, JobLine, Line, TaskLine, places
 
-GRACE = 20.0
-"""Seconds after a TaskManager came back, or was gone, in which tasks may still be restarted for it."""
+GRACE = 10.0
+"""Seconds after a frozen TaskManager woke in which tasks may still be restarted for it."""
+NOTICED = 7.0
+"""A TaskManager frozen for less is not lost: `heartbeat.timeout` is 10 s, one interval of 2 s may have passed before."""
 _OPENING = frozenset({"kill", "terminate", "freeze"})
 NO_CAUSE = "nothing that happened to a task"
 OWN_FAILURE = "the task failed"
@@ -193,6 +195,8 @@ def fault_windows(lines: Sequence[Line]) -> list[_Window]:
         if fault.step not in _OPENING:
             continue
         over = next((one for one in faults[number + 1 :] if _is_over(fault, one)), None)
+        if fault.step == "freeze" and over is not None and over.at - fault.at < NOTICED:
+            continue
         windows.append(_Window(fault.at, float("inf") if over is None else over.at + GRACE, fault))
     return windows
 

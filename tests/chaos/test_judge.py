@@ -54,7 +54,7 @@ def killed_by(*faults: Line, spark: bool = False, pid: int = 10) -> list[Line]:
         pytest.param([], {}, id="nothing"),
         pytest.param(killed_by(*KILLED), {"taskmanager kill": 1}, id="its TaskManager was killed"),
         pytest.param(
-            killed_by(fault(2, "freeze"), fault(3, "wake")), {"taskmanager freeze": 1}, id="its TaskManager was frozen"
+            killed_by(fault(-6, "freeze"), fault(3, "wake")), {"taskmanager freeze": 1}, id="its TaskManager was frozen"
         ),
         pytest.param(
             killed_by(fault(2, "kill", "slot")), {"slot kill": 1}, id="its slot was killed, and nobody saw it gone"
@@ -199,6 +199,7 @@ def test_a_wrong_end_is_found(end: Line, later: Line, said: str) -> None:
         pytest.param(
             [fault(-50, "freeze"), fault(-GRACE, "wake"), *killed_by()], id="its TaskManager was frozen long before"
         ),
+        pytest.param(killed_by(fault(2, "freeze"), fault(3, "wake")), id="its TaskManager was frozen for a moment"),
         pytest.param(killed_by(fault(4.5, "kill")), id="its TaskManager died after it had begun again"),
     ],
 )
