@@ -65,7 +65,7 @@ class Recovery:
 
     async def start_jobs(self) -> None:
         """Jobs of 1 to 4 sleeping tasks, all RUNNING."""
-        async with AsyncFlinklikeClient(self._cluster.addresses, self._cluster.token) as client:
+        async with AsyncFlinklikeClient(self._cluster.urls, self._cluster.token) as client:
             for number, job_id in enumerate(self._ids):
                 parallelism = 1 + number % 4
                 self._tasks += parallelism
@@ -75,7 +75,7 @@ class Recovery:
 
     async def end_jobs(self) -> None:
         """Cancel all of them."""
-        async with AsyncFlinklikeClient(self._cluster.addresses, self._cluster.token) as client:
+        async with AsyncFlinklikeClient(self._cluster.urls, self._cluster.token) as client:
             for job_id in self._ids:
                 await client.cancel(job_id)
 
@@ -192,7 +192,7 @@ class Recovery:
 
     async def _leader(self) -> Member:
         for member in self._cluster.members("jobmanager"):
-            if await self._watch.get(f"http://{member.address}", "/overview") is not None:
+            if await self._watch.leads(f"http://{member.address}"):
                 return member
         message = "no JobManager leads"
         raise AssertionError(message)
@@ -218,7 +218,7 @@ def _nap(ledger: Path, parallelism: int) -> Pipeline:
 
 async def _rounds(cluster: ChaosCluster, report: Report, sizes: Sizes) -> None:
     async with AsyncExitStack() as stack:
-        watch = Watch(cluster.addresses, cluster.token)
+        watch = Watch(cluster.urls, cluster.token)
         stack.push_async_callback(watch.close)
         recovery = Recovery(cluster, sizes, watch)
         await recovery.start_jobs()

@@ -37,7 +37,7 @@ class Demo:
 
     async def run(self, blocks: int) -> bool:
         """The whole show; True when one attempt has lived through it."""
-        async with AsyncFlinklikeClient(self.cluster.addresses, self.cluster.token) as client:
+        async with AsyncFlinklikeClient(self.cluster.urls, self.cluster.token) as client:
             await client.submit(_job(blocks).job_graph(), job_id=self.job_id)
             self._say(f"job {self.job_id} is accepted: one Spark task, {blocks} blocks")
             await self._follow(0.3)
@@ -91,7 +91,7 @@ class Demo:
 
     async def _leader(self) -> Member:
         for member in self.cluster.members("jobmanager"):
-            if await self.watch.get(f"http://{member.address}", "/overview") is not None:
+            if await self.watch.leads(f"http://{member.address}"):
                 return member
         message = "no JobManager leads"
         raise RuntimeError(message)
@@ -117,7 +117,7 @@ def _job(blocks: int) -> Pipeline:
 
 
 async def _run(cluster: ChaosCluster, blocks: int) -> bool:
-    watch = Watch(cluster.addresses, cluster.token)
+    watch = Watch(cluster.urls, cluster.token)
     try:
         return await Demo(cluster, watch, new_job_id()).run(blocks)
     finally:

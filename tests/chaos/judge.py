@@ -17,7 +17,7 @@ from tests.chaos.ledger import FaultLine, JobLine, Line, TaskLine, places
 GRACE = 10.0
 """Seconds after a frozen TaskManager woke in which tasks may still be restarted for it."""
 NOTICED = 7.0
-"""A TaskManager frozen for less is not lost: `heartbeat.timeout` is 10 s, one interval of 2 s may have passed before."""
+"""A TaskManager frozen for less is not lost: `heartbeat.timeout` is 10 s, and 2 s may have passed before."""
 _OPENING = frozenset({"kill", "terminate", "freeze"})
 NO_CAUSE = "nothing that happened to a task"
 OWN_FAILURE = "the task failed"

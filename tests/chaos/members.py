@@ -64,17 +64,11 @@ class ChaosCluster(ScriptCluster):
     ) -> None:
         self._etcd_port = free_port()
         own = {"high-availability.etcd.embedded.port": str(self._etcd_port)}
-        super().__init__({**own, **options}, job_masters=job_masters, workers=workers, class_archive=class_archive)
-        self.ports = [self.port, *(free_port() for _ in range(masters - 1))]
+        super().__init__(
+            {**own, **options}, masters=masters, job_masters=job_masters, workers=workers, class_archive=class_archive
+        )
         self._layout = self.run / "run"
-        (self.run / "conf" / "masters").write_text("".join(f"localhost:{port}\n" for port in self.ports))
-        self.environment["FLINKLIKE_ADDRESS"] = ",".join(self.addresses)
         self.wanted = {"jobmanager": masters, "jobmaster": job_masters, "taskmanager": workers, "etcd": 1}
-
-    @property
-    def addresses(self) -> list[str]:
-        """REST of every JobManager."""
-        return [f"http://127.0.0.1:{port}" for port in self.ports]
 
     def members(self, role: str) -> list[Member]:
         """The processes of a role that run now and are ready; `main`, `slot` and `spark` are parts of TaskManagers."""

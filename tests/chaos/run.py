@@ -57,7 +57,7 @@ class ChaosRun:
         """The ledger and the clients; the cluster runs already."""
         self.path = self.directory / "ledger"
         self.ledger = Ledger(str(self.path))
-        addresses, token = self.cluster.addresses, self.cluster.token
+        addresses, token = self.cluster.urls, self.cluster.token
         outputs = self.directory / "outputs"
         kinds = list(self.settings.jobs)
         self.load = Load(addresses, token, self.ledger, self.path, outputs, kinds, say=self._tell)
@@ -125,7 +125,7 @@ class ChaosRun:
         try:
             # What it has is asked for while it can still be told.
             owned = await self.watch.jobs_of(member.address) if member.role == "jobmaster" else []
-            leads = member.role == "jobmanager" and await self._leads(member)
+            leads = member.role == "jobmanager" and await self.watch.leads(f"http://{member.address}")
             what = f" for {fault.duration:.1f} s" if kind.step == "freeze" else ""
             self._tell(f"{kind.step} {member.name} (pid {member.process.pid}){what}")
             self._note(kind.step, member)
@@ -171,12 +171,6 @@ class ChaosRun:
             self._wake(member, is_tree=is_tree)
 
     # --- what recovers, and when ------------------------------------------------------------------------------------
-
-    async def _leads(self, member: Member) -> bool:
-        """True when REST is away without it: no other JobManager answers by itself."""
-        others = [address for address in self.cluster.addresses if not address.endswith(member.address)]
-        answers = [await self.watch.get(address, "/overview") for address in others]
-        return not any(answers)
 
     async def _measure_rest(self, fault: Fault, member: Member) -> None:
         seconds = await self.watch.seconds_until(self.watch.rest_answers, RECOVERY_TIMEOUT)

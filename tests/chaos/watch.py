@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+from runtime.rest.forwarding import FORWARDED
+
 _EVERY = 0.03
 _REQUEST_TIMEOUT = 1.0
 _ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
@@ -30,10 +32,11 @@ class Watch:
         """Close the connections."""
         await self._http.aclose()
 
-    async def get(self, address: str, path: str) -> Any:
-        """The body of a 200; None for everything else."""
+    async def get(self, address: str, path: str, *, by_itself: bool = False) -> Any:
+        """The body of a 200; None for everything else. `by_itself`: not through another JobManager that leads."""
+        headers = {FORWARDED.decode(): "1"} if by_itself else {}
         try:
-            answer = await self._http.get(address + path)
+            answer = await self._http.get(address + path, headers=headers)
         except httpx.HTTPError:
             return None
         return answer.json() if answer.status_code == 200 else None
@@ -58,6 +61,10 @@ class Watch:
                 return time.monotonic() - begin
             await asyncio.sleep(_EVERY)
         return None
+
+    async def leads(self, address: str) -> bool:
+        """True when the JobManager whose REST is there answers by itself."""
+        return await self.get(address, "/overview", by_itself=True) is not None
 
     async def rest_answers(self, path: str = "/overview") -> bool:
         """True when some JobManager leads and answers."""
