@@ -54,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 SPARK_MASTER = "spark.master"
 DEFAULT_MASTER = "local[*]"
+_ENDED_JOBS_INTERVALS = 10
+"""After so many heartbeat intervals jobs that nobody comes for are looked up again (R16)."""
 
 MakePool = Callable[
     [SlotSettings, ProcessSparkEnvironment | None, Clock, Entropy, ProcessGuard | None], StartableSlotPool
@@ -248,6 +250,7 @@ def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) ->
 def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSettings:
     configuration = context.configuration
     return RunnerSettings(
+        ended_jobs_period=_ENDED_JOBS_INTERVALS * heartbeat_timing(configuration).interval,
         contact=ContactSettings(
             interval=heartbeat_timing(configuration).interval,
             isolation_timeout=seconds(configuration, tm.ISOLATION_TIMEOUT),

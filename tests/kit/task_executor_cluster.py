@@ -209,6 +209,7 @@ async def task_executor_cluster(
     retrieval: LeaderRetrieval | None = None,
     waits: bool = True,
     prepare: Callable[[ScriptedPeer, ScriptedPeer], None] = lambda *_: None,
+    contact: Any = None,
     **overrides: Any,
 ) -> AsyncIterator[TaskExecutorCluster]:
     network = LocalNetwork()
@@ -234,6 +235,7 @@ async def task_executor_cluster(
         spark=None,
         clock=clock,
         entropy=SeededEntropy(1),
+        contact=contact,
     )
     await executor.start()
     cluster = TaskExecutorCluster(executor, used, leader, job_master, network, rpc, tmp_path)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import pytest
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation
 from runtime.gateways.job_master import OfferSlots
-from runtime.gateways.resource_manager import RegisterTaskManager, SlotReport
+from runtime.gateways.resource_manager import RegisterTaskManager, SlotReport, SlotsFreed
 from runtime.gateways.task import TaskExecutionReport
 from runtime.heartbeat.proof_of_death import GuardDialler
 from runtime.highavailability.fences import OwnerFences
@@ -29,7 +29,15 @@ from tests.kit.etcd import EtcdProcess
 from tests.kit.slot_work import operator
 from tests.kit.task_executor_cluster import until_gone
 from tests.kit.task_manager_process import TaskManager, ended, is_alive, task_manager
-from tests.kit.task_messages import answer_offers, deploy, incarnation, job_id, register_job, request_slot
+from tests.kit.task_messages import (
+    allocation_id,
+    answer_offers,
+    deploy,
+    incarnation,
+    job_id,
+    register_job,
+    request_slot,
+)
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.asyncio]
 
@@ -274,6 +282,23 @@ async def test_a_fence_stops_a_jobs_tasks_and_is_confirmed(tmp_path: Path, etcd:
         assert report.failure is not None
         assert report.failure.is_isolation
         assert f"fence {revision}" in report.failure.message
+
+
+async def test_what_is_over_is_ended_when_nobody_is_left_to_say_so(tmp_path: Path, etcd: EtcdProcess) -> None:  # R16
+    async with cluster(tmp_path, etcd, "tm-over", options=("heartbeat.interval=200 ms",)) as made:
+        for job in (1, 2):
+            await made.put(made.keys.graph(job_id(job)))
+        await made.lead(made.manager.leader.address)
+        await made.manager.wait_ready()
+        pids = {}
+        for job in (1, 2):
+            await take_slot(made, job)
+            pids[job] = await start_task(made, tmp_path, job, exclusive=True)
+        await made.manager.job_master.rpc.stop(grace=0.0)
+        await made.put(made.keys.result(job_id(1)))
+        freed = await made.manager.leader.wait_for(SlotsFreed, timeout=30)
+        assert freed.allocations == (allocation_id(1),)
+        assert (is_alive(pids[1]), is_alive(pids[2])) == (False, True)
 
 
 async def test_one_that_was_declared_dead_ends_everything_and_begins_again(tmp_path: Path, etcd: EtcdProcess) -> None:

@@ -104,6 +104,20 @@ async def test_a_clean_stop_leaves_nothing(tmp_path: Path) -> None:
     assert not own.path.exists()
 
 
+async def test_partitions_that_jobs_may_still_read_outlive_a_clean_stop(tmp_path: Path) -> None:
+    stopped = task_manager(tmp_path, 1, LIVE_JOB)
+    exchange = ExchangeDirectory(str(tmp_path / "exchange"), incarnation(1))
+    exchange.expect(LIVE_JOB)
+    assert not await exchange.remove()
+    stopped.leave()
+    stopped.leave()
+    assert not stopped.jobs.exists()
+    own = task_manager(tmp_path, 2)
+    assert await collector(tmp_path, own, 2).activate() == 1, "others know that it was there"
+    assert (tmp_path / "exchange" / incarnation(1) / LIVE_JOB).is_dir()
+    own.remove()
+
+
 async def test_released_partitions_and_ended_jobs_are_deleted(tmp_path: Path) -> None:
     exchange = ExchangeDirectory(str(tmp_path), incarnation(1))
     mine = tmp_path / incarnation(1)
