@@ -83,12 +83,14 @@ class ContainerSettings:
 
     `challenge_timeout`: how long the leader's challenge is waited for; it is written when the leader hears of the
     registration in the store. Well below heartbeat.timeout, at which the leader revokes the lease of who stays away.
+    `stops_jobs`: cancel the jobs that nobody takes when this process leaves.
     """
 
     incarnation: Incarnation
     capacity: int
     timeout: float
     challenge_timeout: float = 2.0
+    stops_jobs: bool = False
 
 
 class StorageAnswers(Protocol):
@@ -157,6 +159,32 @@ class JobMasterContainerRunner:
                 await self._jobs.close()
             finally:
                 self.terminated.set_result(reason)
+
+    async def leave(self) -> bool:
+        """Give every job to another process; True when none is left here.
+
+        When nobody can take them they are left as a lost process leaves them: their tasks go on, and the next process
+        that comes takes them over. Or they are cancelled, if that was configured.
+        """
+        dispatcher = self.dispatcher
+        generation = dispatcher.not_taken.generation
+        dispatcher.drain(is_draining=True)
+        async with Scope("leave") as scope:
+            emptied = scope.start("emptied", dispatcher.wait_empty())
+            refused = scope.start("refused", dispatcher.not_taken.wait_changed(generation))
+            _ = await asyncio.wait({emptied, refused}, return_when=asyncio.FIRST_COMPLETED)
+            is_empty = emptied.done()
+            scope.cancel_all()
+        if is_empty:
+            return True
+        reason, count = dispatcher.not_taken.value, dispatcher.jobs_running
+        if not self._settings.stops_jobs:
+            logger.warning("%s: %d jobs are left to the next process that comes", reason, count)
+            return False
+        logger.warning("%s: %d jobs are cancelled", reason, count)
+        dispatcher.cancel_all()
+        await dispatcher.wait_empty()
+        return True
 
     async def _follow(self) -> str:
         """Register with whoever leads, until one refuses us: why."""
@@ -248,7 +276,12 @@ class JobMasterContainerRunner:
         settings = self._settings
         stream.send(
             RegisterJobMaster(
-                settings.incarnation, self._rpc.server.address, VERSION, PROTOCOL_VERSION, settings.capacity
+                settings.incarnation,
+                self._rpc.server.address,
+                VERSION,
+                PROTOCOL_VERSION,
+                settings.capacity,
+                self.dispatcher.is_draining.value,
             )
         )
         async with asyncio.timeout(settings.timeout):

@@ -47,6 +47,9 @@ from runtime.rpc.service import RpcService
 logger = logging.getLogger(__name__)
 
 STOP_GRACE = 1.0
+LEAVE_TIMEOUT = 6.0
+"""Seconds for handing over all jobs: the scripts kill 10 s after SIGTERM. What is left then is taken over as from a
+process that was lost."""
 
 
 class JobMasterEntryPoint:
@@ -149,9 +152,11 @@ class JobMasterEntryPoint:
                     "load", register_load(registration, record, container, self._make_load(context.clock))
                 )
                 scope.spawn("container", container.run())
+                context.leaving.work, context.leaving.timeout = container.leave, LEAVE_TIMEOUT
                 _ = await container.state.wait_until(lambda state: state is ContainerState.READY)
                 context.ready({"address": rpc.server.address})
         finally:
+            context.leaving.work = None
             await blobs.stop()
             await io.run(cache.remove)
 
@@ -173,7 +178,12 @@ class JobMasterEntryPoint:
 
         timeout = options.seconds(context.configuration, c.RPC_TIMEOUT)
         return JobMasterContainerRunner(
-            ContainerSettings(context.incarnation, capacity, timeout),
+            ContainerSettings(
+                context.incarnation,
+                capacity,
+                timeout,
+                stops_jobs=context.configuration.get(jm.JOBMASTER_SHUTDOWN) == "stop",
+            ),
             rpc=rpc,
             heartbeats=heartbeats,
             leader=leader,

@@ -7,13 +7,13 @@ period, the state is written when it changes.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
 from jobmaster_process.container_runner import JobMasterContainerRunner
 from jobmaster_process.secondary_dispatcher import LoadProbe
-from runtime.highavailability.records import JobMasterRecord
+from runtime.aio.scope import Scope
+from runtime.highavailability.records import DRAINING, JobMasterRecord
 
 LOAD_PERIOD = 10.0
 _MEMORY_STEP_BYTES = 16 * 1024 * 1024
@@ -35,18 +35,23 @@ async def register_load(
     period: float = LOAD_PERIOD,
 ) -> None:
     """Keep the registration about right. Eternal."""
+    draining = container.dispatcher.is_draining
     while True:
-        generation = container.state.generation
+        generation, drained = container.state.generation, draining.generation
         load = probe.sample()
         registration.update(
             replace(
                 record,
-                state=container.state.value.name.lower(),
+                state=DRAINING if draining.value else container.state.value.name.lower(),
                 jobs=container.dispatcher.jobs_running,
                 cpu_fraction=round(load.cpu_fraction, 1),
                 memory_bytes=load.memory_bytes // _MEMORY_STEP_BYTES * _MEMORY_STEP_BYTES,
             )
         )
-        with suppress(TimeoutError):
-            async with asyncio.timeout(period):
-                _ = await container.state.wait_changed(generation)
+        async with Scope("load") as scope:
+            changes = {
+                scope.start("state", container.state.wait_changed(generation)),
+                scope.start("draining", draining.wait_changed(drained)),
+            }
+            _ = await asyncio.wait(changes, timeout=period, return_when=asyncio.FIRST_COMPLETED)
+            scope.cancel_all()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
 from runtime.common.errors import BackpressureError, NotFoundError, PermanentError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken, HighestToken
 from runtime.common.ids import JobId
@@ -23,6 +24,7 @@ from runtime.gateways.dispatcher import (
     AssignJob,
     CancelJobs,
     DeclareRequirements,
+    DrainJobMaster,
     DropJobs,
     Empty,
     JobAssignmentRefused,
@@ -30,6 +32,7 @@ from runtime.gateways.dispatcher import (
     JobInventoryEntry,
     JobMasterHeartbeat,
     JobRequest,
+    JobsNotTaken,
     JobSummaries,
     JobSummary,
     NotifyResources,
@@ -86,11 +89,17 @@ class JobMasterSecondaryDispatcher:
         self._stream: MessageStream | None = None
         self._highest: HighestToken | None = None
         self._assignment = 0
+        self.is_draining: Watch[bool] = Watch(False)  # noqa: FBT003 - the first value
+        """True while this process takes no jobs and wants others to take those that it has."""
+        self.not_taken: Watch[str] = Watch("")
+        """What a leader has said last of why nobody takes them."""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             AssignJob: self._on_assign,
             CancelJobs: self._on_cancel,
             DropJobs: self._on_drop,
             NotifyResources: lambda message: self._runners.notify_resources(message.job_id, message.reason),
+            DrainJobMaster: lambda message: self.drain(is_draining=message.is_draining),
+            JobsNotTaken: lambda message: self.not_taken.set(message.reason),
             Heartbeat: lambda _message: None,
         }
 
@@ -129,7 +138,9 @@ class JobMasterSecondaryDispatcher:
     def heartbeat(self) -> JobMasterHeartbeat:
         """The complete inventory (R5), and the load."""
         load = self._load.sample()
-        return JobMasterHeartbeat(self.inventory(), self._assignment, load.cpu_fraction, load.memory_bytes)
+        return JobMasterHeartbeat(
+            self.inventory(), self._assignment, load.cpu_fraction, load.memory_bytes, self.is_draining.value
+        )
 
     def inventory(self) -> tuple[JobInventoryEntry, ...]:
         """Every job that runs here, and those that ended and have not been dropped."""
@@ -144,6 +155,22 @@ class JobMasterSecondaryDispatcher:
     def jobs_running(self) -> int:
         """How many jobs run here."""
         return len(self._runners)
+
+    def drain(self, *, is_draining: bool) -> None:
+        """Begin, or end, to drain, and tell the leader."""
+        if self.is_draining.value is not is_draining:
+            logger.info("%s jobs", "this process gives away its" if is_draining else "this process takes")
+            self.is_draining.set(is_draining)
+        self._send(self.heartbeat())
+
+    async def wait_empty(self) -> None:
+        """Return when no job runs here."""
+        _ = await self._runners.count.wait_until(lambda count: count == 0)
+
+    def cancel_all(self) -> None:
+        """Cancel every job that runs here."""
+        for runner in self._runners:
+            runner.cancel_job()
 
     def _send(self, message: object) -> None:
         stream = self._stream
@@ -166,6 +193,8 @@ class JobMasterSecondaryDispatcher:
             self._publish(self._summaries[order.job_id])
         elif runner is None and self._runners.has_begun(order.job_id, order.epoch):
             self._refuse(order, "its JobMaster ended here under this epoch", is_permanent=True)
+        elif runner is None and self.is_draining.value:
+            self._refuse(order, "it is draining", is_permanent=False)
         elif runner is None and len(self._runners) >= self._capacity:
             self._refuse(order, f"all {self._capacity} places are taken", is_permanent=False)
         else:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from airflow_flinklike.cli import render
-from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show, show_list
+from airflow_flinklike.cli import planned, render
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, follow
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restart_strategy
@@ -31,6 +31,8 @@ app = typer.Typer(
 )
 
 app.add_typer(task_managers)
+app.add_typer(planned.job_masters)
+app.add_typer(planned.jobs)
 
 
 def _version(value: bool) -> None:
@@ -185,12 +187,6 @@ def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_j
     with connect(address, token_file) as client:
         client.cancel(job_id)
     show({"job_id": job_id, "cancelled": True}, f"Cancelling job {job_id}.", as_json=as_json)
-
-
-@app.command()
-def jobmasters(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """All JobMaster processes with their jobs."""
-    show_list(address, token_file, "jobmasters", render.job_masters_table, as_json=as_json)
 
 
 @app.command()

@@ -56,7 +56,7 @@ class Dispatcher(ABC):
         self._settings = settings
         self._services = services
         self._resources = resources
-        self._registry = JobRegistry(settings.limits, settings.shown)
+        self._registry = JobRegistry(settings.limits, settings.shown, settings.moves)
         self._scope = Scope("dispatcher")
         self._waiters = JobWaiters()
         self._replies: dict[int, asyncio.Future[Any]] = {}
@@ -81,17 +81,21 @@ class Dispatcher(ABC):
             ev.StoreJob: self._spawner("submit", self._transactions.submit),
             ev.StoreOwner: self._spawner("assign", self._transactions.assign),
             ev.StoreWanted: self._spawner("want", self._transactions.want),
+            ev.StoreMoveWish: self._spawner("move", self._transactions.wish_move),
             ev.StoreEnd: self._spawner("end", self._transactions.end_without_owner),
             ev.ReloadJob: self._spawner("reload", self._transactions.reload),
             ev.SendAssign: lambda effect: self._send_assign(effect.incarnation, effect.message),
             ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id),
             ev.SendDrop: lambda effect: self._send_drop(effect.incarnation, effect.entries),
+            ev.SendDrain: lambda effect: self._send_drain(effect.incarnation, is_draining=effect.is_draining),
+            ev.SendNotTaken: lambda effect: self._send_not_taken(effect.incarnation, effect.reason),
             ev.PublishSummary: self._publish,
             ev.EndJobEverywhere: lambda effect: self._ended.append(effect.job_id),
             ev.ReplySubmitted: lambda effect: self._answer(
                 effect.request, SubmitJobResponse(effect.outcome, effect.status)
             ),
             ev.ReplyCancelled: lambda effect: self._answer(effect.request, Empty()),
+            ev.ReplyDone: lambda effect: self._answer(effect.request, Empty()),
             ev.Refuse: lambda effect: self._refuse(effect.request, effect.error),
         }
 
@@ -153,6 +157,14 @@ class Dispatcher(ABC):
     @abstractmethod
     def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
         """Tell a process to let go of jobs."""
+
+    @abstractmethod
+    def _send_drain(self, incarnation: Incarnation, *, is_draining: bool) -> None:
+        """Tell a process to begin or end its draining."""
+
+    @abstractmethod
+    def _send_not_taken(self, incarnation: Incarnation, reason: str) -> None:
+        """Tell a draining process that nobody can take its jobs."""
 
     @abstractmethod
     def notify_resources(self, job_id: JobId, reason: str) -> None:
@@ -230,7 +242,7 @@ class Dispatcher(ABC):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick_period)
-            self._post(ev.Ticked())
+            self._post(ev.Ticked(self._services.clock.epoch_millis()))
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -317,6 +329,31 @@ class Dispatcher(ABC):
         """All JobMaster processes that are known."""
         self._check_open()
         return [self._info(process) for process in self._registry.processes]
+
+    def jobs_of(self, incarnation: Incarnation, /) -> Sequence[JobSummary]:
+        """What one of them runs, by id. NotFoundError."""
+        self._check_open()
+        process = self._registry.processes.get(incarnation)
+        if process is None:
+            message = f"JobMaster process {incarnation} is not known"
+            raise NotFoundError(message)
+        shown = (self._registry.summary(job_id) for job_id in sorted(process.jobs))
+        return [summary for summary in shown if summary is not None]
+
+    async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
+        """Have a process give its jobs away and take none, or take some again. Returns when it says so itself."""
+        self._check_open()
+        try:
+            async with asyncio.timeout(self._settings.rpc_timeout):
+                await self._ask(lambda number: ev.DrainRequested(number, incarnation, is_draining), Empty)
+        except TimeoutError:
+            message = f"JobMaster process {incarnation} does not answer"
+            raise UnavailableError(message) from None
+
+    async def move_job(self, job_id: JobId, target: Incarnation, /) -> None:
+        """Have another process run a job. Returns when the wish is durable."""
+        self._check_open()
+        await self._ask(lambda number: ev.MoveRequested(number, job_id, target), Empty)
 
     async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
         """Return when one of `jobs` has changed after `since_millis`, has ended or is not shown, or after `timeout`."""

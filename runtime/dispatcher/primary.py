@@ -35,12 +35,14 @@ from runtime.gateways.dispatcher import (
     CancelJobs,
     DeclareRequirements,
     DispatcherGateway,
+    DrainJobMaster,
     DropJobs,
     JobAssignmentRefused,
     JobInventoryEntry,
     JobMasterHeartbeat,
     JobMasterRegistered,
     JobRequest,
+    JobsNotTaken,
     JobSummaries,
     NotifyResources,
     RegisterJobMaster,
@@ -234,7 +236,11 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             )
         )
         logger.info("JobMaster process %s registered from %s", peer, registration.address)
-        self._post(ev.ProcessRegistered(peer, registration.address, registration.capacity, registration.version))
+        self._post(
+            ev.ProcessRegistered(
+                peer, registration.address, registration.capacity, registration.version, registration.is_draining
+            )
+        )
         try:
             with self._heartbeats.keep_alive(stream, self._timing):
                 while True:
@@ -263,7 +269,12 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _on_heartbeat(self, peer: Incarnation, message: JobMasterHeartbeat) -> None:
         self._post(
             ev.InventoryReceived(
-                peer, message.inventory, message.assignment, message.cpu_fraction, message.memory_bytes
+                peer,
+                message.inventory,
+                message.assignment,
+                message.cpu_fraction,
+                message.memory_bytes,
+                message.is_draining,
             )
         )
 
@@ -299,6 +310,12 @@ class JobMasterPrimaryDispatcher(Dispatcher):
 
     def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
         self._send(incarnation, DropJobs(entries))
+
+    def _send_drain(self, incarnation: Incarnation, *, is_draining: bool) -> None:
+        self._send(incarnation, DrainJobMaster(is_draining))
+
+    def _send_not_taken(self, incarnation: Incarnation, reason: str) -> None:
+        self._send(incarnation, JobsNotTaken(reason))
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
         """Why a job's requirements are not fulfilled."""

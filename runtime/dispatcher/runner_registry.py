@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from runtime.aio.scope import Scope, ScopeClosedError, ServiceScope
+from runtime.aio.watch import Watch
 from runtime.common.ids import JobId
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry
 from runtime.gateways.job_manager_runner import (
@@ -59,6 +60,8 @@ class JobManagerRunnerRegistry:
         self._ended = ended
         self._running: dict[JobId, _Running] = {}
         self._begun: dict[tuple[JobId, int], None] = {}
+        self.count: Watch[int] = Watch(0)
+        """How many run."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -89,6 +92,7 @@ class JobManagerRunnerRegistry:
         runner = self._factory.create(assignment, self._listener)
         task = self._scope.start(f"job {assignment.job_id}", self._run(runner))
         running = self._running[assignment.job_id] = _Running(runner, task)
+        self.count.set(len(self._running))
         task.add_done_callback(lambda _: self._never_ran(running))
 
     def _succeed(self, running: _Running, assignment: AssignJob) -> None:
@@ -110,6 +114,7 @@ class JobManagerRunnerRegistry:
             if outcome is not None:
                 self._ended(outcome)
             self._start_successor(running.successor)
+            self.count.set(len(self._running))
 
     def _never_ran(self, running: _Running) -> None:
         """A task that is cancelled before its first step never gets to its `finally`."""
@@ -117,6 +122,7 @@ class JobManagerRunnerRegistry:
         if self._running.get(job_id) is running:
             del self._running[job_id]
             self._start_successor(running.successor)
+            self.count.set(len(self._running))
 
     def _start_successor(self, assignment: AssignJob | None) -> None:
         if assignment is None:

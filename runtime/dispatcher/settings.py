@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.dispatcher.core.jobs import DEFAULT_MOVES, JobRegistryLimits
+from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
 
 
@@ -22,6 +23,7 @@ class DispatcherSettings:
     heartbeat_interval: float
     heartbeat_timeout: float
     rpc_timeout: float
+    moves: MoveSettings = DEFAULT_MOVES
     tick_period: float = 1.0
     clean_period: float = 5.0
     clean_jobs_min: int = 100

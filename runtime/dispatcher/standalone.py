@@ -6,7 +6,7 @@ jobs which an earlier term of this very process has begun get a new epoch: their
 
 from __future__ import annotations
 
-from runtime.common.errors import NotFoundError
+from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.version import VERSION
 from runtime.dispatcher.core import events as ev
@@ -74,6 +74,17 @@ class StandaloneDispatcher(Dispatcher):
     def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
         for entry in entries:
             self._runners.drop(entry)
+
+    def _send_drain(self, incarnation: Incarnation, *, is_draining: bool) -> None:
+        raise AssertionError(incarnation)  # nobody is asked: `drain_job_master` refuses
+
+    def _send_not_taken(self, incarnation: Incarnation, reason: str) -> None:
+        raise AssertionError(reason)
+
+    async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
+        """There is no other process to give jobs to. ConflictError."""
+        message = "jobs run inside the JobManager: there are no JobMaster processes that could be drained"
+        raise ConflictError(message)
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
         """Why a job's requirements are not fulfilled."""

@@ -7,9 +7,8 @@ from dataclasses import replace
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob
+from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob
 from runtime.dispatcher.core.job_entry import initial_summary
-from runtime.dispatcher.core.processes import NO_PROCESS
 from runtime.dispatcher.core.retention import FinishedJob
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
@@ -50,7 +49,10 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         # Whoever it names cannot be read, its epoch can: the job is given to another one under a later epoch.
         owner = JobOwner(NO_PROCESS, "", stored.epoch)
     wants_cancel = stored.wanted is not None and stored.wanted.wants_cancel
-    return RecoveredJob(source, stored.first_epoch, owner, wants_cancel, _ended(stored, source))
+    move_to = NO_PROCESS
+    if stored.wanted is not None and stored.wanted.move_epoch == stored.epoch:
+        move_to = stored.wanted.move_to
+    return RecoveredJob(source, stored.first_epoch, owner, wants_cancel, _ended(stored, source), move_to)
 
 
 def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:

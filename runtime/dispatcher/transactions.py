@@ -91,8 +91,17 @@ class JobTransactions:
         await self._answer(f"cancel of job {job_id}", self._want(job_id), partial(ev.CancelFailed, job_id))
 
     async def _want(self, job_id: JobId) -> ev.DispatcherEvent:
-        is_stored = await self._store.want_cancel(job_id, WantedRecord(wants_cancel=True, client=""))
+        is_stored = await self._store.want(job_id, WantedRecord(wants_cancel=True, client=""))
         return ev.WantedStored(job_id, is_stored)
+
+    async def wish_move(self, effect: ev.StoreMoveWish) -> None:
+        """Make the wish for another owner durable."""
+        job_id = effect.job_id
+        await self._answer(f"move of job {job_id}", self._wish_move(effect), partial(ev.MoveWishFailed, job_id))
+
+    async def _wish_move(self, effect: ev.StoreMoveWish) -> ev.DispatcherEvent:
+        wanted = WantedRecord(wants_cancel=False, client="", move_to=effect.target, move_epoch=effect.epoch)
+        return ev.MoveWishStored(effect.job_id, await self._store.want(effect.job_id, wanted))
 
     async def end_without_owner(self, effect: ev.StoreEnd) -> None:
         """CANCELED or FAILED for a job that nobody runs."""

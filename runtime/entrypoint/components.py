@@ -30,7 +30,7 @@ from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeadershipEpoch
 from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.records import JobMasterRecord, TaskManagerRecord
+from runtime.highavailability.records import DRAINING, JobMasterRecord, TaskManagerRecord
 from runtime.highavailability.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobmaster.connections import TaskManagerConnections
@@ -233,4 +233,5 @@ def _guarded(record: TaskManagerRecord) -> GuardedProcess:
 
 
 def _known(record: JobMasterRecord) -> ProcessKnown:
-    return ProcessKnown(record.incarnation, record.address, record.capacity)
+    is_draining = record.state == DRAINING
+    return ProcessKnown(record.incarnation, record.address, record.capacity, is_draining)

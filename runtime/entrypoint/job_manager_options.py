@@ -7,6 +7,7 @@ from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.config.options.high_availability import BLOB_MAX_SIZE
 from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import option_mapping as options
@@ -30,6 +31,9 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
         heartbeat_interval=timing.interval,
         heartbeat_timeout=timing.timeout,
         rpc_timeout=options.seconds(configuration, c.RPC_TIMEOUT),
+        moves=MoveSettings(
+            rebalanced_max=configuration.get(jm.REBALANCE_MAX_MOVES) if configuration.get(jm.REBALANCE) else 0
+        ),
         pack_bytes_max=min(ARCHIVE_PACK_BYTES, configuration.get(BLOB_MAX_SIZE)),
     )
 

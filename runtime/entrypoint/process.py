@@ -14,11 +14,11 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.aio.scope import ServiceScope
+from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError
@@ -120,7 +120,7 @@ async def _supervise(name: str, make: Callable[[], ClusterProcess], context: Pro
         _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
         has_left = False
         if not main.done():
-            has_left = await _leave(scope, main, stop, context.leaving)
+            has_left = await leave(main, stop, context.leaving)
             main.cancel()
             _ = await asyncio.wait({main}, timeout=STOP_DEADLINE)
             if not main.done():
@@ -135,18 +135,15 @@ async def _supervise(name: str, make: Callable[[], ClusterProcess], context: Pro
     return 0 if has_left else stop.exit_code
 
 
-async def _leave(
-    scope: ServiceScope, main: asyncio.Task[BaseException | None], stop: StopSignal, leaving: Leaving
-) -> bool:
-    """Let the process hand over what it has; True when it could. A second signal puts an end to that."""
+async def leave(main: asyncio.Task[Any], stop: StopSignal, leaving: Leaving) -> bool:
+    """Let a process whose `main` runs hand over what it has; True when it could. A second signal puts an end to that."""
     if leaving.work is None or not stop.is_patient:
         return False
-    work = scope.start("leave", _left(leaving.work, leaving.timeout))
-    insisting = scope.start("insist", stop.insisted())
-    _ = await asyncio.wait({main, work, insisting}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (work, insisting):
-        task.cancel()
-    _ = await asyncio.wait({work, insisting})
+    async with Scope("leave") as scope:
+        work = scope.start("work", _left(leaving.work, leaving.timeout))
+        insisting = scope.start("insist", stop.insisted())
+        _ = await asyncio.wait({main, work, insisting}, return_when=asyncio.FIRST_COMPLETED)
+        scope.cancel_all()
     return not work.cancelled() and work.result()
 
 

@@ -125,6 +125,7 @@ class RegisterJobMaster:
     version: str
     protocol_version: int
     capacity: int
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +139,16 @@ class JobInventoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobMasterHeartbeat:
-    """Complete inventory (R5) and load of a process. `assignment` is the highest epoch it has been sent."""
+    """Complete inventory (R5) and load of a process. `assignment` is the highest epoch it has been sent.
+
+    `is_draining`: it takes no jobs and wants others to take those that it has.
+    """
 
     inventory: tuple[JobInventoryEntry, ...]
     assignment: int
     cpu_fraction: float
     memory_bytes: int
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +233,28 @@ class NotifyResources:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class DrainJobMaster:
+    """Begin, or end, to drain. The next heartbeat says that it was heard."""
+
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobsNotTaken:
+    """You drain, and nobody can take your jobs."""
+
+    reason: str
+
+
 DispatcherToJobMaster = (
-    JobMasterRegistered | RegistrationRefused | AssignJob | CancelJobs | DropJobs | NotifyResources | Heartbeat
+    JobMasterRegistered
+    | RegistrationRefused
+    | AssignJob
+    | CancelJobs
+    | DropJobs
+    | NotifyResources
+    | DrainJobMaster
+    | JobsNotTaken
+    | Heartbeat
 )

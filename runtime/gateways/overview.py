@@ -51,6 +51,18 @@ class DispatcherView(DispatcherGateway, Protocol):
     def job_masters(self) -> Sequence[JobMasterInfo]:
         """All registered JobMaster processes (in-process mode: this process)."""
 
+    def jobs_of(self, incarnation: Incarnation, /) -> Sequence[JobSummary]:
+        """What one of them runs. NotFoundError."""
+
+    async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
+        """Have it give its jobs away and take none, or take some again. Returns when it says so itself.
+
+        NotFoundError, ConflictError when jobs run inside the JobManager, UnavailableError.
+        """
+
+    async def move_job(self, job_id: JobId, target: Incarnation, /) -> None:
+        """Have another process run a job. Returns when the wish is durable. NotFoundError, ConflictError."""
+
 
 class ResourceManagerView(Protocol):
     """A leading ResourceManager, for REST."""

@@ -55,7 +55,7 @@ class LeaderJobStore(Protocol):
     async def assign(self, job_id: JobId, owner: OwnerRecord, *, previous_epoch: int) -> Assigned | None:
         """Write the owner if it is still as read (0: absent) and there is no result; None when it is not."""
 
-    async def want_cancel(self, job_id: JobId, wanted: WantedRecord) -> bool:
+    async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
         """Make the wish durable; False when the job has a result (or is gone) already."""
 
     async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:

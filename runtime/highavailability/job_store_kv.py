@@ -133,7 +133,7 @@ class KvLeaderJobStore(JobReader):
         check_leads(self._term, leader, f"assignment of job {job_id}")
         return None
 
-    async def want_cancel(self, job_id: JobId, wanted: WantedRecord) -> bool:
+    async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
         """Idempotent: the last wish counts."""
         settled = await self._settle(
             Txn(

@@ -64,12 +64,20 @@ class DoneRecord:
     archive_sha256: str
 
 
+_NOWHERE = Incarnation("")
+
+
 @dataclass(frozen=True, slots=True)
 class WantedRecord:
-    """`jobs/<id>/wanted`: what a person asked for."""
+    """`jobs/<id>/wanted`: what a person asked for.
+
+    `move_to`: the process that is to run the job instead of its owner of `move_epoch`; void under any other epoch.
+    """
 
     wants_cancel: bool
     client: str
+    move_to: Incarnation = _NOWHERE
+    move_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,10 @@ class LeaderRecord:
     incarnation: Incarnation
     address: str
     rest_address: str
+
+
+DRAINING = "draining"
+"""State of a JobMaster process that takes no jobs."""
 
 
 @dataclass(frozen=True, slots=True)

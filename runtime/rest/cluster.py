@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from runtime.common.errors import NotFoundError
+from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 from runtime.gateways.overview import JobMasterInfo
@@ -51,12 +52,7 @@ def cluster_router(context: RestContext) -> APIRouter:
         return JsonAnswer([{"key": key, "value": value} for key, value in context.configuration])
 
     _add_task_managers(router, context)
-
-    @router.get("/jobmasters", responses=answers(shapes.JOB_MASTERS))
-    async def job_masters() -> Response:
-        """All registered JobMaster processes."""
-        return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
-
+    _add_job_masters(router, context)
     return router
 
 
@@ -87,6 +83,33 @@ def _add_task_managers(router: APIRouter, context: RestContext) -> None:
     async def undrain_task_manager(task_manager_id: str) -> Response:
         """Have a drained TaskManager give away slots again."""
         await context.components.resource_manager.drain_task_manager(task_manager_id, is_draining=False)
+        return JsonAnswer({}, status_code=202)
+
+
+def _add_job_masters(router: APIRouter, context: RestContext) -> None:
+    @router.get("/jobmasters", responses=answers(shapes.JOB_MASTERS))
+    async def job_masters() -> Response:
+        """All registered JobMaster processes."""
+        return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
+
+    @router.get("/jobmasters/{job_master_id}", responses=answers(shapes.JOB_MASTER))
+    async def job_master(job_master_id: str) -> Response:
+        """One JobMaster process with its jobs."""
+        jobs = context.dispatcher.jobs_of(Incarnation(job_master_id))
+        infos = [one for one in context.dispatcher.job_masters() if one.incarnation == job_master_id]
+        shown = [{"jid": one.job_id, "name": one.name, "state": one.status.value} for one in jobs]
+        return JsonAnswer({**_job_master(infos[0]), "jobs": shown})
+
+    @router.post("/jobmasters/{job_master_id}/drain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    async def drain(job_master_id: str) -> Response:
+        """Have a JobMaster process give its jobs to others and take no more. Answered when it has begun."""
+        await context.dispatcher.drain_job_master(Incarnation(job_master_id), is_draining=True)
+        return JsonAnswer({}, status_code=202)
+
+    @router.post("/jobmasters/{job_master_id}/undrain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    async def undrain(job_master_id: str) -> Response:
+        """Have a drained JobMaster process take jobs again."""
+        await context.dispatcher.drain_job_master(Incarnation(job_master_id), is_draining=False)
         return JsonAnswer({}, status_code=202)
 
 

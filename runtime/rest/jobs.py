@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError
-from runtime.common.ids import JobId, parse_job_id
+from runtime.common.ids import Incarnation, JobId, parse_job_id
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
@@ -15,7 +15,7 @@ from runtime.rest import job_bodies, shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
-from runtime.rest.request_bodies import WaitRequest, parse_body
+from runtime.rest.request_bodies import MoveRequest, WaitRequest, parse_body
 from runtime.rest.submission import Submission, read_submission
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
@@ -140,6 +140,15 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
     async def cancel_by_get(job_id: str) -> Response:
         """The same for pages that can only GET."""
         return await _cancel(context, parse_job_id(job_id))
+
+    @router.post(
+        "/jobs/{job_id}/move", status_code=202, responses=answers(shapes.EMPTY, 202), openapi_extra=takes(MoveRequest)
+    )
+    async def move(job_id: str, request: Request) -> Response:
+        """Have another JobMaster process run the job; its tasks do not notice. Answered when the wish is durable."""
+        asked = parse_body(MoveRequest, await request.body())
+        await context.dispatcher.move_job(parse_job_id(job_id), Incarnation(asked.to))
+        return JsonAnswer({}, status_code=202)
 
 
 def _add_parts(router: APIRouter, context: RestContext) -> None:

@@ -40,6 +40,13 @@ class MissingRequest(BaseModel):
     digests: Annotated[list[BlobDigest], Field(max_length=DIGESTS_MAX)]
 
 
+class MoveRequest(BaseModel):
+    """The body of POST /jobs/:id/move."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    to: Annotated[str, Field(min_length=1, max_length=64, description="id of the JobMaster process")]
+
+
 def parse_body(model: type[ModelT], body: bytes) -> ModelT:
     """Raises InvalidInputError with all problems (400)."""
     try:

@@ -131,22 +131,20 @@ TASK_MANAGER = {
         {"index": int, "jobId": str, "allocationId": str, "resource": _RESOURCE, "assignedTasks": int},
     ],
 }
-JOB_MASTERS = {
-    "jobmasters": [
-        {
-            "id": str,
-            "address": str,
-            "state": str,
-            "version": str,
-            "capacity": int,
-            "jobs-running": int,
-            "jobs-assigned": int,
-            "cpu-fraction": float,
-            "memory-bytes": int,
-            "last-heartbeat": int,
-        }
-    ]
+_JOB_MASTER = {
+    "id": str,
+    "address": str,
+    "state": str,
+    "version": str,
+    "capacity": int,
+    "jobs-running": int,
+    "jobs-assigned": int,
+    "cpu-fraction": float,
+    "memory-bytes": int,
+    "last-heartbeat": int,
 }
+JOB_MASTERS = {"jobmasters": [_JOB_MASTER]}
+JOB_MASTER = {**_JOB_MASTER, "jobs": [{"jid": str, "name": str, "state": str}]}
 
 _TASK_COUNTS = (
     "running",

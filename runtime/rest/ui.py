@@ -1,7 +1,8 @@
-"""A plain page per job, rendered here: state, vertices, exceptions, the tail of the first log. No scripts."""
+"""Plain pages, rendered here, without scripts: a job with the tail of its log, JobMaster processes with their jobs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -13,6 +14,8 @@ from runtime.common.errors import FlinklikeError
 from runtime.common.ids import ExecutionAttemptId, parse_job_id
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
+from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.overview import JobMasterInfo
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream
 from runtime.rest.context import RestContext
 from runtime.rest.job_bodies import duration
@@ -20,6 +23,7 @@ from runtime.rest.jobs import archived_graph
 from runtime.rest.vertices import read_log
 
 _TAIL_BYTES = 8192
+_JOBS_SHOWN_MAX = 50
 _COLORS = {
     "FINISHED": "#2e7d32",
     "RUNNING": "#1565c0",
@@ -27,6 +31,9 @@ _COLORS = {
     "CANCELED": "#6d4c41",
     "CANCELLING": "#6d4c41",
     "FAILING": "#c62828",
+    "ready": "#2e7d32",
+    "draining": "#ef6c00",
+    "disconnected": "#c62828",
 }
 _STYLE = Path(__file__).with_name("ui.css").read_text(encoding="utf-8")
 
@@ -43,10 +50,20 @@ def ui_router(context: RestContext) -> APIRouter:
         is_over = graph.status.is_globally_terminal
         refresh = 0 if is_over else max(1, context.refresh_interval_millis // 1000)
         page = render_job(graph, log, now=context.clock.epoch_millis(), refresh_seconds=refresh)
-        headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return HTMLResponse(page, headers=headers)
+        return _page(page)
+
+    @router.get("/jobmasters")
+    async def job_masters_page() -> HTMLResponse:
+        """Who runs which jobs."""
+        dispatcher = context.dispatcher
+        found = [(one, dispatcher.jobs_of(one.incarnation)) for one in dispatcher.job_masters()]
+        return _page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
     return router
+
+
+def _page(html: str) -> HTMLResponse:
+    return HTMLResponse(html, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
 
 
 async def _log_tail(context: RestContext, graph: ArchivedExecutionGraph) -> tuple[str, str]:
@@ -87,6 +104,28 @@ def render_job(graph: ArchivedExecutionGraph, log: tuple[str, str], *, now: int,
         f" &middot; {_seconds(spent)}</p>{reason}"
         "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>progress</th><th>time</th></tr>"
         f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
+    )
+
+
+def render_job_masters(processes: Sequence[tuple[JobMasterInfo, Sequence[JobSummary]]], *, refresh_seconds: int) -> str:
+    """All JobMaster processes, each with its first jobs."""
+    rows = "".join(_job_master_row(info, jobs) for info, jobs in processes)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="refresh" content="{refresh_seconds}"><title>JobMaster processes</title>'
+        f"<style>{_STYLE}</style></head><body><h1>JobMaster processes</h1>"
+        "<table><tr><th>process</th><th>address</th><th>state</th><th>running</th><th>so far</th><th>jobs</th></tr>"
+        f"{rows}</table></body></html>"
+    )
+
+
+def _job_master_row(info: JobMasterInfo, jobs: Sequence[JobSummary]) -> str:
+    lines = [f"{escape(one.name)} {_state(one.status.value)} {one.job_id}" for one in jobs[:_JOBS_SHOWN_MAX]]
+    if len(jobs) > len(lines):
+        lines.append(f"and {len(jobs) - len(lines)} more")
+    return (
+        f"<tr><td>{escape(info.incarnation)}</td><td>{escape(info.address)}</td><td>{_state(info.state)}</td>"
+        f"<td>{info.jobs_running}/{info.capacity}</td><td>{info.jobs_assigned}</td><td>{'<br>'.join(lines)}</td></tr>"
     )
 
 

@@ -373,21 +373,21 @@ async def test_result_whose_answer_was_lost_and_whose_job_was_cleaned_meanwhile(
 
 
 @pytest.mark.parametrize("faults", LOSSES)
-async def test_want_cancel(box: Box, faults: list[Fault]) -> None:
+async def test_want(box: Box, faults: list[Fault]) -> None:
     leader = await box.win()
     epoch = await box.submitted(leader)
     lose(box, faults)
-    assert await leader.want_cancel(JOB, WANTED)
+    assert await leader.want(JOB, WANTED)
     job = await job_of(leader)
     assert (job.wanted, job.epoch) == (WANTED, epoch)
 
 
 async def test_want_guards(box: Box) -> None:
     leader = await box.win()
-    assert not await leader.want_cancel(JOB, WANTED)
+    assert not await leader.want(JOB, WANTED)
     epoch = await box.submitted(leader)
     await box.owner().write_result(JOB, epoch, result_of())
-    assert not await leader.want_cancel(JOB, WANTED)
+    assert not await leader.want(JOB, WANTED)
     assert (await job_of(leader)).wanted is None
 
 
@@ -396,7 +396,7 @@ async def test_want_guard_leader_epoch(box: Box) -> None:
     await box.submitted(leader)
     await box.lose_term()
     with pytest.raises(StaleTokenError):
-        await leader.want_cancel(JOB, WANTED)
+        await leader.want(JOB, WANTED)
     assert (await job_of(leader)).wanted is None
 
 

@@ -109,6 +109,8 @@ class FakeDispatcher:
         self.graphs: dict[JobId, ArchivedExecutionGraph] = {}
         self.submitted: list[SubmitJobRequest] = []
         self.cancelled: list[JobId] = []
+        self.moves: list[tuple[JobId, Incarnation]] = []
+        self.is_draining = False
         self.refusal: Exception | None = None
         self.changed = asyncio.Event()
         self.polls = 0
@@ -185,7 +187,26 @@ class FakeDispatcher:
 
     def job_masters(self) -> Sequence[JobMasterInfo]:
         """One process."""
-        return [JobMasterInfo(Incarnation("b" * 32), "127.0.0.1:2", "ready", "0.1.0", 1000, 3, 7, 0.1, 1 << 20, 5)]
+        state = "draining" if self.is_draining else "ready"
+        return [JobMasterInfo(Incarnation("b" * 32), "127.0.0.1:2", state, "0.1.0", 1000, 3, 7, 0.1, 1 << 20, 5)]
+
+    def jobs_of(self, incarnation: Incarnation, /) -> Sequence[JobSummary]:
+        """It runs everything."""
+        if incarnation != "b" * 32:
+            raise NotFoundError(f"JobMaster process {incarnation} is not known")
+        return list(self.summaries.values())
+
+    async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
+        """Obey."""
+        self.jobs_of(incarnation)
+        self.is_draining = is_draining
+
+    async def move_job(self, job_id: JobId, target: Incarnation, /) -> None:
+        """Remember the wish."""
+        self.jobs_of(target)
+        if job_id not in self.summaries:
+            raise NotFoundError(f"Job {job_id} not found")
+        self.moves.append((job_id, target))
 
 
 class FakeResourceManager:

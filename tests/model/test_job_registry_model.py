@@ -18,6 +18,7 @@ from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
 from runtime.dispatcher.core.retention import Retention
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary
 
+Order = AssignJob | ev.SendCancel | ev.SendDrop | ev.SendDrain
 JOBS = [JobId(f"{number:032x}") for number in range(3)]
 CAPACITY = 2
 STAGES = st.sampled_from([0, 1, 2])
@@ -29,20 +30,24 @@ class Stored:
     graph_revision: int
     owner: ev.JobOwner | None = None
     wanted: bool = False
+    move_to: tuple[Incarnation, int] = (Incarnation(""), 0)
     ended: JobSummary | None = None
     is_cleaned: bool = False
 
     def recovered(self) -> ev.RecoveredJob | None:
         if self.is_cleaned:
             return None
-        return ev.RecoveredJob(self.source, self.graph_revision, self.owner, self.wanted, self.ended)
+        target, epoch = self.move_to
+        move_to = target if self.owner is not None and self.owner.epoch == epoch else Incarnation("")
+        return ev.RecoveredJob(self.source, self.graph_revision, self.owner, self.wanted, self.ended, move_to)
 
 
 @dataclass
 class Process:
     incarnation: Incarnation
     is_connected: bool = False
-    inbox: list[AssignJob | ev.SendCancel | ev.SendDrop] = field(default_factory=list)
+    is_draining: bool = False
+    inbox: list[Order] = field(default_factory=list)
     jobs: dict[JobId, tuple[int, JobStatus]] = field(default_factory=dict)
     assignment: int = 0
     refused: set[tuple[JobId, int]] = field(default_factory=set)
@@ -62,12 +67,18 @@ class JobRegistryMachine(RuleBasedStateMachine):
         self.answered: set[int] = set()
         self.requests = 0
         self.names = 0
+        self.now = 0
 
     def post(self, event: ev.DispatcherEvent) -> None:
         for effect in self.registry.handle(event):
             match effect:
                 case ev.ReplySubmitted(request=request) | ev.ReplyCancelled(request=request):
                     self.answer(request)
+                case ev.ReplyDone(request=request):
+                    self.answer(request)
+                case ev.SendNotTaken(incarnation=incarnation):
+                    taker = [one for one in self.registry.processes if one.may_get_room]
+                    assert not taker, incarnation
                 case ev.Refuse(request=request):
                     self.answer(request)
                 case ev.SendAssign(incarnation=incarnation, message=message):
@@ -78,7 +89,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 case ev.SendCancel(incarnation=incarnation, job_id=job_id):
                     assert self.store[job_id].wanted
                     self.deliver(incarnation, effect)
-                case ev.SendDrop(incarnation=incarnation):
+                case ev.SendDrop(incarnation=incarnation) | ev.SendDrain(incarnation=incarnation):
                     self.deliver(incarnation, effect)
                 case ev.PublishSummary() | ev.EndJobEverywhere():
                     pass
@@ -90,7 +101,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         assert request not in self.answered
         self.answered.add(request)
 
-    def deliver(self, incarnation: Incarnation, message: AssignJob | ev.SendCancel | ev.SendDrop) -> None:
+    def deliver(self, incarnation: Incarnation, message: Order) -> None:
         process = self.processes.get(incarnation)
         if process is not None and process.is_connected:
             process.inbox.append(message)
@@ -129,6 +140,28 @@ class JobRegistryMachine(RuleBasedStateMachine):
         self.post(ev.CancelRequested(self.next_request(), job_id))
         self.go_on(stage)
 
+    @rule(job_id=st.sampled_from(JOBS), data=st.data(), stage=STAGES)
+    def move(self, job_id: JobId, data: st.DataObject, stage: int) -> None:
+        process = self.pick(data)
+        if process is not None:
+            self.post(ev.MoveRequested(self.next_request(), job_id, process.incarnation))
+            self.go_on(stage)
+
+    @rule(data=st.data(), is_draining=st.booleans(), stage=STAGES)
+    def drain(self, data: st.DataObject, is_draining: bool, stage: int) -> None:
+        process = self.pick(data)
+        if process is not None:
+            self.post(ev.DrainRequested(self.next_request(), process.incarnation, is_draining))
+            self.go_on(stage)
+
+    @rule(data=st.data(), is_draining=st.booleans(), stage=STAGES)
+    def drain_by_itself(self, data: st.DataObject, is_draining: bool, stage: int) -> None:
+        process = self.pick(data)
+        if process is not None:
+            process.is_draining = is_draining
+            self.heartbeat(process)
+            self.go_on(stage)
+
     # --- the store ----------------------------------------------------------------------------------------
 
     @rule(data=st.data(), is_away=st.sampled_from([False, False, False, True]))
@@ -157,6 +190,8 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.store_owner(effect)
             case ev.StoreWanted(job_id=job_id):
                 self.store_wanted(job_id, is_away=is_away)
+            case ev.StoreMoveWish():
+                self.store_move_wish(effect, is_away=is_away)
             case ev.StoreEnd():
                 self.store_end(effect, is_away=is_away)
             case ev.ReloadJob(job_id=job_id):
@@ -196,7 +231,18 @@ class JobRegistryMachine(RuleBasedStateMachine):
             return
         if stored.ended is None:
             stored.wanted = True
+            stored.move_to = (Incarnation(""), 0)
         self.post(ev.WantedStored(job_id, stored.ended is None))
+
+    def store_move_wish(self, effect: ev.StoreMoveWish, *, is_away: bool) -> None:
+        stored = self.store[effect.job_id]
+        if is_away:
+            self.post(ev.MoveWishFailed(effect.job_id, UnavailableError("away")))
+            return
+        if stored.ended is None:
+            assert not stored.wanted, "one record: a move must not take a cancel back"
+            stored.move_to = (effect.target, effect.epoch)
+        self.post(ev.MoveWishStored(effect.job_id, stored.ended is None))
 
     def store_end(self, effect: ev.StoreEnd, *, is_away: bool) -> None:
         job_id, summary = effect.source.job_id, effect.summary
@@ -235,7 +281,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
     def connect(self, process: Process) -> None:
         process.is_connected = True
         process.inbox.clear()
-        self.post(ev.ProcessRegistered(process.incarnation, "h:1", CAPACITY, "v"))
+        self.post(ev.ProcessRegistered(process.incarnation, "h:1", CAPACITY, "v", process.is_draining))
         self.push(process)
         self.heartbeat(process)
 
@@ -294,7 +340,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             epoch, _ = process.jobs.pop(job_id)
             self.refuse(process, job_id, epoch)
 
-    def obey(self, process: Process, order: AssignJob | ev.SendCancel | ev.SendDrop) -> None:
+    def obey(self, process: Process, order: Order) -> None:
         match order:
             case AssignJob(job_id=job_id, epoch=epoch):
                 process.assignment = max(process.assignment, epoch)
@@ -302,12 +348,18 @@ class JobRegistryMachine(RuleBasedStateMachine):
                     self.refuse(process, job_id, epoch)
                     return
                 held = process.jobs.get(job_id)
+                if held is None and process.is_draining:
+                    self.refuse(process, job_id, epoch, is_permanent=False)
+                    return
                 if held is None or held[0] < epoch:
                     process.jobs[job_id] = (epoch, JobStatus.RUNNING)
                 self.push(process)
             case ev.SendCancel(job_id=job_id):
                 self.finish(process, job_id, JobStatus.CANCELED)
                 self.push(process)
+            case ev.SendDrain(is_draining=is_draining):
+                process.is_draining = is_draining
+                self.heartbeat(process)
             case ev.SendDrop(entries=entries):
                 for entry in entries:
                     held = process.jobs.get(entry.job_id)
@@ -348,7 +400,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
     def heartbeat(self, process: Process) -> None:
         if process.is_connected:
             held = tuple(JobInventoryEntry(job_id, *state) for job_id, state in process.jobs.items())
-            self.post(ev.InventoryReceived(process.incarnation, held, process.assignment, 0.0, 0))
+            self.post(ev.InventoryReceived(process.incarnation, held, process.assignment, 0.0, 0, process.is_draining))
 
     @rule(data=st.data())
     def beat(self, data: st.DataObject) -> None:
@@ -356,9 +408,10 @@ class JobRegistryMachine(RuleBasedStateMachine):
         if process is not None:
             self.heartbeat(process)
 
-    @rule()
-    def tick(self) -> None:
-        self.post(ev.Ticked())
+    @rule(millis=st.integers(1, 100_000))
+    def tick(self, millis: int) -> None:
+        self.now += millis
+        self.post(ev.Ticked(self.now))
 
     # --- what holds always --------------------------------------------------------------------------------
 
@@ -386,16 +439,18 @@ class JobRegistryMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Heal everything: all that was asked is answered and every job has a living owner that runs it, or waits."""
-        for _ in range(8):
+        for _ in range(12):
             if len(self.processes) < 3:
                 self.new_process()
+            for process in self.processes.values():
+                process.is_draining = False
             while self.pending:
                 self.execute(self.pending.pop(0), is_away=False)
             for process in list(self.processes.values()):
                 while process.inbox:
                     self.obey(process, process.inbox.pop(0))
                 self.heartbeat(process)
-            self.post(ev.Ticked())
+            self.post(ev.Ticked(self.now))
         assert self.asked == self.answered
         for entry in self.registry._jobs.values():
             assert entry.phase.state in {JobPhase.ASSIGNED, JobPhase.TERMINAL}, entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 from runtime.config.option import (
     ConfigOption,
     bool_option,
+    choice_option,
     duration_option,
     host_option,
     int_option,
@@ -40,6 +41,25 @@ JOBMASTER_BIND_HOST = host_option(
 )
 JOBMASTER_CAPACITY = int_option(
     "jobmanager.jobmaster.capacity", 1000, "Jobs that one JobMaster process takes at the same time.", high=100_000
+)
+JOBMASTER_SHUTDOWN = choice_option(
+    "jobmanager.jobmaster.shutdown",
+    "wait",
+    "What becomes of the jobs of a JobMaster process that is stopped while no other one has room for them: wait leaves "
+    "their tasks running until another process comes and takes the jobs over, stop cancels the jobs.",
+    "wait",
+    "stop",
+)
+REBALANCE = bool_option(
+    "jobmanager.jobmaster.rebalance",
+    "Give a JobMaster process that comes its share of the jobs that others run. Tasks do not notice.",
+    default=True,
+)
+REBALANCE_MAX_MOVES = int_option(
+    "jobmanager.jobmaster.rebalance-max-moves",
+    5,
+    "Jobs that change their process for that at the same time.",
+    high=1000,
 )
 JOBS_MAX = int_option(
     "jobmanager.max-unfinished-jobs", 20_000, "Jobs that may be unfinished at once; above it submit answers 429."

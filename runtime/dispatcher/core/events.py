@@ -9,6 +9,9 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
 
+NO_PROCESS = Incarnation("")
+"""Stands for "no process" where an owner would be named."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobSource:
@@ -37,6 +40,7 @@ class RecoveredJob:
     """A stored job, as a new term finds it. `ended` is the summary of a dirty result.
 
     `first_epoch` is that of its first owner: another one has taken over what that one may have started (R6).
+    `move_to` is the process that somebody wants to run it instead of the present owner, "" if nobody does.
     """
 
     source: JobSource
@@ -44,6 +48,7 @@ class RecoveredJob:
     owner: JobOwner | None
     wants_cancel: bool
     ended: JobSummary | None
+    move_to: Incarnation = NO_PROCESS
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -157,6 +162,7 @@ class ProcessKnown:
     incarnation: Incarnation
     address: str
     capacity: int
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,7 @@ class ProcessRegistered:
     address: str
     capacity: int
     version: str
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,7 @@ class InventoryReceived:
     assignment: int
     cpu_fraction: float
     memory_bytes: int
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +228,44 @@ class JobsCleaned:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Somebody wants a process to take no jobs any more and give away those that it has, or to take jobs again."""
+
+    request: int
+    incarnation: Incarnation
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRequested:
+    """Somebody wants another process to run a job."""
+
+    request: int
+    job_id: JobId
+    target: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class MoveWishStored:
+    """The wish is durable, or (`is_stored` False) the job has a result already."""
+
+    job_id: JobId
+    is_stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveWishFailed:
+    """The wish could not be made durable."""
+
+    job_id: JobId
+    error: FlinklikeError
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed: refusals that were not for good are forgotten, waiting jobs are tried again."""
+    """Time passed: refusals that were not for good are forgotten, waiting jobs are tried again, others moved."""
+
+    now_millis: int = 0
 
 
 DispatcherEvent = (
@@ -245,6 +289,10 @@ DispatcherEvent = (
     | SummariesReceived
     | AssignmentRefused
     | JobsCleaned
+    | DrainRequested
+    | MoveRequested
+    | MoveWishStored
+    | MoveWishFailed
     | Ticked
 )
 
@@ -275,6 +323,15 @@ class StoreWanted:
     """Run the want transaction."""
 
     job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMoveWish:
+    """Run the want transaction: `target` instead of the owner of `epoch`."""
+
+    job_id: JobId
+    target: Incarnation
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +380,22 @@ class SendDrop:
 
 
 @dataclass(frozen=True, slots=True)
+class SendDrain:
+    """Tell a process to begin, or to end, its draining; it says when it has."""
+
+    incarnation: Incarnation
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendNotTaken:
+    """Tell a draining process that nobody can take its jobs, and why."""
+
+    incarnation: Incarnation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PublishSummary:
     """A job's visible state changed."""
 
@@ -353,8 +426,15 @@ class ReplyCancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyDone:
+    """Answer a drain or move."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
-    """Answer a submit or cancel with an error."""
+    """Answer a request with an error."""
 
     request: int
     error: FlinklikeError
@@ -364,14 +444,18 @@ DispatcherEffect = (
     StoreJob
     | StoreOwner
     | StoreWanted
+    | StoreMoveWish
     | StoreEnd
     | ReloadJob
     | SendAssign
     | SendCancel
     | SendDrop
+    | SendDrain
+    | SendNotTaken
     | PublishSummary
     | EndJobEverywhere
     | ReplySubmitted
     | ReplyCancelled
+    | ReplyDone
     | Refuse
 )

@@ -8,8 +8,7 @@ from enum import Enum
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core.events import JobSource
-from runtime.dispatcher.core.processes import NO_PROCESS
+from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, TaskCounts
 
 
@@ -47,6 +46,8 @@ class JobEntry:
 
     `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before, each of
     them refused, or was never told. `may_have_begun`: the present owner was told, by this leader or an earlier one.
+    `former` runs the job until the transaction that names another owner has succeeded. `move_to`: the process that
+    somebody wants to run it; `move_requests` wait until that is durable.
     """
 
     source: JobSource
@@ -62,6 +63,10 @@ class JobEntry:
     is_wish_stored: bool = False
     submit_requests: list[int] = field(default_factory=list)
     cancel_requests: list[int] = field(default_factory=list)
+    former: JobOwner | None = None
+    move_to: Incarnation = NO_PROCESS
+    move_requests: list[int] = field(default_factory=list)
+    moved_millis: int = 0
     refused_by: dict[Incarnation, bool] = field(default_factory=dict)
 
     @property

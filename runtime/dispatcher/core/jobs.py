@@ -11,18 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError, NotFoundError
+from runtime.common.errors import BackpressureError, FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.answers import answer_again, answer_cancel_of_ended, refuse_cancels
+from runtime.dispatcher.core.events import NO_PROCESS
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase, new_entry, recovered_entry
-from runtime.dispatcher.core.processes import NO_PROCESS, JobMasterProcess, ProcessTable
+from runtime.dispatcher.core.planned_moves import MoveSettings, PlannedMoves
+from runtime.dispatcher.core.processes import JobMasterProcess, ProcessTable
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
 
 Effects = list[ev.DispatcherEffect]
 SUBMIT_RETRY_SECONDS = 1.0
 PROCESS_LOST = "its JobMaster process was lost"
+DEFAULT_MOVES = MoveSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class JobRegistryLimits:
 class JobRegistry:
     """The machine. Every public method but `handle` only reads."""
 
-    def __init__(self, limits: JobRegistryLimits, retention: Retention) -> None:
+    def __init__(self, limits: JobRegistryLimits, retention: Retention, moves: MoveSettings = DEFAULT_MOVES) -> None:
         self._limits = limits
         self._jobs: dict[JobId, JobEntry] = {}
         self._waiting: dict[JobId, None] = {}
@@ -45,6 +49,9 @@ class JobRegistry:
         self._drops: dict[Incarnation, list[JobInventoryEntry]] = {}
         self.processes = ProcessTable()
         self.finished = FinishedJobs(retention)
+        self._moves = PlannedMoves(
+            moves, self._jobs, self.processes, shown=self.summary, begin=self._begin_move, reload=self._reload
+        )
         self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
             ev.SubmitRequested: self._on_submit_requested,
             ev.SubmitStored: self._on_submit_stored,
@@ -66,6 +73,10 @@ class JobRegistry:
             ev.SummariesReceived: self._on_summaries,
             ev.AssignmentRefused: self._on_assignment_refused,
             ev.JobsCleaned: self._on_jobs_cleaned,
+            ev.DrainRequested: self._moves.on_drain_requested,
+            ev.MoveRequested: self._moves.on_move_requested,
+            ev.MoveWishStored: self._on_move_wish_settled,
+            ev.MoveWishFailed: self._on_move_wish_settled,
             ev.Ticked: self._on_ticked,
         }
 
@@ -74,6 +85,8 @@ class JobRegistry:
 
         Processes that live were entered by ProcessKnown before; an owner that is not among them is lost.
         """
+        if stored:
+            self._moves.be_quiet()
         for job in finished:
             self.finished.add(job)
         effects: Effects = []
@@ -112,7 +125,7 @@ class JobRegistry:
         """Who runs the job now; None while nobody does and after it ended."""
         entry = self._jobs.get(job_id)
         if entry is None or entry.phase.state is not JobPhase.ASSIGNED:
-            return None
+            return None if entry is None else entry.former
         return ev.JobOwner(entry.owner, entry.owner_address, entry.epoch)
 
     def dirty_count(self) -> int:
@@ -138,7 +151,7 @@ class JobRegistry:
         if entry is not None:
             return self._submit_again(entry, source, request)
         if finished is not None:
-            return [_answer_again(request, source, finished.digest, finished.summary.status)]
+            return [answer_again(request, source, finished.digest, finished.summary.status)]
         limits = self._limits
         if len(self._jobs) >= limits.jobs_max or self._submits_in_flight >= limits.submits_in_flight_max:
             message = (
@@ -160,7 +173,7 @@ class JobRegistry:
         if entry.phase.state is JobPhase.SUBMITTING and entry.source.digest == source.digest:
             entry.submit_requests.append(request)
             return []
-        return [_answer_again(request, source, entry.source.digest, entry.summary.status)]
+        return [answer_again(request, source, entry.source.digest, entry.summary.status)]
 
     def _on_submit_stored(self, event: ev.SubmitStored) -> Effects:
         entry = self._jobs[event.job_id]
@@ -181,10 +194,8 @@ class JobRegistry:
     def _on_submit_found_stored(self, event: ev.SubmitFoundStored) -> Effects:
         entry = self._forget_submit(event.job_id)
         found = replace(entry.summary, status=event.status)
-        effects = [
-            _answer_again(request, entry.source, event.digest, event.status) for request in entry.submit_requests
-        ]
-        effects += [_answer_cancel_of_ended(request, found) for request in entry.cancel_requests]
+        effects = [answer_again(request, entry.source, event.digest, event.status) for request in entry.submit_requests]
+        effects += [answer_cancel_of_ended(request, found) for request in entry.cancel_requests]
         return effects + self._assign_waiting()
 
     def _on_submit_failed(self, event: ev.SubmitFailed) -> Effects:
@@ -208,9 +219,9 @@ class JobRegistry:
             if finished is None:
                 error: FlinklikeError = NotFoundError(f"job {event.job_id} is not known")
                 return [ev.Refuse(event.request, error)]
-            return [_answer_cancel_of_ended(event.request, finished.summary)]
+            return [answer_cancel_of_ended(event.request, finished.summary)]
         if entry.phase.state is JobPhase.TERMINAL:
-            return [_answer_cancel_of_ended(event.request, entry.summary)]
+            return [answer_cancel_of_ended(event.request, entry.summary)]
         if entry.is_wish_stored:
             return [ev.ReplyCancelled(event.request)]
         entry.cancel_requests.append(event.request)
@@ -222,6 +233,8 @@ class JobRegistry:
     def _pursue_cancel(self, entry: JobEntry) -> Effects:
         """Start the transaction that makes the wish durable, where the job's phase has room for one."""
         match entry.phase.state:
+            case _ if entry.move_requests:
+                return []  # of two writes of one key in flight the first may be the last
             case JobPhase.WAITING if entry.epoch == 0:
                 return self._abort(entry)
             case JobPhase.WAITING | JobPhase.ASSIGNING | JobPhase.ASSIGNED:
@@ -240,6 +253,14 @@ class JobRegistry:
         entry.cancel_requests.clear()
         if entry.phase.state is JobPhase.ASSIGNED:
             effects.append(ev.SendCancel(entry.owner, entry.job_id))
+        return effects
+
+    def _on_move_wish_settled(self, event: ev.MoveWishStored | ev.MoveWishFailed) -> Effects:
+        moves = self._moves
+        effects = moves.on_wish_stored(event) if isinstance(event, ev.MoveWishStored) else moves.on_wish_failed(event)
+        entry = self._jobs.get(event.job_id)
+        if entry is not None and entry.wants_cancel and not entry.is_wish_stored:
+            effects += self._pursue_cancel(entry)
         return effects
 
     def _abort(self, entry: JobEntry) -> Effects:
@@ -263,7 +284,7 @@ class JobRegistry:
         entry = self._jobs.get(event.job_id)
         if entry is None or entry.phase.state is not JobPhase.ABORTING:
             return []
-        effects = _refuse_cancels(entry, event.error)
+        effects = refuse_cancels(entry, event.error)
         entry.phase.to(JobPhase.WAITING, "its end could not be stored")
         self._waiting[entry.job_id] = None
         return effects + self._assign_waiting()
@@ -272,7 +293,7 @@ class JobRegistry:
         entry = self._jobs.get(event.job_id)
         if entry is None:
             return []
-        return _refuse_cancels(entry, event.error)
+        return refuse_cancels(entry, event.error)
 
     # --- assignment ---------------------------------------------------------------------------------------
 
@@ -329,10 +350,14 @@ class JobRegistry:
     def _own(self, entry: JobEntry, epoch: int) -> Effects:
         """The owner key names the process under a new epoch: give the order, unless the process went meanwhile."""
         entry.epoch = epoch
+        entry.move_to = NO_PROCESS
         entry.phase.to(JobPhase.ASSIGNED, f"epoch {epoch}")
-        if entry.owner not in self.processes:
-            return self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
-        effects: Effects = []
+        effects = self._dismiss_former(entry)
+        process = self.processes.get(entry.owner)
+        if process is None:
+            return effects + self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
+        if process.is_draining and (passed_on := self._moves.pass_on(entry)):
+            return effects + passed_on
         if entry.show_waiting(""):
             effects.append(ev.PublishSummary(entry.job_id))
         effects += self._send_assignment(entry)
@@ -350,6 +375,22 @@ class JobRegistry:
         if entry.is_wish_stored:
             effects.append(ev.SendCancel(entry.owner, entry.job_id))
         return effects
+
+    def _begin_move(self, entry: JobEntry, target: JobMasterProcess) -> Effects:
+        """Name another owner. The present one decides until that is durable, and nothing afterwards (R1)."""
+        entry.former = ev.JobOwner(entry.owner, entry.owner_address, entry.epoch)
+        entry.is_fresh = entry.is_fresh and not entry.may_have_begun
+        entry.may_have_begun = False
+        self._reserve(entry, target)
+        entry.phase.to(JobPhase.ASSIGNING, f"moved to {target.incarnation}")
+        return [ev.StoreOwner(entry.job_id, entry.owner, entry.owner_address, entry.epoch)]
+
+    def _dismiss_former(self, entry: JobEntry) -> Effects:
+        former, entry.former = entry.former, None
+        if former is None or former.epoch == entry.epoch or former.incarnation not in self.processes:
+            return []
+        held = JobInventoryEntry(entry.job_id, former.epoch, entry.summary.status)
+        return [ev.SendDrop(former.incarnation, (held,))]
 
     def _on_owner_not_stored(self, event: ev.OwnerNotStored) -> Effects:
         entry = self._jobs[event.job_id]
@@ -376,8 +417,10 @@ class JobRegistry:
     # --- processes ----------------------------------------------------------------------------------------
 
     def _on_process_known(self, event: ev.ProcessKnown) -> Effects:
-        self.processes.known(event.incarnation, event.address, event.capacity)
-        return self._assign_waiting()
+        process = self.processes.known(event.incarnation, event.address, event.capacity)
+        # What a process says itself is newer than what the store says of it.
+        told = [] if process.is_connected else self._moves.told(process, is_draining=event.is_draining)
+        return told + self._assign_waiting()
 
     def _on_process_registered(self, event: ev.ProcessRegistered) -> Effects:
         process = self.processes.known(event.incarnation, event.address, event.capacity)
@@ -385,20 +428,22 @@ class JobRegistry:
         process.is_connected = True
         process.sent.clear()
         self._drops.pop(event.incarnation, None)
-        return self._assign_waiting()
+        effects = self._moves.told(process, is_draining=event.is_draining)
+        return effects + self._assign_waiting() + self._moves.advance()
 
     def _on_process_disconnected(self, event: ev.ProcessDisconnected) -> Effects:
         process = self.processes.get(event.incarnation)
-        if process is not None:
-            process.is_connected = False
-        return []
+        if process is None:
+            return []
+        process.is_connected = False
+        return self._moves.gone(process, UnavailableError(f"the stream to JobMaster process {event.incarnation} ended"))
 
     def _on_process_lost(self, event: ev.ProcessLost) -> Effects:
         process = self.processes.remove(event.incarnation)
         self._drops.pop(event.incarnation, None)
         if process is None:
             return []
-        effects: Effects = []
+        effects = self._moves.gone(process, NotFoundError(f"JobMaster process {event.incarnation} is gone"))
         for job_id in sorted(process.jobs):
             entry = self._jobs[job_id]
             if entry.phase.state is JobPhase.ASSIGNED:
@@ -412,7 +457,7 @@ class JobRegistry:
             return []
         process.cpu_fraction = event.cpu_fraction
         process.memory_bytes = event.memory_bytes
-        effects: Effects = []
+        effects = self._moves.told(process, is_draining=event.is_draining)
         present = {(held.job_id, held.epoch) for held in event.inventory}
         for job_id in sorted(process.jobs):
             entry = self._jobs[job_id]
@@ -430,7 +475,7 @@ class JobRegistry:
             owned = self._jobs.get(held.job_id)
             if held.status.is_globally_terminal and owned is not None and owned.phase.state is JobPhase.ASSIGNED:
                 effects += self._reload(owned)
-        return effects
+        return effects + self._moves.advance() if process.is_draining else effects
 
     def _greet(self, process: JobMasterProcess, entry: JobEntry) -> Effects:
         """The process has the job; a wish that an older stream may have lost is told again."""
@@ -448,6 +493,7 @@ class JobRegistry:
 
     def _on_summaries(self, event: ev.SummariesReceived) -> Effects:
         effects: Effects = []
+        is_moved = False
         for summary in event.summaries:
             entry = self._jobs.get(summary.job_id)
             if entry is None or entry.phase.state is not JobPhase.ASSIGNED or summary.epoch != entry.epoch:
@@ -455,7 +501,8 @@ class JobRegistry:
             if summary.status is JobStatus.SUSPENDED or not entry.accept(summary):
                 continue
             effects += self._end(entry) if summary.status.is_globally_terminal else [ev.PublishSummary(entry.job_id)]
-        return effects
+            is_moved = is_moved or entry.job_id in self._moves.under_way
+        return effects + self._moves.advance() if is_moved else effects
 
     # --- the end ------------------------------------------------------------------------------------------
 
@@ -463,12 +510,13 @@ class JobRegistry:
         """The job's result is durable and `entry.summary` tells it."""
         entry.phase.to(JobPhase.TERMINAL, entry.summary.status.name)
         self._dirty += 1
-        effects: Effects = [_answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
+        effects: Effects = [answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
-        effects += [ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
-        if entry.owner in self.processes:
+        effects += [*self._moves.ended(entry), ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
+        holder, entry.former = (entry.former.incarnation if entry.former else entry.owner), None
+        if holder in self.processes:
             # The process only keeps what the job was: not worth a message of its own.
-            self._drops.setdefault(entry.owner, []).append(entry.inventory_entry())
+            self._drops.setdefault(holder, []).append(entry.inventory_entry())
         self.processes.release(entry.owner, entry.job_id)
         entry.source = replace(entry.source, graph=b"")
         return effects + self._assign_waiting()
@@ -499,6 +547,7 @@ class JobRegistry:
         if found is None:
             message = f"job {entry.job_id} is not stored any more: another leader has cleaned it"
             effects: Effects = [ev.Refuse(request, NotFoundError(message)) for request in entry.cancel_requests]
+            effects += self._moves.vanished(entry)
             del self._jobs[entry.job_id]
             self.processes.release(entry.owner, entry.job_id)
             return [*effects, ev.PublishSummary(entry.job_id)]
@@ -512,7 +561,9 @@ class JobRegistry:
             entry.owner = NO_PROCESS
             entry.phase.to(JobPhase.WAITING, "no owner is stored")
             return self._waiting_now(entry)
-        return self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.first_epoch)
+        effects = self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.first_epoch)
+        self._moves.recovered(entry, found.move_to)
+        return effects
 
     def _settle_owned(self, entry: JobEntry, owner: ev.JobOwner, *, is_fresh: bool) -> Effects:
         self.processes.release(entry.owner, entry.job_id)
@@ -524,7 +575,7 @@ class JobRegistry:
             process.jobs.add(entry.job_id)
         return self._own(entry, owner.epoch)
 
-    def _on_ticked(self, _event: ev.Ticked) -> Effects:
+    def _on_ticked(self, event: ev.Ticked) -> Effects:
         for job_id in self._waiting:
             refused_by = self._jobs[job_id].refused_by
             for incarnation in [peer for peer, is_permanent in refused_by.items() if not is_permanent]:
@@ -534,28 +585,4 @@ class JobRegistry:
         effects: Effects = [ev.SendDrop(incarnation, tuple(entries)) for incarnation, entries in drops.items()]
         for entry in doomed:
             effects += self._abort(entry)
-        return effects + self._assign_waiting()
-
-
-def _refuse_cancels(entry: JobEntry, error: FlinklikeError) -> Effects:
-    requests = tuple(entry.cancel_requests)
-    entry.cancel_requests.clear()
-    entry.wants_cancel = entry.is_wish_stored
-    return [ev.Refuse(request, error) for request in requests]
-
-
-def _answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:
-    """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable."""
-    if digest in {source.digest, ""}:
-        return ev.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
-    message = (
-        f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"
-    )
-    return ev.Refuse(request, ConflictError(message))
-
-
-def _answer_cancel_of_ended(request: int, summary: JobSummary) -> ev.DispatcherEffect:
-    if summary.status is JobStatus.CANCELED:
-        return ev.ReplyCancelled(request)
-    message = f"job {summary.job_id} cannot be cancelled: it is {summary.status.name}"
-    return ev.Refuse(request, ConflictError(message))
+        return effects + self._assign_waiting() + self._moves.at(event.now_millis)

@@ -10,19 +10,23 @@ from dataclasses import dataclass, field
 
 from runtime.common.ids import Incarnation, JobId
 
-NO_PROCESS = Incarnation("")
-"""Stands for "no process" where an owner would be named."""
-
 
 @dataclass(slots=True)
 class JobMasterProcess:
-    """One process. `sent` holds the jobs whose assignment went out on the stream that is open now."""
+    """One process. `sent` holds the jobs whose assignment went out on the stream that is open now.
+
+    `is_draining`: it takes no jobs, by its own word. `drain_requests` wait for that word. `is_new`: it has come (back)
+    and has not been given its share of the jobs that others run.
+    """
 
     incarnation: Incarnation
     address: str
     capacity: int
     version: str = ""
     is_connected: bool = False
+    is_draining: bool = False
+    is_new: bool = True
+    drain_requests: dict[int, bool] = field(default_factory=dict)
     jobs: set[JobId] = field(default_factory=set)
     sent: set[JobId] = field(default_factory=set)
     cpu_fraction: float = 0.0
@@ -32,13 +36,20 @@ class JobMasterProcess:
 
     @property
     def state(self) -> str:
-        """`ready` or `disconnected`, as shown to people."""
-        return "ready" if self.is_connected else "disconnected"
+        """`ready`, `draining` or `disconnected`, as shown to people."""
+        if not self.is_connected:
+            return "disconnected"
+        return "draining" if self.is_draining else "ready"
+
+    @property
+    def may_get_room(self) -> bool:
+        """True if it has room, or would have it if its stream were back."""
+        return not self.is_draining and len(self.jobs) < self.capacity
 
     @property
     def has_room(self) -> bool:
         """True if it may be given one more job."""
-        return self.is_connected and len(self.jobs) < self.capacity
+        return self.is_connected and self.may_get_room
 
 
 class ProcessTable:
@@ -102,4 +113,6 @@ class ProcessTable:
         connected = [process for process in self._processes.values() if process.is_connected]
         if not connected:
             return "no JobMaster process is registered: start one with bin/start-jobmaster.sh start"
+        if all(process.is_draining for process in connected):
+            return f"all {len(connected)} JobMaster processes are draining: undrain one, or start another one"
         return f"all {len(connected)} JobMaster processes are full"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError
-from runtime.common.ids import JobId, VertexId
+from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobRequest
 from runtime.jobgraph.graph import JobGraph
@@ -33,6 +33,9 @@ from tests.kit.simulation.slots import UserCode
 logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT = 10.0
+
+DONE = "done"
+"""The answer to what has no other one."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,32 @@ class Cancel:
     is_repeatable = True
 
 
-Request = Submit | Status | Cancel
+@dataclass(frozen=True)
+class JobMasters:
+    """GET /jobmasters, and their jobs."""
+
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Drain:
+    """POST /jobmasters/:id/drain and /undrain."""
+
+    incarnation: Incarnation
+    is_draining: bool
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Move:
+    """POST /jobs/:id/move."""
+
+    job_id: JobId
+    target: Incarnation
+    is_repeatable = True
+
+
+Request = Submit | Status | Cancel | JobMasters | Drain | Move
 
 
 class SimulatedRest:
@@ -123,6 +151,22 @@ class SimulatedRest:
                 return (await known_summary(context, job_id)).status
             case Cancel(job_id):
                 return await context.dispatcher.cancel_job(JobRequest(job_id))
+            case _:
+                return await _operate(context, request)
+
+
+async def _operate(context: RestContext, request: JobMasters | Drain | Move) -> object:
+    """What only operators ask."""
+    match request:
+        case JobMasters():
+            found = context.dispatcher.job_masters()
+            return [(one, [job.job_id for job in context.dispatcher.jobs_of(one.incarnation)]) for one in found]
+        case Drain(incarnation, is_draining):
+            await context.dispatcher.drain_job_master(incarnation, is_draining=is_draining)
+            return DONE
+        case Move(job_id, target):
+            await context.dispatcher.move_job(job_id, target)
+            return DONE
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,9 @@ class FaultKind(Enum):
     ETCD_OUTAGE = "etcd-outage"
     JOB_MASTER_CRASH = "job-master-crash"
     JOB_MASTER_FREEZE = "job-master-freeze"
+    JOB_MASTER_STOP = "job-master-stop"
+    JOB_MASTER_DRAIN = "job-master-drain"
+    JOB_MOVE = "job-move"
     TASK_MANAGER_CRASH = "task-manager-crash"
     TASK_MANAGER_FREEZE = "task-manager-freeze"
     PARTITION = "partition"
@@ -70,6 +73,9 @@ SURVIVABLE = frozenset(
         FaultKind.LEASES_LAPSE,
         FaultKind.JOB_MASTER_CRASH,
         FaultKind.JOB_MASTER_FREEZE,
+        FaultKind.JOB_MASTER_STOP,
+        FaultKind.JOB_MASTER_DRAIN,
+        FaultKind.JOB_MOVE,
     }
 )
 """No job and no task may notice these, but for the jobs whose stored bytes are lost or spoiled: they may fail."""
@@ -95,7 +101,7 @@ class Fate:
         self._set_weather()
         actions = [(kind, action) for kind, action in self._actions().items() if kind in self.kinds]
         if not world.job_masters:
-            of_processes = {FaultKind.JOB_MASTER_CRASH, FaultKind.JOB_MASTER_FREEZE}
+            of_processes = {FaultKind.JOB_MASTER_CRASH, FaultKind.JOB_MASTER_FREEZE, FaultKind.JOB_MASTER_STOP}
             actions = [(kind, action) for kind, action in actions if kind not in of_processes]
         while world.loop.time() < end:
             await asyncio.sleep(self._entropy.uniform(0.2, 4.0))
@@ -121,6 +127,7 @@ class Fate:
                 world.thaw(name)
             elif life is Life.DEAD:
                 world.start_process(name)
+        world.operator.undrain_all()
 
     # --- weather: what every message suffers ------------------------------------------------------------------------
 
@@ -171,6 +178,9 @@ class Fate:
             FaultKind.LEADER_RESIGN: lambda: self._terminate(world.leader()),
             FaultKind.JOB_MASTER_CRASH: lambda: self._crash(self._one_of(world.job_masters), 0.5, 10.0),
             FaultKind.JOB_MASTER_FREEZE: lambda: self._freeze(self._one_of(world.job_masters), 0.5, 30.0),
+            FaultKind.JOB_MASTER_STOP: lambda: self._terminate(self._one_of(world.job_masters)),
+            FaultKind.JOB_MASTER_DRAIN: self._drain,
+            FaultKind.JOB_MOVE: self._move,
             FaultKind.TASK_MANAGER_CRASH: lambda: self._crash(self._one_of(world.task_managers), 0.5, 10.0),
             FaultKind.TASK_MANAGER_FREEZE: lambda: self._freeze(self._one_of(world.task_managers), 0.5, 30.0),
             FaultKind.PARTITION: self._partition,
@@ -228,6 +238,12 @@ class Fate:
     async def _terminate(self, name: str | None) -> None:
         if name is not None and self._world.is_running(name):
             self._world.terminate(name)
+
+    async def _drain(self) -> None:
+        self._world.operator.drain_some(self._entropy.uniform(0.5, 20.0))
+
+    async def _move(self) -> None:
+        self._world.operator.move_some()
 
     async def _freeze(self, name: str | None, low: float, high: float) -> None:
         world = self._world

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.option_mapping import guard_dialler
-from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, ProcessContext
+from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, ProcessContext, leave
+from runtime.entrypoint.signals import StopSignal
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.proof_of_death import GuardDialler
@@ -36,6 +38,7 @@ from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, Simu
 from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedGuardConnection
 from tests.kit.simulation.history import KILLED, STARTS, Fault, History, ProcessEvent
 from tests.kit.simulation.network import Network
+from tests.kit.simulation.operator import Operator
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
 from tests.kit.simulation.storage import URL, SimulatedFileSystem
@@ -120,10 +123,12 @@ class World:
         self.failures: list[str] = []
         SimulatedFileSystem.attach(loop, self.history)
         self._lives: dict[str, int] = {}
-        self._mains: dict[str, asyncio.Task[Any]] = {}
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
         self._guards: dict[str, SimulatedGuard] = {}
+        self._running: dict[str, tuple[ProcessContext, asyncio.Task[Any]]] = {}
+        person = SimulatedProcess(loop, "operator")
+        self.operator = Operator(self.network, self.history, self.rest_addresses, person, self.entropy)
 
     # --- who there is -----------------------------------------------------------------------------------------------
 
@@ -131,6 +136,11 @@ class World:
     def job_managers(self) -> list[str]:
         """Names."""
         return [f"jm-{number}" for number in range(1, self.shape.job_managers + 1)]
+
+    @property
+    def rest_addresses(self) -> list[str]:
+        """REST of all JobManagers."""
+        return [f"{host}:{REST_PORT}" for host in self.job_managers]
 
     @property
     def job_masters(self) -> list[str]:
@@ -188,11 +198,14 @@ class World:
         if name == HOST:
             process.post(EtcdServer, self.network, self.etcd_state, process)
         else:
-            self._mains[name] = process.start(f"{name}/main", self._main(name, number))
+            _ = process.start(f"{name}/main", self._main(name, number))
 
     async def _main(self, name: str, number: int) -> None:
         entropy = self.entropy.child(f"{name}/{number}")
         context = self._context(name, number, entropy)
+        main = asyncio.current_task()
+        assert main is not None
+        self._running[name] = context, main
         try:
             await self._entry_point(name, entropy).run(context)
         except Exception as error:  # noqa: BLE001 - as the frame of a process: its end is told
@@ -291,10 +304,22 @@ class World:
         self._bury(name)
 
     def terminate(self, name: str) -> None:
-        """SIGTERM: an orderly stop, cut short after a while; whoever supervises it starts it again."""
-        process, main = self.processes[name], self._mains[name]
+        """SIGTERM: it hands over what it has, then stops in order, cut short after a while; it is started again."""
+        running = self._running.pop(name, None)
+        if running is None:
+            return  # it stops already
         self._record(name, Fault("is told to stop"))
-        process.post(main.cancel)
+        process = self.processes[name]
+        _ = process.start(f"{name}/stop", self._stop(name, process, *running))
+
+    async def _stop(
+        self, name: str, process: SimulatedProcess, context: ProcessContext, main: asyncio.Task[Any]
+    ) -> None:
+        told = StopSignal(lambda: True)
+        told.ask(signal.SIGTERM)
+        if await leave(main, told, context.leaving):
+            self._record(name, ProcessEvent("has handed over all that it had"))
+        main.cancel()
         self.loop.outside_later(STOP_DEADLINE, self._cut_short, name, process, main)
 
     def _cut_short(self, name: str, process: SimulatedProcess, main: asyncio.Task[Any]) -> None:
@@ -345,10 +370,9 @@ class World:
             self.programs.by_vertex[(job.job_id, vertex_id)] = code
         name = f"client-{len(self.clients) + 1}"
         process = self.processes[name] = SimulatedProcess(self.loop, name)
-        addresses = [f"{host}:{REST_PORT}" for host in self.job_managers]
 
         def make() -> None:
-            client = Client(self.network, self.history, addresses, job, self.entropy.child(name))
+            client = Client(self.network, self.history, self.rest_addresses, job, self.entropy.child(name))
             self.clients.append(client)
             _ = process.start(name, client.run())
 

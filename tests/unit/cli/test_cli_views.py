@@ -16,7 +16,7 @@ from tests.kit.rest import JOB, archived
 from tests.kit.rest_server import RestThread
 
 OTHER = JobId("b" * 32)
-COMMANDS = ["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "explain"]
+COMMANDS = ["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"]
 
 
 def test_list(flinklike: RunCommand, server: RestThread) -> None:
@@ -73,6 +73,24 @@ def test_a_taskmanager_is_drained_and_used_again(flinklike: RunCommand) -> None:
 def test_taskmanagers_and_jobmasters(flinklike: RunCommand) -> None:
     assert re.search(r"tm-1 +127\.0\.0\.1:1 +ready +1/2 +yes +yes", flinklike("taskmanagers").out)
     assert re.search(r"b{32} +127\.0\.0\.1:2 +ready +3/1000", flinklike("jobmasters").out)
+
+
+def test_drain_and_undrain(flinklike: RunCommand) -> None:
+    process = "b" * 32
+    assert flinklike("jobmasters", "drain", process).out == f"JobMaster process {process} is draining.\n"
+    assert re.search(r"b{32} +127\.0\.0\.1:2 +draining", flinklike("jobmasters").out)
+    done = flinklike("jobmasters", "undrain", process, "--json")
+    assert json.loads(done.out) == {"id": process, "draining": False}
+    unknown = flinklike("jobmasters", "drain", "nobody")
+    assert (unknown.code, "nobody is not known" in unknown.err) == (1, True)
+
+
+def test_move(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    process = "b" * 32
+    assert flinklike("jobs", "move", JOB, "--to", process).out == f"Moving job {JOB} to JobMaster process {process}.\n"
+    assert server.dispatcher.moves == [(JOB, process)]
+    assert flinklike("jobs", "move", JOB, "--to", "nobody").code == 1
 
 
 def test_cancel(flinklike: RunCommand, server: RestThread) -> None:
@@ -184,7 +202,7 @@ def test_json_is_one_document_on_one_line(flinklike: RunCommand, server: RestThr
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(flinklike: RunCommand, command: str) -> None:
-    done = flinklike(command, "--help")
+    done = flinklike(*command.split(), "--help")
     assert done.code == 0
     assert f"flinklike {command}" in done.out
     assert "--json" in done.out
@@ -192,7 +210,7 @@ def test_every_command_has_help(flinklike: RunCommand, command: str) -> None:
 
 def test_help_names_every_command(flinklike: RunCommand) -> None:
     done = flinklike("--help")
-    assert all(f" {command} " in done.out for command in COMMANDS)
+    assert all(f" {command.split()[0]} " in done.out for command in COMMANDS)
     assert re.match(r"flinklike \d+\.\d+", flinklike("--version").out)
 
 

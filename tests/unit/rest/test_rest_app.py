@@ -222,10 +222,46 @@ async def test_cancel(http: httpx.AsyncClient, fakes: RestFakes) -> None:
 
 
 @pytest.mark.asyncio
+async def test_drain_and_undrain(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    process = "b" * 32
+    assert (await http.post(f"/jobmasters/{process}/drain")).status_code == 202
+    assert (await http.get(f"/jobmasters/{process}")).json()["state"] == "draining"
+    assert (await http.post(f"/v1/jobmasters/{process}/undrain")).status_code == 202
+    assert not fakes.dispatcher.is_draining
+    assert (await http.post(f"/jobmasters/{'9' * 32}/drain")).status_code == 404
+
+
+@pytest.mark.asyncio
+async def test_move(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    process = "b" * 32
+    assert (await http.post(f"/jobs/{JOB}/move", json={"to": process})).status_code == 202
+    assert fakes.dispatcher.moves == [(JOB, process)]
+    bodies: tuple[object, ...] = ({}, {"to": 1}, {"to": ""}, {"to": process, "now": True})
+    assert [(await http.post(f"/jobs/{JOB}/move", json=body)).status_code for body in bodies] == [400] * 4
+    assert (await http.post(f"/jobs/{'0' * 32}/move", json={"to": process})).status_code == 404
+    assert (await http.get(f"/jobmasters/{process}")).json()["jobs"] == [
+        {"jid": JOB, "name": "daily", "state": "RUNNING"}
+    ]
+
+
+@pytest.mark.asyncio
+async def test_the_page_of_job_master_processes(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    for number in range(51):
+        fakes.dispatcher.put(JobId(f"{number:032x}"), JobStatus.RUNNING)
+    page = await http.get("/ui/jobmasters")
+    assert page.status_code == 200
+    assert ">ready</span>" in page.text
+    assert f"{49:032x}" in page.text
+    assert "and 1 more" in page.text
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("path", "status"),
     [
         (f"/jobs/{'0' * 32}", 404),
+        (f"/jobmasters/{'9' * 32}", 404),
         (f"/jobs/{'0' * 32}/status", 404),
         (f"/jobs/{'0' * 32}/execution-result", 404),
         ("/jobs/xyz", 400),

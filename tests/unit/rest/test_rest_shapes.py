@@ -26,6 +26,7 @@ SHAPES: dict[str, shapes.Shape] = {
     "/taskmanagers": shapes.TASK_MANAGERS,
     "/taskmanagers/tm-1": shapes.TASK_MANAGER,
     "/jobmasters": shapes.JOB_MASTERS,
+    f"/jobmasters/{'b' * 32}": shapes.JOB_MASTER,
     "/jobs": shapes.JOBS,
     "/jobs/overview": shapes.JOBS_OVERVIEW,
     f"/jobs/{JOB}": shapes.JOB,

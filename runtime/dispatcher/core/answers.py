@@ -1,0 +1,35 @@
+"""What the registry answers to requests about jobs that are there already, have ended, or cannot be helped."""
+
+from __future__ import annotations
+
+from runtime.common.errors import ConflictError, FlinklikeError
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.job_entry import JobEntry
+from runtime.gateways.dispatcher import JobSummary, SubmitOutcome
+
+
+def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ev.DispatcherEffect]:
+    """Nobody waits for the cancel any more; it is wanted still if that is durable."""
+    requests = tuple(entry.cancel_requests)
+    entry.cancel_requests.clear()
+    entry.wants_cancel = entry.is_wish_stored
+    return [ev.Refuse(request, error) for request in requests]
+
+
+def answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:
+    """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable."""
+    if digest in {source.digest, ""}:
+        return ev.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
+    message = (
+        f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"
+    )
+    return ev.Refuse(request, ConflictError(message))
+
+
+def answer_cancel_of_ended(request: int, summary: JobSummary) -> ev.DispatcherEffect:
+    """Answer the cancel of a job that has a result."""
+    if summary.status is JobStatus.CANCELED:
+        return ev.ReplyCancelled(request)
+    message = f"job {summary.job_id} cannot be cancelled: it is {summary.status.name}"
+    return ev.Refuse(request, ConflictError(message))

@@ -1,0 +1,103 @@
+"""Somebody who drains JobMaster processes and moves jobs, now and then, and takes no for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.ids import JobId
+from runtime.gateways.overview import JobMasterInfo
+from tests.kit.simulation.clients import REQUEST_TIMEOUT, Drain, JobMasters, Move, Request
+from tests.kit.simulation.history import Fault, History
+from tests.kit.simulation.network import ConnectionLostError, Network, RefusedError
+from tests.kit.simulation.processes import SimulatedProcess
+
+JobsByProcess = list[tuple[JobMasterInfo, list[JobId]]]
+
+
+class Operator:
+    """Works in a process of its own, which nothing happens to."""
+
+    def __init__(
+        self,
+        network: Network,
+        history: History,
+        addresses: Sequence[str],
+        process: SimulatedProcess,
+        entropy: SeededEntropy,
+    ) -> None:
+        self._network = network
+        self._history = history
+        self._addresses = list(addresses)
+        self._process = process
+        self._entropy = entropy.child("operator")
+
+    def drain_some(self, seconds: float) -> None:
+        """Drain one of the processes for a while."""
+        self._begin(lambda: self._drain_some(seconds))
+
+    def move_some(self) -> None:
+        """Move one of the jobs."""
+        self._begin(self._move_some)
+
+    def undrain_all(self) -> None:
+        """Until it is done."""
+        self._begin(self._undrain_all)
+
+    def _begin(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._process.post(lambda: self._process.start("operator", make()))
+
+    async def _drain_some(self, seconds: float) -> None:
+        found = await self._look()
+        if found:
+            process, _ = found[self._draw(len(found))]
+            self._record(f"drains {process.address}")
+            await self._ask(Drain(process.incarnation, is_draining=True))
+            await asyncio.sleep(seconds)
+            self._record(f"undrains {process.address}")
+            await self._ask(Drain(process.incarnation, is_draining=False))
+
+    async def _move_some(self) -> None:
+        self._record("wants to move a job")
+        found = await self._look()
+        jobs = [job_id for _, owned in found for job_id in owned]
+        if jobs:
+            target, _ = found[self._draw(len(found))]
+            job_id = jobs[self._draw(len(jobs))]
+            self._record(f"moves job {job_id} to {target.address}")
+            await self._ask(Move(job_id, target.incarnation))
+
+    def _record(self, what: str) -> None:
+        self._history.add(self._network.loop.time(), self._process.name, Fault(what))
+
+    async def _undrain_all(self) -> None:
+        while True:
+            found = await self._look()
+            draining = [process for process, _ in found if process.state == "draining"]
+            for process in draining:
+                await self._ask(Drain(process.incarnation, is_draining=False))
+            if found and not draining and all(process.state == "ready" for process, _ in found):
+                return
+            await asyncio.sleep(1.0)
+
+    async def _look(self) -> JobsByProcess:
+        found = await self._ask(JobMasters())
+        return found if isinstance(found, list) else []
+
+    async def _ask(self, request: Request) -> object:
+        """One try at each address; what comes of it, refusals included."""
+        answer: object = None
+        for address in self._addresses:
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT):
+                    answer = await self._network.request(self._process, address, request)
+            except (TimeoutError, RefusedError, ConnectionLostError):
+                continue
+            if not isinstance(answer, Exception):
+                break
+        return answer
+
+    def _draw(self, count: int) -> int:
+        return int(self._entropy.uniform(0, count))
