@@ -136,7 +136,7 @@ async def _supervise(name: str, make: Callable[[], ClusterProcess], context: Pro
 
 
 async def leave(main: asyncio.Task[Any], stop: StopSignal, leaving: Leaving) -> bool:
-    """Let a process whose `main` runs hand over what it has; True when it could. A second signal puts an end to that."""
+    """Let a process whose `main` runs hand over what it has; True when it could. A second signal ends that."""
     if leaving.work is None or not stop.is_patient:
         return False
     async with Scope("leave") as scope:
