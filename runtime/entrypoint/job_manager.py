@@ -177,17 +177,22 @@ class ClusterEntrypoint:
             )
             scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
             scope.spawn_eternal("dispatcher-runner", runner.run())
-            await self._wait_ready(runner, leading.other)
+            await self._wait_ready(runner, leading.other, predecessor)
             context.ready({"address": record.rest_address, "rpc": record.address})
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
                 rest.stop()
 
-    async def _wait_ready(self, runner: DispatcherRunner, other: Watch[str]) -> None:
-        """A JobManager serves when it leads, or when somebody else does and it stands by."""
+    async def _wait_ready(self, runner: DispatcherRunner, other: Watch[str], predecessor: Predecessor) -> None:
+        """A JobManager serves when it leads, or when somebody else does, and lives, and it stands by."""
+
+        async def stands_by() -> None:
+            _ = await predecessor.is_held.wait_until(bool)
+            _ = await other.wait_until(bool)
+
         async with Scope("first-leader") as scope:
-            other_leads = scope.start("other", other.wait_until(bool))
+            other_leads = scope.start("other", stands_by())
             self_leads = scope.start("self", runner.leading.wait_until(lambda term: term is not None))
             _ = await asyncio.wait({other_leads, self_leads}, return_when=asyncio.FIRST_COMPLETED)
             scope.cancel_all()

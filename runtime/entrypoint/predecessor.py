@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from runtime.aio.retry import RetryPolicy
+from runtime.aio.watch import Watch
 from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError, RetryableError, UnavailableError
 from runtime.common.ids import Incarnation
@@ -39,6 +40,8 @@ class Predecessor:
         self._entropy = entropy
         self._timeout = timeout
         self._streams = 0
+        self.is_held: Watch[bool] = Watch(False)  # noqa: FBT003 - the first value
+        """True while a stream says that the one before us lives."""
 
     def listen(self) -> None:
         """Accept the streams of candidates that wait for our end."""
@@ -54,7 +57,7 @@ class Predecessor:
                 logger.debug("no stream to the JobManager at %s: %s", record.address, error)
             else:
                 attempt = 0
-                await _hold_until_ended(stream)
+                await self._hold_until_ended(stream)
             if await self._prove_death(record.address, record.incarnation):
                 return "nobody, or another process, listens at its address"
             await asyncio.sleep(_RETRY.delay(attempt, self._entropy))
@@ -72,17 +75,18 @@ class Predecessor:
         )
         return await self._rpc.open_stream(record.address, hello, timeout=self._timeout)
 
+    async def _hold_until_ended(self, stream: MessageStream) -> None:
+        self.is_held.set(True)
+        try:
+            await _hold(stream)
+        except UnavailableError as error:
+            logger.info("the stream to the JobManager before this one has ended: %s", error)
+        finally:
+            self.is_held.set(False)
+            stream.abort("over")
+
 
 async def _hold(stream: MessageStream) -> None:
     """Nothing is said; the stream is there as long as both processes are."""
     while True:
         _ = await stream.receive()
-
-
-async def _hold_until_ended(stream: MessageStream) -> None:
-    try:
-        await _hold(stream)
-    except UnavailableError as error:
-        logger.info("the stream to the JobManager before this one has ended: %s", error)
-    finally:
-        stream.abort("over")

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 FIXED = 15
 FRESH = 15
+IN_PROCESS = 8
 
 
 def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -32,6 +33,11 @@ def known_seeds() -> list[int]:
 
 def test_fixed_seeds_are_clean() -> None:
     done = simulate("--only", ",".join(map(str, [*range(1, FIXED + 1), *known_seeds()])))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_seeds_with_job_masters_inside_the_job_manager_are_clean() -> None:
+    done = simulate("--seeds", str(IN_PROCESS), "--from", "1", "--in-process")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

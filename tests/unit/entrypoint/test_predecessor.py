@@ -75,9 +75,11 @@ def test_a_killed_process_is_known_at_once() -> None:
             await asyncio.sleep(600)
             assert not waiting.done()
             assert hosts.dials == 0, "its stream says that it lives"
+            assert second.is_held.value
             await hosts.network.kill(RECORD.address)
             async with asyncio.timeout(0.5):
                 assert "listens" in await waiting
+            assert not second.is_held.value
 
     case(main)
 
