@@ -27,8 +27,8 @@ from tests.chaos.members import ChaosCluster, Member
 from tests.chaos.watch import Watch
 
 RUNS = 10
-EXCLUSIVE = False
-"""Whether the tasks are: then those of a killed TaskManager wait for the proof of its death (R13)."""
+EXCLUSIVE = True
+"""As a lone vertex is by default: the tasks of a killed TaskManager wait for the proof of its death (R13)."""
 TIMEOUT = 90.0
 _EVERY = 0.05
 _REVISION = "etcd_debugging_mvcc_current_revision"
