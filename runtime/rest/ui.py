@@ -1,4 +1,4 @@
-"""Plain pages, rendered here, without scripts: a job with the tail of its log, JobMaster processes with their jobs."""
+"""Plain pages, rendered here, without scripts: a job with its log, JobMaster processes, TaskManagers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream
+from runtime.rest.cluster import task_manager_state
 from runtime.rest.context import RestContext
 from runtime.rest.job_bodies import duration
 from runtime.rest.jobs import archived_graph
@@ -33,6 +35,7 @@ _COLORS = {
     "FAILING": "#c62828",
     "ready": "#2e7d32",
     "draining": "#ef6c00",
+    "drained": "#6d4c41",
     "disconnected": "#c62828",
 }
 _STYLE = Path(__file__).with_name("ui.css").read_text(encoding="utf-8")
@@ -58,6 +61,12 @@ def ui_router(context: RestContext) -> APIRouter:
         dispatcher = context.dispatcher
         found = [(one, dispatcher.jobs_of(one.incarnation)) for one in dispatcher.job_masters()]
         return _page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
+
+    @router.get("/taskmanagers")
+    async def task_managers_page() -> HTMLResponse:
+        """Who has which slots."""
+        found = context.components.resource_manager.task_managers()
+        return _page(render_task_managers(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
     return router
 
@@ -109,13 +118,32 @@ def render_job(graph: ArchivedExecutionGraph, log: tuple[str, str], *, now: int,
 
 def render_job_masters(processes: Sequence[tuple[JobMasterInfo, Sequence[JobSummary]]], *, refresh_seconds: int) -> str:
     """All JobMaster processes, each with its first jobs."""
-    rows = "".join(_job_master_row(info, jobs) for info, jobs in processes)
+    header = ("process", "address", "state", "running", "so far", "jobs")
+    rows = [_job_master_row(info, jobs) for info, jobs in processes]
+    return _table("JobMaster processes", header, rows, refresh_seconds)
+
+
+def render_task_managers(managers: Sequence[TaskManagerInfo], *, refresh_seconds: int) -> str:
+    """All TaskManagers."""
+    header = ("TaskManager", "address", "state", "free slots", "tasks")
+    return _table("TaskManagers", header, [_task_manager_row(one) for one in managers], refresh_seconds)
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[str], refresh_seconds: int) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="refresh" content="{refresh_seconds}"><title>JobMaster processes</title>'
-        f"<style>{_STYLE}</style></head><body><h1>JobMaster processes</h1>"
-        "<table><tr><th>process</th><th>address</th><th>state</th><th>running</th><th>so far</th><th>jobs</th></tr>"
-        f"{rows}</table></body></html>"
+        f'<meta http-equiv="refresh" content="{refresh_seconds}"><title>{title}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
+        f"<table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>{''.join(rows)}</table></body></html>"
+    )
+
+
+def _task_manager_row(info: TaskManagerInfo) -> str:
+    one = info.registration
+    return (
+        f"<tr><td>{escape(one.task_manager_id)}</td><td>{escape(one.address)}</td>"
+        f"<td>{_state(task_manager_state(info))}</td><td>{info.free_slots}/{one.slots}</td>"
+        f"<td>{info.assigned_tasks}</td></tr>"
     )
 
 

@@ -37,6 +37,8 @@ WORDS = {
     FaultKind.JOB_MOVE: ("wants to move a job", "operator"),
     FaultKind.TASK_MANAGER_CRASH: ("is killed", "tm-"),
     FaultKind.TASK_MANAGER_FREEZE: ("is frozen", "tm-"),
+    FaultKind.TASK_MANAGER_STOP: ("is told to stop", "tm-"),
+    FaultKind.TASK_MANAGER_DRAIN: ("drains tm-", "operator"),
     FaultKind.PARTITION: ("cannot send to", ""),
 }
 """What the history says of a kind, and of whom."""

@@ -88,7 +88,23 @@ class Move:
     is_repeatable = True
 
 
-Request = Submit | Status | Cancel | JobMasters | Drain | Move
+@dataclass(frozen=True)
+class TaskManagers:
+    """GET /taskmanagers."""
+
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class DrainSlots:
+    """POST /taskmanagers/:id/drain and /undrain."""
+
+    incarnation: Incarnation
+    is_draining: bool
+    is_repeatable = True
+
+
+Request = Submit | Status | Cancel | JobMasters | Drain | Move | TaskManagers | DrainSlots
 
 
 class SimulatedRest:
@@ -155,7 +171,7 @@ class SimulatedRest:
                 return await _operate(context, request)
 
 
-async def _operate(context: RestContext, request: JobMasters | Drain | Move) -> object:
+async def _operate(context: RestContext, request: JobMasters | Drain | Move | TaskManagers | DrainSlots) -> object:
     """What only operators ask."""
     match request:
         case JobMasters():
@@ -166,6 +182,11 @@ async def _operate(context: RestContext, request: JobMasters | Drain | Move) -> 
             return DONE
         case Move(job_id, target):
             await context.dispatcher.move_job(job_id, target)
+            return DONE
+        case TaskManagers():
+            return context.components.resource_manager.task_managers()
+        case DrainSlots(incarnation, is_draining):
+            await context.components.resource_manager.drain_task_manager(incarnation, is_draining=is_draining)
             return DONE
 
 

@@ -50,6 +50,8 @@ class FaultKind(Enum):
     JOB_MOVE = "job-move"
     TASK_MANAGER_CRASH = "task-manager-crash"
     TASK_MANAGER_FREEZE = "task-manager-freeze"
+    TASK_MANAGER_STOP = "task-manager-stop"
+    TASK_MANAGER_DRAIN = "task-manager-drain"
     PARTITION = "partition"
 
 
@@ -76,6 +78,8 @@ SURVIVABLE = frozenset(
         FaultKind.JOB_MASTER_STOP,
         FaultKind.JOB_MASTER_DRAIN,
         FaultKind.JOB_MOVE,
+        FaultKind.TASK_MANAGER_STOP,
+        FaultKind.TASK_MANAGER_DRAIN,
     }
 )
 """No job and no task may notice these, but for the jobs whose stored bytes are lost or spoiled: they may fail."""
@@ -183,6 +187,8 @@ class Fate:
             FaultKind.JOB_MOVE: self._move,
             FaultKind.TASK_MANAGER_CRASH: lambda: self._crash(self._one_of(world.task_managers), 0.5, 10.0),
             FaultKind.TASK_MANAGER_FREEZE: lambda: self._freeze(self._one_of(world.task_managers), 0.5, 30.0),
+            FaultKind.TASK_MANAGER_STOP: lambda: self._terminate(self._one_of(world.task_managers)),
+            FaultKind.TASK_MANAGER_DRAIN: self._drain_slots,
             FaultKind.PARTITION: self._partition,
         }
 
@@ -241,6 +247,9 @@ class Fate:
 
     async def _drain(self) -> None:
         self._world.operator.drain_some(self._entropy.uniform(0.5, 20.0))
+
+    async def _drain_slots(self) -> None:
+        self._world.operator.drain_slots(self._entropy.uniform(0.5, 40.0))
 
     async def _move(self) -> None:
         self._world.operator.move_some()

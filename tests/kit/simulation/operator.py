@@ -1,4 +1,4 @@
-"""Somebody who drains JobMaster processes and moves jobs, now and then, and takes no for an answer."""
+"""Somebody who drains processes and moves jobs, now and then, and takes no for an answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.ids import JobId
 from runtime.gateways.overview import JobMasterInfo
-from tests.kit.simulation.clients import REQUEST_TIMEOUT, Drain, JobMasters, Move, Request
+from runtime.gateways.resource_manager import TaskManagerInfo
+from tests.kit.simulation.clients import (
+    REQUEST_TIMEOUT,
+    Drain,
+    DrainSlots,
+    JobMasters,
+    Move,
+    Request,
+    TaskManagers,
+)
 from tests.kit.simulation.history import Fault, History
 from tests.kit.simulation.network import ConnectionLostError, Network, RefusedError
 from tests.kit.simulation.processes import SimulatedProcess
@@ -38,6 +47,10 @@ class Operator:
         """Drain one of the processes for a while."""
         self._begin(lambda: self._drain_some(seconds))
 
+    def drain_slots(self, seconds: float) -> None:
+        """Drain one of the TaskManagers for a while."""
+        self._begin(lambda: self._drain_slots(seconds))
+
     def move_some(self) -> None:
         """Move one of the jobs."""
         self._begin(self._move_some)
@@ -59,6 +72,16 @@ class Operator:
             self._record(f"undrains {process.address}")
             await self._ask(Drain(process.incarnation, is_draining=False))
 
+    async def _drain_slots(self, seconds: float) -> None:
+        found = await self._task_managers()
+        if found:
+            one = found[self._draw(len(found))].registration
+            self._record(f"drains {one.task_manager_id}")
+            await self._ask(DrainSlots(one.incarnation, is_draining=True))
+            await asyncio.sleep(seconds)
+            self._record(f"undrains {one.task_manager_id}")
+            await self._ask(DrainSlots(one.incarnation, is_draining=False))
+
     async def _move_some(self) -> None:
         self._record("wants to move a job")
         found = await self._look()
@@ -78,9 +101,17 @@ class Operator:
             draining = [process for process, _ in found if process.state == "draining"]
             for process in draining:
                 await self._ask(Drain(process.incarnation, is_draining=False))
-            if found and not draining and all(process.state == "ready" for process, _ in found):
+            drained = [one.registration.incarnation for one in await self._task_managers() if one.is_draining]
+            for incarnation in drained:
+                await self._ask(DrainSlots(incarnation, is_draining=False))
+            are_ready = all(process.state == "ready" for process, _ in found)
+            if found and are_ready and not drained:
                 return
             await asyncio.sleep(1.0)
+
+    async def _task_managers(self) -> list[TaskManagerInfo]:
+        found = await self._ask(TaskManagers())
+        return found if isinstance(found, list) else []
 
     async def _look(self) -> JobsByProcess:
         found = await self._ask(JobMasters())

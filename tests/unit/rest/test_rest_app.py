@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -254,6 +255,14 @@ async def test_the_page_of_job_master_processes(http: httpx.AsyncClient, fakes: 
     assert ">ready</span>" in page.text
     assert f"{49:032x}" in page.text
     assert "and 1 more" in page.text
+
+
+@pytest.mark.asyncio
+async def test_the_page_of_task_managers(http: httpx.AsyncClient) -> None:
+    _ = await http.post("/taskmanagers/tm-1/drain")
+    page = await http.get("/ui/taskmanagers")
+    assert page.status_code == 200
+    assert re.search(r"<td>tm-1</td><td>127\.0\.0\.1:1</td><td><span[^>]*>draining</span></td><td>1/2</td>", page.text)
 
 
 @pytest.mark.asyncio
