@@ -34,7 +34,7 @@ from runtime.highavailability.records import DRAINING, JobMasterRecord, TaskMana
 from runtime.highavailability.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobmaster.connections import TaskManagerConnections
-from runtime.resourcemanager.core.liveness import GuardedProcess
+from runtime.resourcemanager.core.liveness import GuardedProcess, StoredProcess
 from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
 from runtime.rpc.service import RpcService
 
@@ -212,14 +212,21 @@ class TaskManagerKeys:
         self._registry = registry
         self._term = term
 
-    async def follow(self) -> AsyncIterator[Sequence[tuple[GuardedProcess, bool]]]:
+    async def follow(self) -> AsyncIterator[Sequence[StoredProcess]]:
         """All, now and after each change."""
         async for stored in self._follow():
-            yield [(_guarded(one.record), one.is_guard_reached) for one in stored.values()]
+            yield [
+                StoredProcess(_guarded(one.record), None if one.guard is None else one.guard.is_reached)
+                for one in stored.values()
+            ]
 
-    async def note_guard_reached(self, incarnation: Incarnation, /) -> None:
+    async def note_guard(self, incarnation: Incarnation, /, *, is_reached: bool) -> None:
         """R13."""
-        await self._registry.note_guard_reached(self._term, incarnation)
+        await self._registry.note_guard(self._term, incarnation, is_reached=is_reached)
+
+    async def remove_unused(self, incarnation: Incarnation, /) -> None:
+        """R13."""
+        await self._registry.remove_unused(self._term, incarnation)
 
     async def remove_dead(self, incarnation: Incarnation, /) -> None:
         """R13."""

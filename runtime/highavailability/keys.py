@@ -62,9 +62,9 @@ class Keys:
         """One TaskManager."""
         return f"{self.task_managers}{incarnation}"
 
-    def guard_reached(self, incarnation: Incarnation) -> str:
-        """R13: a leader has reached the guard at the address that this TaskManager names."""
-        return f"{self.task_manager(incarnation)}/guard-reached"
+    def guard(self, incarnation: Incarnation) -> str:
+        """R13: what a leader has found out about this TaskManager's guard, before anything was given to it."""
+        return f"{self.task_manager(incarnation)}/guard"
 
     def fence(self, incarnation: Incarnation, job_id: JobId) -> str:
         """R14: the fence of one job on one TaskManager."""

@@ -120,6 +120,16 @@ class TaskManagerRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardRecord:
+    """`taskmanagers/<incarnation>/guard`: a leader uses this TaskManager, and has reached its guard or not (R13).
+
+    Without it no slot there was ever given to anybody.
+    """
+
+    is_reached: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FenceRecord:
     """`taskmanagers/<incarnation>/fences/<job>`: attempts of epochs up to `epoch` are to be stopped there (R14).
 

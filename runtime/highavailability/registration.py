@@ -22,12 +22,12 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError
 from runtime.common.ids import Incarnation
 from runtime.highavailability.follower import follow, patiently
-from runtime.highavailability.guards import LeaderTerm, Settled, check_leads, gets, leads, present, settle
+from runtime.highavailability.guards import LeaderTerm, Settled, absent, check_leads, gets, leads, present, settle
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
-from runtime.highavailability.records import JobMasterRecord, TaskManagerRecord
+from runtime.highavailability.records import GuardRecord, JobMasterRecord, TaskManagerRecord
 
 logger = logging.getLogger(__name__)
 
@@ -133,22 +133,32 @@ class TaskManagerRegistry:
 
     async def remove_dead(self, term: LeaderTerm, incarnation: Incarnation) -> None:
         """By the leader, after the death is established (R13). Raises StaleTokenError."""
-        txn = Txn(guards=(leads(term),), success=self._deletes(incarnation), failure=gets(term.key))
-        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
-        if not settled.result.succeeded:
-            check_leads(term, settled.answers()[0], f"removal of task manager {incarnation}")
+        await self._as_leader(term, Txn((), self._deletes(incarnation)), f"removal of task manager {incarnation}")
 
-    async def note_guard_reached(self, term: LeaderTerm, incarnation: Incarnation) -> None:
-        """By the leader, whom the guard has answered: a refusal there is a proof now, to later leaders too (R13).
+    async def note_guard(self, term: LeaderTerm, incarnation: Incarnation, *, is_reached: bool) -> None:
+        """By the leader, before it uses the TaskManager: whether its guard has answered (R13). Raises StaleTokenError.
 
-        Nothing is noted of a TaskManager that has no key (any more). Raises StaleTokenError.
+        Nothing is noted of a TaskManager that has no key (any more).
         """
-        put = Put(self._keys.guard_reached(incarnation), str(term.epoch).encode())
-        guards = (leads(term), present(self._keys.task_manager(incarnation)))
-        txn = Txn(guards, (put,), gets(term.key))
-        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        put = Put(self._keys.guard(incarnation), encode_record(GuardRecord(is_reached)))
+        await self._as_leader(
+            term, Txn((present(self._keys.task_manager(incarnation)),), (put,)), f"guard of task manager {incarnation}"
+        )
+
+    async def remove_unused(self, term: LeaderTerm, incarnation: Incarnation) -> None:
+        """By the leader that hears nothing of it: nobody has ever used it. One that lives finds out and begins again.
+
+        Nothing happens to one that is used. Raises StaleTokenError.
+        """
+        txn = Txn((absent(self._keys.guard(incarnation)),), self._deletes(incarnation))
+        await self._as_leader(term, txn, f"removal of unused task manager {incarnation}")
+
+    async def _as_leader(self, term: LeaderTerm, txn: Txn, what: str) -> None:
+        """A transaction that may find its own guards not to hold, if only the term is not over."""
+        guarded = Txn((leads(term), *txn.guards), txn.success, gets(term.key))
+        settled = await settle(self._kv, guarded, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded:
-            check_leads(term, settled.answers()[0], f"note on the guard of task manager {incarnation}")
+            check_leads(term, settled.answers()[0], what)
 
     async def task_managers(self) -> Mapping[Incarnation, TaskManagerRecord]:
         """All that are registered: the ones to be asked in a census."""
@@ -178,10 +188,10 @@ async def follow_task_managers(
 
 @dataclass(frozen=True, slots=True)
 class GuardedTaskManager:
-    """A registration, and whether a leader has reached its guard."""
+    """A registration, and what a leader has found out about its guard; None: no leader has used it yet."""
 
     record: TaskManagerRecord
-    is_guard_reached: bool
+    guard: GuardRecord | None
 
 
 async def follow_guards(
@@ -191,9 +201,20 @@ async def follow_guards(
     async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
         records = _decoded(TaskManagerRecord, keys.task_managers, current)
         yield {
-            incarnation: GuardedTaskManager(record, keys.guard_reached(incarnation) in current)
+            incarnation: GuardedTaskManager(record, _guard_of(current.get(keys.guard(incarnation))))
             for incarnation, record in records.items()
         }
+
+
+def _guard_of(kv: KeyValue | None) -> GuardRecord | None:
+    """One that cannot be read proves nothing by refusing."""
+    if kv is None:
+        return None
+    try:
+        return decode_record(GuardRecord, kv.value, key=kv.key)
+    except UnreadableRecordError:
+        logger.exception("what is known of a guard cannot be read")
+        return GuardRecord(is_reached=False)
 
 
 async def revoke_lease_of(kv: KeyValueStore, key: str, *, timeout: float) -> bool:

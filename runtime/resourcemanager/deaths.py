@@ -1,7 +1,8 @@
 """Finds the TaskManagers that are dead, for as long as a term lasts: dials guards, has what is dead removed (R13).
 
-Invariants: nobody is removed who is heard of, or whose guard no leader has ever reached; a TaskManager is gone from the
-store before anybody is told, so that whoever acts on its end acts on something durable.
+Invariants: nobody is removed who is heard of; who has been used is removed only when its guard, which a leader has
+reached before, is gone; nothing is given to a TaskManager before it is durable whether its guard was reached; it is
+gone from the store before anybody is told, so that whoever acts on its end acts on something durable.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from runtime.aio.scope import Scope
 from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError
 from runtime.common.ids import Incarnation
-from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question
+from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question, StoredProcess
 
 logger = logging.getLogger(__name__)
 
@@ -43,18 +44,23 @@ class Guards(Protocol):
 class StoredTaskManagers(Protocol):
     """The TaskManagers' keys, under the leader's term. Raises StaleTokenError when that is over."""
 
-    def follow(self) -> AsyncIterator[Sequence[tuple[GuardedProcess, bool]]]:
-        """All that are stored, with whether a leader has reached their guard, now and after each change."""
+    def follow(self) -> AsyncIterator[Sequence[StoredProcess]]:
+        """All that are stored, now and after each change."""
 
-    async def note_guard_reached(self, incarnation: Incarnation, /) -> None:
-        """Its guard has answered this leader."""
+    async def note_guard(self, incarnation: Incarnation, /, *, is_reached: bool) -> None:
+        """This leader has dialled its guard, and is going to use it."""
+
+    async def remove_unused(self, incarnation: Incarnation, /) -> None:
+        """Nobody has used it, and it is not heard of. Idempotent; nothing happens to one that is used."""
 
     async def remove_dead(self, incarnation: Incarnation, /) -> None:
         """Its death is proved (transaction `TM gone`). Idempotent."""
 
 
 class TaskManagerDeaths:
-    """`is_heard` says of whom there are signs of life; `gone` hears of each that has ended, and how."""
+    """`is_heard` says of whom there are signs of life; `usable` hears of each to which something may be given, `gone`
+    of each that has ended, and how. Who is not heard of for `timeout` seconds and was never used loses its key.
+    """
 
     def __init__(
         self,
@@ -62,13 +68,17 @@ class TaskManagerDeaths:
         stored: StoredTaskManagers,
         *,
         is_heard: Callable[[Incarnation], bool],
+        usable: Callable[[Incarnation], None],
         gone: Callable[[Incarnation, str], None],
+        timeout: float,
         entropy: Entropy,
     ) -> None:
         self._guards = guards
         self._stored = stored
         self._is_heard = is_heard
+        self._usable = usable
         self._gone = gone
+        self._timeout = timeout
         self._entropy = entropy
         self._liveness = Liveness()
         self._attended: set[Incarnation] = set()
@@ -84,6 +94,8 @@ class TaskManagerDeaths:
                 new, gone = self._liveness.stored(processes)
                 for process in gone:
                     self._gone(process.incarnation, f"{process}: it has ended")
+                for incarnation in filter(self._liveness.is_used, self._liveness.incarnations):
+                    self._usable(incarnation)
                 for incarnation in new:
                     self._scope.spawn(f"{incarnation}/patience", self._attend_later(incarnation))
 
@@ -92,6 +104,10 @@ class TaskManagerDeaths:
         self._liveness.registered(process)
         self._attend(process.incarnation)
 
+    def is_usable(self, incarnation: Incarnation) -> bool:
+        """May something be given to it?"""
+        return self._liveness.is_used(incarnation)
+
     def silent(self, incarnation: Incarnation) -> None:
         """Its stream has ended, or its heartbeat is late."""
         self._attend(incarnation)
@@ -99,13 +115,28 @@ class TaskManagerDeaths:
     def given_up(self, incarnation: Incarnation) -> None:
         """It has been silent for so long that it counts as lost."""
         self._liveness.given_up(incarnation)
+        if self._scope is not None and self._liveness.is_superfluous(incarnation, is_heard=False):
+            self._scope.spawn(f"{incarnation}/unused", self._remove_unused(self._liveness.process(incarnation)))
 
     def _question(self, incarnation: Incarnation) -> Question | None:
         return self._liveness.question(incarnation, is_heard=self._is_heard(incarnation))
 
     async def _attend_later(self, incarnation: Incarnation) -> None:
+        """One that is stored and not registered here (yet)."""
         await asyncio.sleep(DIAL_PATIENCE)
         self._attend(incarnation)
+        while self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
+            await asyncio.sleep(self._timeout)
+            if self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
+                await self._remove_unused(self._liveness.process(incarnation))
+
+    async def _remove_unused(self, process: GuardedProcess) -> None:
+        try:
+            await self._stored.remove_unused(process.incarnation)
+        except RetryableError as error:
+            logger.warning("%s, which nobody uses, is not removed yet: %s", process, error)
+        else:
+            logger.info("%s has not come, and nobody has used it: it is removed", process)
 
     def _attend(self, incarnation: Incarnation) -> None:
         if self._scope is not None and incarnation not in self._attended and self._question(incarnation) is not None:
@@ -124,12 +155,6 @@ class TaskManagerDeaths:
                 logger.warning("the store does not take what is found out about %s: %s", process, error)
                 is_answered = False
             if not is_answered:
-                if question is Question.IS_IT_THERE and attempt == 0:
-                    logger.warning(
-                        "the guard of %s is not reached at %s (yet): until it is, its end is found by timeouts only",
-                        process,
-                        process.guard_address,
-                    )
                 await asyncio.sleep(DIAL_POLICY.delay(attempt, self._entropy))
                 attempt += 1
         self._attended.discard(incarnation)
@@ -139,10 +164,9 @@ class TaskManagerDeaths:
         address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
         match question:
             case Question.IS_IT_THERE:
-                if not await self._guards.is_guard_of(address, incarnation, boot_id):
-                    return False
-                await self._stored.note_guard_reached(incarnation)
-                self._liveness.reached(incarnation)
+                is_reached = await self._guards.is_guard_of(address, incarnation, boot_id)
+                await self._note(process, is_reached=is_reached)
+                return is_reached
             case Question.IS_IT_DEAD:
                 is_dead = await self._guards.prove_death(address, incarnation, boot_id)
                 if not is_dead or self._question(incarnation) is not question:
@@ -152,3 +176,19 @@ class TaskManagerDeaths:
                 logger.warning("%s is dead: its guard at %s is gone", process, address)
                 self._gone(incarnation, f"{process}: its process died")
         return True
+
+    async def _note(self, process: GuardedProcess, *, is_reached: bool) -> None:
+        incarnation = process.incarnation
+        was_used = self._liveness.is_used(incarnation)
+        if was_used and not is_reached:
+            return
+        await self._stored.note_guard(incarnation, is_reached=is_reached)
+        self._liveness.looked_for(incarnation, is_reached=is_reached)
+        if not is_reached:
+            logger.warning(
+                "the guard of %s is not reached at %s (yet): until it is, its end is found by timeouts only",
+                process,
+                process.guard_address,
+            )
+        if not was_used:
+            self._usable(incarnation)

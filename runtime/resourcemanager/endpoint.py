@@ -115,7 +115,16 @@ class ResourceManager:
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
         self._task_manager_gone = task_manager_gone
-        self._deaths = TaskManagerDeaths(guards, stored, is_heard=self._is_heard, gone=self._gone, entropy=entropy)
+        self._deaths = TaskManagerDeaths(
+            guards,
+            stored,
+            is_heard=self._is_heard,
+            usable=self._usable,
+            gone=self._gone,
+            timeout=settings.heartbeat_timeout,
+            entropy=entropy,
+        )
+        self._held: dict[Incarnation, list[Any]] = {}
         self._reports: Watch[int] = Watch(0)
         self._ended: list[JobId] = []
         self._reasons: dict[JobId, str] = {}
@@ -181,17 +190,31 @@ class ResourceManager:
         self._deaths.registered(_guarded(registration))
         try:
             with self._heartbeats.keep_alive(stream, self._timing):
+                self._held[peer] = []
                 while True:
-                    for message in messages:
-                        self._readers[type(message)](peer, message)
+                    self._take(peer, messages)
                     messages = list(await stream.receive())
         finally:
             if self._streams.get(peer) is stream:
                 del self._streams[peer]
+                self._held.pop(peer, None)
                 self._silent_since[peer] = stream.last_heard
                 self._handle(ev.TaskManagerDisconnected(peer))
                 if self._is_open:
                     self._deaths.silent(peer)
+
+    def _take(self, peer: Incarnation, messages: Sequence[Any]) -> None:
+        """What it says counts once it may be used: nothing of it is given to anybody before (R13)."""
+        held = self._held.setdefault(peer, [])
+        held += messages
+        if self._deaths.is_usable(peer):
+            self._held[peer] = []
+            for message in held:
+                self._readers[type(message)](peer, message)
+
+    def _usable(self, peer: Incarnation) -> None:
+        if self._held.get(peer):
+            self._take(peer, ())
 
     def _refusal(self, registration: RegisterTaskManager, dialer: Incarnation) -> str:
         if registration.incarnation != dialer:
@@ -319,6 +342,7 @@ class ResourceManager:
     def _gone(self, peer: Incarnation, reason: str) -> None:
         """A TaskManager has ended, and nothing of it runs any more (R13)."""
         self._silent_since.pop(peer, None)
+        self._held.pop(peer, None)
         stream = self._streams.pop(peer, None)
         if stream is not None:
             stream.abort(reason)

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.highavailability.records import GuardRecord, TaskManagerRecord
 from runtime.highavailability.registration import GuardedTaskManager, follow_guards
 from runtime.resourcemanager.deaths import DIAL_PATIENCE
 from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, Process, eventually
@@ -114,7 +115,7 @@ async def stored(plane: ControlPlane) -> dict[Incarnation, GuardedTaskManager]:
 async def reached(plane: ControlPlane, task_manager: HollowTaskManager) -> None:
     """A leader has reached its guard, and the store knows."""
     async with asyncio.timeout(5):
-        while not (await stored(plane))[task_manager.incarnation].is_guard_reached:
+        while (await stored(plane))[task_manager.incarnation].guard != GuardRecord(is_reached=True):
             await asyncio.sleep(0.005)
 
 
@@ -166,6 +167,38 @@ class _Deaf(dict[str, str]):
 
     def __contains__(self, _address: object) -> bool:
         return False
+
+
+async def test_nothing_is_given_to_a_task_manager_before_its_guard_was_looked_for(plane: ControlPlane) -> None:
+    leader = await plane.lead()
+    plane.are_guards_held_up = True
+    task_manager = await plane.start_task_manager(2)
+    await asyncio.sleep(0.2)
+    assert leader.resource_manager.slot_counts() == (0, 0)
+    plane.are_guards_held_up = False
+    await eventually(lambda: leader.resource_manager.slot_counts() == (2, 2))
+    await reached(plane, task_manager)
+
+
+async def test_one_that_dies_before_anything_was_given_to_it_loses_its_key(plane: ControlPlane) -> None:
+    """Its guard was never reached, so nothing proves its death; but nothing of it can be running either."""
+    plane.heartbeat_timeout = 0.5
+    await plane.lead()
+    plane.are_guards_held_up = True
+    dead = await plane.start_task_manager(1)
+    await plane.kill_task_manager(dead)
+    await eventually(lambda: bool(plane.dead), "its key is removed")
+    assert plane.dead == [(dead.incarnation, "TaskManager tm on host 127.0.0.1: it has ended")]
+    assert await stored(plane) == {}
+
+
+async def test_one_that_never_came_loses_its_key(plane: ControlPlane) -> None:
+    plane.heartbeat_timeout = 0.5
+    record = TaskManagerRecord(Incarnation("f" * 32), "tm", "host:1", "guard:1", "boot", 1)
+    await plane.registry.register(record)
+    await plane.lead()
+    await eventually(lambda: bool(plane.dead), "its key is removed")
+    assert await stored(plane) == {}
 
 
 async def test_a_task_manager_that_is_only_cut_off_keeps_its_key(plane: ControlPlane) -> None:

@@ -348,6 +348,7 @@ class ControlPlane:
         self.guards: dict[str, str] = {}
         """What answers where guards listen; elsewhere nobody answers, unless a guard has listened there."""
         self.guard_addresses: set[str] = set()
+        self.are_guards_held_up = False
         self.dead: list[tuple[Incarnation, str]] = []
 
     # --- processes ----------------------------------------------------------------------------------------
@@ -407,6 +408,8 @@ class ControlPlane:
 
     async def dial_guard(self, address: str, _timeout: float) -> Dialled:
         """A guard's socket."""
+        while self.are_guards_held_up:
+            await asyncio.sleep(0.01)
         if address in self.guards:
             return Answered(self.guards[address])
         return ConnectionRefused() if address in self.guard_addresses else NoAnswer("nobody")

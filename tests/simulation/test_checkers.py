@@ -28,6 +28,8 @@ from runtime.jobgraph.graph import ExchangeMode
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, encode_events
 from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, NothingRunsTwice, check
 from tests.kit.simulation.history import (
+    KILLED,
+    STARTS,
     Acknowledged,
     Applied,
     AttemptEnded,
@@ -35,8 +37,10 @@ from tests.kit.simulation.history import (
     BlobDeleted,
     Cancelling,
     Damaged,
+    Fault,
     Happening,
     History,
+    ProcessEvent,
     Received,
     Sent,
     Shown,
@@ -338,6 +342,34 @@ def test_a_subtask_runs_again(past: Past) -> None:
     past.end(attempt(0), None)
     past.start(attempt(1))
     assert "runs again" in past.violations()["promise 2"][0]
+
+
+class TestWhenATaskManagerDies:
+    @pytest.mark.parametrize("event", [Fault(KILLED), ProcessEvent(STARTS)], ids=["killed", "a new life"])
+    def test_what_it_ran_may_run_again(self, past: Past, event: Happening) -> None:
+        past.start(attempt())
+        past.add("tm-1", event)
+        past.end(attempt(), None)
+        past.start(attempt(1), tm="tm-2")
+        assert "promise 2" not in past.violations()
+
+    def test_also_what_had_finished_if_nobody_knew(self, past: Past) -> None:
+        past.run(attempt(), accept=False)
+        past.add("tm-1", Fault(KILLED))
+        past.start(attempt(1), tm="tm-2")
+        assert "promise 2" not in past.violations()
+
+    def test_but_not_what_was_accepted(self, past: Past) -> None:
+        past.run(attempt())
+        past.add("tm-1", Fault(KILLED))
+        past.start(attempt(1), tm="tm-2")
+        assert "runs again" in past.violations()["promise 2"][0]
+
+    def test_nor_what_another_one_runs(self, past: Past) -> None:
+        past.start(attempt())
+        past.add("tm-2", Fault(KILLED))
+        past.start(attempt(1), tm="tm-3")
+        assert "runs again" in past.violations()["promise 2"][0]
 
 
 def test_a_finished_exclusive_subtask_is_reset(past: Past) -> None:

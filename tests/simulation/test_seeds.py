@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.kit.mutations import MUTATIONS, ROOT, mutated, simulate
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 FIXED = 15
 FRESH = 15
 IN_PROCESS = 8
-
-
-def simulate(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-m", "tests.kit.simulation", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 def known_seeds() -> list[int]:
@@ -32,27 +25,25 @@ def known_seeds() -> list[int]:
 
 
 def test_fixed_seeds_are_clean() -> None:
-    done = simulate("--only", ",".join(map(str, [*range(1, FIXED + 1), *known_seeds()])))
+    done = simulate(ROOT, "--only", ",".join(map(str, [*range(1, FIXED + 1), *known_seeds()])))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_seeds_with_job_masters_inside_the_job_manager_are_clean() -> None:
-    done = simulate("--seeds", str(IN_PROCESS), "--from", "1", "--in-process")
+    done = simulate(ROOT, "--seeds", str(IN_PROCESS), "--from", "1", "--in-process")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_fresh_seeds_are_clean() -> None:
     start = int(os.environ.get("FLINKLIKE_SIMULATION_SEED") or 1_000_000 + secrets.randbelow(1_000_000_000))
-    done = simulate("--seeds", str(FRESH), "--from", str(start))
+    done = simulate(ROOT, "--seeds", str(FRESH), "--from", str(start))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_seed_decides_everything() -> None:
     """Also in another process, where text hashes otherwise and objects lie elsewhere."""
-    first, second = (
-        simulate("--seeds", "5", "--from", "1", "--digest", "--faults", "all", "--failures-max", "99", hash_seed=one)
-        for one in ("0", "4711")
-    )
+    everything = ("--seeds", "5", "--from", "1", "--digest", "--faults", "all", "--failures-max", "99")
+    first, second = (simulate(ROOT, *everything, hash_seed=one) for one in ("0", "4711"))
     digests = [
         [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("seed ")] for done in (first, second)
     ]
@@ -60,12 +51,14 @@ def test_a_seed_decides_everything() -> None:
     assert digests[0] == digests[1]
 
 
-def test_a_failing_seed_tells_how_to_replay_it() -> None:
-    """An exclusive task cannot go on yet when its TaskManager dies: a good example of a failure."""
-    done = simulate("--seeds", "20", "--faults", "task-manager-crash")
+def test_a_failing_seed_tells_how_to_replay_it(tmp_path: Path) -> None:
+    """With a mistake that shows in every seed."""
+    patch = next(patch for patch in MUTATIONS if patch.stem == "report-acknowledged-before-event")
+    tree = mutated(patch, tmp_path / "tree")
+    done = simulate(tree, "--seeds", "20")
     assert done.returncode == 1
     seed = done.stdout.partition("replay: bin/simulate.sh --seeds 1 --from ")[2].split()[0]
-    again = simulate("--seeds", "1", "--from", seed, "--faults", "task-manager-crash", "--story")
+    again = simulate(tree, "--seeds", "1", "--from", seed, "--story")
     assert again.returncode == 1
-    assert "*** is killed" in again.stdout
+    assert "*** may do: " in again.stdout
     assert "!!!!!!!!!!" in again.stdout

@@ -17,7 +17,7 @@ from tests.kit.simulation.history import Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedProcess
 from tests.kit.simulation.storage import SimulatedFileSystem, failing
-from tests.kit.simulation.world import World
+from tests.kit.simulation.world import RESTARTS, World
 
 _HANGS = 0.01
 """How often an operation of slow storage takes as long as a mount that hangs."""
@@ -78,11 +78,14 @@ SURVIVABLE = frozenset(
         FaultKind.JOB_MASTER_STOP,
         FaultKind.JOB_MASTER_DRAIN,
         FaultKind.JOB_MOVE,
+        FaultKind.TASK_MANAGER_CRASH,
         FaultKind.TASK_MANAGER_STOP,
         FaultKind.TASK_MANAGER_DRAIN,
     }
 )
-"""No job and no task may notice these, but for the jobs whose stored bytes are lost or spoiled: they may fail."""
+"""No job may notice these, but for those whose stored bytes are lost or spoiled: they may fail. No task either, but for
+those of a TaskManager that dies: they run again.
+"""
 
 
 class Fate:
@@ -92,7 +95,7 @@ class Fate:
         self._world = world
         self._entropy = world.entropy.child("fate")
         self._duration = duration
-        self._downs: set[str] = set()
+        self._task_managers_lost = 0
         # Not all at once in every seed: what hides behind one fault shows without it.
         chosen = [kind for kind in FaultKind if kind in kinds]
         self.kinds = [kind for kind in chosen if self._entropy.uniform(0, 1) < 0.6]
@@ -185,7 +188,7 @@ class Fate:
             FaultKind.JOB_MASTER_STOP: lambda: self._terminate(self._one_of(world.job_masters)),
             FaultKind.JOB_MASTER_DRAIN: self._drain,
             FaultKind.JOB_MOVE: self._move,
-            FaultKind.TASK_MANAGER_CRASH: lambda: self._crash(self._one_of(world.task_managers), 0.5, 10.0),
+            FaultKind.TASK_MANAGER_CRASH: self._crash_task_manager,
             FaultKind.TASK_MANAGER_FREEZE: lambda: self._freeze(self._one_of(world.task_managers), 0.5, 30.0),
             FaultKind.TASK_MANAGER_STOP: lambda: self._terminate(self._one_of(world.task_managers)),
             FaultKind.TASK_MANAGER_DRAIN: self._drain_slots,
@@ -236,6 +239,13 @@ class Fate:
         if name is not None and world.is_running(name):
             world.crash(name)
             world.loop.outside_later(self._entropy.uniform(low, high), self._start, name)
+
+    async def _crash_task_manager(self) -> None:
+        """Each loss of its tasks costs a job one of its restarts, and no job shall end for lack of them."""
+        name = self._one_of(self._world.task_managers)
+        if self._task_managers_lost < RESTARTS and self._world.is_running(name):
+            self._task_managers_lost += 1
+            await self._crash(name, 0.5, 10.0)
 
     def _start(self, name: str) -> None:
         if self._world.processes[name].life is Life.DEAD:

@@ -25,7 +25,7 @@ from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.slots import UserCode
-from tests.kit.simulation.world import Shape, World, until
+from tests.kit.simulation.world import RESTARTS, Shape, World, until
 
 T = TypeVar("T")
 
@@ -138,7 +138,9 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
         fails = draw(0, 1) < 0.1
         programs = {one.id: UserCode(0.0, seconds) for one in made.vertices}
         if fails or draw(0, 1) < 0.2:
-            programs[made.vertices[-1].id] = UserCode(0.0, seconds, fails=fails, is_short_of_input=not fails)
+            # One that fails does so as often as it may restart, before patience ends.
+            longest = seconds / RESTARTS if fails else seconds
+            programs[made.vertices[-1].id] = UserCode(0.0, longest, fails=fails, is_short_of_input=not fails)
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
         job_id = JobId(entropy.child(f"id-{number}").hex_id())
         jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after))

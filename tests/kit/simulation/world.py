@@ -50,6 +50,9 @@ REST_PORT = 8081
 ISOLATION_SECONDS = 20
 """A third of the default, so that outages and freezes of half a minute are beyond it."""
 
+RESTARTS = 8
+"""That a job may use up; fate fails no job more often."""
+
 _EPOCH_MILLIS = 1_750_000_000_000
 
 
@@ -289,6 +292,9 @@ class World:
             "taskmanager.resource-id": name,
             "taskmanager.numberOfTaskSlots": str(self.shape.slots),
             "taskmanager.spark.enabled": "false",
+            "restart-strategy.type": "exponential-delay",
+            "restart-strategy.exponential-delay.attempts-before-reset-backoff": str(RESTARTS),
+            "restart-strategy.exponential-delay.max-backoff": "2 s",
             "taskmanager.isolation-timeout": f"{ISOLATION_SECONDS} s",
             "rest.address": name,
             "rest.port": str(REST_PORT),

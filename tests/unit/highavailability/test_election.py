@@ -19,7 +19,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
+from runtime.highavailability.records import GuardRecord, JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.highavailability.registration import (
     GuardedTaskManager,
     JobMasterRegistration,
@@ -563,18 +563,24 @@ def test_what_a_leader_knows_of_a_guard_is_kept_for_the_next_one() -> None:  # R
             scope.spawn("leader", world.election(1, world.connection()).run(world.contender(1)))
             await world.wait_terms(1, within=1)
             term = world.terms[0][1].term
-            assert await known() == {record.incarnation: GuardedTaskManager(record, is_guard_reached=False)}
-            await registry.note_guard_reached(term, record.incarnation)
-            await registry.note_guard_reached(term, record.incarnation)
-            assert await known() == {record.incarnation: GuardedTaskManager(record, is_guard_reached=True)}
-            await registry.note_guard_reached(term, incarnation(6))
-            assert set(await known()) == {record.incarnation}, "nothing is noted of one that has no key"
+            assert await known() == {record.incarnation: GuardedTaskManager(record, None)}
+            for is_reached in (False, True, True):
+                await registry.note_guard(term, record.incarnation, is_reached=is_reached)
+                assert await known() == {record.incarnation: GuardedTaskManager(record, GuardRecord(is_reached))}
+            await registry.note_guard(term, incarnation(6), is_reached=True)
+            await registry.remove_unused(term, record.incarnation)
+            assert set(await known()) == {record.incarnation}, "it is used; and nothing is noted of one without a key"
             await registry.remove_dead(term, record.incarnation)
             left = await world.store.range(KEYS.task_managers, is_prefix=True, timeout=1)
             assert left.kvs == ()
+            await registry.register(record)
+            await registry.remove_unused(term, record.incarnation)
+            assert await known() == {}
             scope.cancel_all()
         await registry.register(record)
         with pytest.raises(StaleTokenError):
-            await registry.note_guard_reached(term, record.incarnation)
+            await registry.note_guard(term, record.incarnation, is_reached=True)
+        with pytest.raises(StaleTokenError):
+            await registry.remove_unused(term, record.incarnation)
 
     run_virtual(main())
