@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -95,7 +95,7 @@ class Pauses:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> Pauses:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -165,3 +165,40 @@ def test_the_last_process_leaves_its_jobs_to_the_next(cluster: ScriptCluster, cl
     assert cluster.script("start-jobmaster.sh", "start", *cluster.dynamic).returncode == 0
     reached(lambda: list(running(client).values()) == [3], "the next one has them")
     reached(lambda: attempts(client, ids) == before, "all are taken over")
+
+
+def test_a_rolling_restart_under_load(cluster: ScriptCluster, client: FlinklikeClient) -> None:
+    """Jobs that stay, and jobs that come and go all the time: none fails, no task of them restarts."""
+    assert cluster.script("start-jobmaster.sh", "start", *cluster.dynamic).returncode == 0
+    ids = run_naps(client, 600)
+    before = attempts(client, ids)
+    old = cluster.pids()
+    is_over = threading.Event()
+    short: list[JobId] = []
+    load = threading.Thread(target=_submit_until, args=(cluster, is_over, short))
+    load.start()
+    try:
+        done = cluster.script("rolling-restart.sh", "jobmaster", "jobmanager", *cluster.dynamic)
+    finally:
+        is_over.set()
+        load.join()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "jobmaster 2 of 2" in done.stdout
+    assert "jobmanager 1 of 1" in done.stdout
+    assert "0 have failed meanwhile" in done.stdout
+    new = cluster.pids()
+    assert not set(old["jobmaster"] + old["jobmanager"]) & set(new["jobmaster"] + new["jobmanager"])
+    assert (len(new["jobmaster"]), new["taskmanager"]) == (2, old["taskmanager"])
+    with cluster.connect() as after:
+        reached(lambda: attempts(after, ids) == before, "no task has restarted")
+        reached(lambda: {after.status(job_id).status.value for job_id in short} == {"FINISHED"}, "all others finish")
+        assert [attempt_id[-2:] for attempt_id, _ in attempts(after, short)] == ["_0"] * len(short), "none runs twice"
+
+
+def _submit_until(cluster: ScriptCluster, is_over: threading.Event, ids: list[JobId]) -> None:
+    with cluster.connect() as client:
+        while not is_over.wait(0.3):
+            job_id = new_job_id()
+            nap = job_graph("short", "tests.benchmarks.programs:nap", params={"seconds": 1.0})
+            client.submit(nap, job_id=job_id)
+            ids.append(job_id)

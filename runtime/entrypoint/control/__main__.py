@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from types import FrameType
 
 from runtime.common.errors import FlinklikeError
@@ -13,13 +14,13 @@ from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
-from runtime.entrypoint.control.cluster import ClusterControl
+from runtime.entrypoint.control.cluster import ROLL, ClusterControl
 from runtime.entrypoint.control.daemon import KINDS, Daemon
 from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 
 _CLUSTER_VERBS = frozenset(
-    {"start-cluster", "status-cluster", "stop-cluster", "airflow-environment", "airflow-standalone"}
+    {"start-cluster", "status-cluster", "stop-cluster", "rolling-restart", "airflow-environment", "airflow-standalone"}
 )
 _NOT_RUNNING = 3
 _INTERRUPTED = 130
@@ -46,6 +47,9 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
     layout = Layout.from_environment(os.environ)
     if arguments[:1] == ["ensure"]:
         return _ensure(Daemon(KINDS[name], layout, os.environ, sys.stderr), layout, arguments[1:])
+    if arguments[:1] == [ROLL]:
+        ClusterControl(layout, os.environ, parse_dynamic(arguments[1:]), sys.stdout).restart_here(KINDS[name])
+        return 0
     verbs = [verb for verb in _VERBS if verb != "drain" or KINDS[name].drains]
     if not arguments or arguments[0] not in verbs:
         sys.stdout.write(f"Usage: {SCRIPTS[KINDS[name]]} ({'|'.join(verbs)}) [-D key=value ...]\n")
@@ -72,7 +76,18 @@ def _ensure(daemon: Daemon, layout: Layout, arguments: list[str]) -> int:
     return 0
 
 
+def _rolling_restart(arguments: list[str]) -> int:
+    """`[jobmaster] [jobmanager] [taskmanager] [-D key=value ...]`; without a name all of them."""
+    kinds = list(takewhile(KINDS.__contains__, arguments))
+    dynamic = parse_dynamic(arguments[len(kinds) :])
+    control = ClusterControl(Layout.from_environment(os.environ), os.environ, dynamic, sys.stdout)
+    control.rolling_restart([KINDS[kind] for kind in kinds or KINDS])
+    return 0
+
+
 def _run_cluster(name: str, arguments: list[str]) -> int:
+    if name == "rolling-restart":
+        return _rolling_restart(arguments)
     control = ClusterControl(Layout.from_environment(os.environ), os.environ, parse_dynamic(arguments), sys.stdout)
     match name:
         case "airflow-environment":

@@ -11,17 +11,18 @@ import errno
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TextIO
 
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.config.configuration import Configuration, InvalidConfigurationError, load
 from runtime.config.layout import Layout
-from runtime.config.options.cluster import SSH_OPTS
+from runtime.config.options.cluster import SECURITY_AUTHENTICATION, SSH_OPTS
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT
 from runtime.entrypoint.control.airflow import stop_standalone
+from runtime.entrypoint.control.cluster_view import ClusterView
 from runtime.entrypoint.control.daemon import (
     JOBMANAGER,
     JOBMASTER,
@@ -36,11 +37,16 @@ from runtime.entrypoint.control.hosts import read_hosts
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.plan import FILES, Planned, make_plan, missing
 from runtime.entrypoint.control.remote import RemoteCall, RemoteHosts
+from runtime.entrypoint.control.rolling import RollingRestart
 from runtime.entrypoint.control.table import render_table
 from runtime.highavailability import embedded
+from runtime.security.tokens import read_cluster_token
 
 _REMOTE_STOP_TIMEOUT = 60.0
 _REMOTE_MARGIN = 20.0
+_ROLL_TIMEOUT = 3600.0
+ROLL = "roll"
+"""What the scripts of one daemon are told on other hosts: replace all that run there, one after the other."""
 _HEADER = ("process", "host", "pid", "address", "state")
 
 
@@ -114,6 +120,38 @@ class ClusterControl:
         _attempt(self._stop_etcd, failures[""])
         if told := [problem for problems in failures.values() for problem in problems]:
             raise DaemonError("\n".join(told))
+
+    def rolling_restart(self, kinds: Collection[DaemonKind]) -> None:
+        """Replace what runs, one process after the other. Raises DaemonError when the cluster is not whole again."""
+        configuration = self.configuration()
+        plan = make_plan(self.layout, configuration)
+        hosts = self._remote_hosts(configuration)
+        options = [argument for text in self._dynamic for argument in ("-D", text)]
+        for kind in (JOBMASTER, JOBMANAGER, TASKMANAGER):
+            if kind not in kinds:
+                continue
+            self.restart_here(kind)
+            for host in dict.fromkeys(one.host.name for one in plan if one.kind is kind and not one.host.is_local):
+                self._say(f"{kind.name} on {host}: restarting ...")
+                call = hosts.call(host, kind, (ROLL, *options))
+                wait_all([call], _ROLL_TIMEOUT)
+                self._out.write(call.said())
+
+    def restart_here(self, kind: DaemonKind) -> None:
+        """The part of it that is on this host."""
+        configuration = self.configuration()
+        token = None
+        if configuration.get(SECURITY_AUTHENTICATION) != "none":
+            token = read_cluster_token(self.layout.token_file(configuration)).reveal()
+        view = ClusterView(lambda: self._rest_of_all(configuration), token)
+        RollingRestart(self.layout, self._environment, self._dynamic, view, self._out).run(kind)
+
+    def _rest_of_all(self, configuration: Configuration) -> list[str]:
+        """Those of other hosts by what the files say."""
+        port = configuration.get(REST_PORT)
+        masters = [one.host for one in make_plan(self.layout, configuration) if one.kind is JOBMANAGER]
+        named = [f"{host.name}:{host.port or port}" for host in masters if not host.is_local]
+        return list(dict.fromkeys([*self.rest_addresses(configuration), *named]))
 
     def rest_addresses(self, configuration: Configuration) -> list[str]:
         """host:port of the JobManagers: those of this host say it themselves."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
@@ -106,6 +107,20 @@ class Daemon:
     def instances(self) -> list[Instance]:
         """The processes of this kind that run now, oldest first."""
         return [self._instance(record) for record in self._pids.running()]
+
+    def records(self) -> list[Record]:
+        """The same, as they are recorded."""
+        return self._pids.running()
+
+    def options_of(self, record: Record) -> list[str]:
+        """The -D that a process was started with."""
+        words = Path(f"/proc/{record.process.pid}/cmdline").read_text(encoding="utf-8").split("\0")
+        return [value for name, value in pairwise(words) if name == "-D"]
+
+    def end(self, record: Record, *, drain_timeout: float = 0.0) -> None:
+        """Stop one of them. Raises DaemonError."""
+        with self._pids.locked():
+            self._end([record], is_told=False, drain_timeout=drain_timeout)
 
     def command(self, dynamic: Sequence[str]) -> list[str]:
         """What runs a process of this kind."""
