@@ -406,6 +406,9 @@ class ResourceManager:
         if found is None:
             message = f"TaskManager {task_manager_id[:120]} not found"
             raise NotFoundError(message)
+        if found not in self._streams:
+            message = f"TaskManager {task_manager_id} is not connected now"
+            raise UnavailableError(message)
         self._send(found, DrainTaskManager(is_draining))
 
         def is_told(_: int) -> bool:

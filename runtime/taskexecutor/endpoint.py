@@ -278,9 +278,9 @@ class TaskExecutor:
         """Attempts that are here now."""
         return self._attempts.ids
 
-    def unattended_jobs(self) -> Sequence[JobId]:
-        """Jobs that nobody may come for any more: without an owner that is connected, or without a slot here."""
-        return self._core.unattended_jobs()
+    def unattended_jobs(self, *, idle: bool) -> Sequence[JobId]:
+        """Jobs without an owner that is connected; with `idle` also those that have no slot here."""
+        return self._core.unattended_jobs(idle=idle)
 
     def end_jobs(self, jobs: Sequence[JobId]) -> None:
         """R16: these jobs are over."""
@@ -483,9 +483,10 @@ class TaskExecutor:
                 self._leader.send(message)
             case FreeSlot(_, allocation_id):
                 self._timers.pop(allocation_id).cancel()
-                # When slots cannot be used now, the report that says so again will include this one.
                 if self._are_slots_usable:
                     self._outbox.add_freed(allocation_id)
+                else:
+                    self._post(_SlotsChanged())  # the report says that the slot is gone
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):

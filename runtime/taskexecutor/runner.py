@@ -43,6 +43,8 @@ from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDir
 logger = logging.getLogger(__name__)
 
 _RELEASE_TIME_MAX = 5.0
+_IDLE_LOOKUPS = 10
+"""Jobs that are without a slot here, but not without an owner, are looked up that much more rarely."""
 
 
 class StartableSlotPool(SlotPool, Protocol):
@@ -128,6 +130,7 @@ class TaskManagerRunner:
         self._clock = clock
         self._entropy = entropy
         self._executor: TaskExecutor | None = None
+        self._lookups = 0
         self._steps: list[tuple[str, Callable[[], Awaitable[None]]]] = []
 
     async def run(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
@@ -286,7 +289,8 @@ class TaskManagerRunner:
 
     async def _end_jobs(self, executor: TaskExecutor) -> int:
         """R16: nobody comes for a job that is over, should its owner and the leader have died before they told us."""
-        unattended = executor.unattended_jobs()
+        self._lookups += 1
+        unattended = executor.unattended_jobs(idle=self._lookups % _IDLE_LOOKUPS == 0)
         over = [job_id for job_id in unattended if await self._is_job_over(job_id)]
         if over:
             logger.info("%d jobs are over that nobody has ended here: %s", len(over), ", ".join(over[:8]))

@@ -487,6 +487,11 @@ async def test_a_drain_is_asked_of_the_task_manager_itself(plane: ControlPlane) 
     task_manager.obeys = False
     with pytest.raises(UnavailableError, match="does not say that it drains"):
         await manager.drain_task_manager("tm", is_draining=True)
+    assert task_manager.stream is not None
+    task_manager.stream.abort("the network")
+    await eventually(lambda: manager.slot_counts() == (1, 0), "it is not connected")
+    with pytest.raises(UnavailableError, match="is not connected"):
+        await manager.drain_task_manager("tm", is_draining=True)
 
 
 async def test_a_job_that_cannot_be_stored_ends_no_other(plane: ControlPlane) -> None:

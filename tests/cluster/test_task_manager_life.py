@@ -84,12 +84,12 @@ async def test_jobs_that_are_over_are_ended_though_nobody_says_so(tmp_path: Path
     async with task_executor_cluster(tmp_path) as cluster:
         await running_without_an_owner(cluster)
         async with asyncio.timeout(5):
-            while cluster.executor.unattended_jobs() != [job_id(1)]:
+            while cluster.executor.unattended_jobs(idle=False) != [job_id(1)]:
                 await asyncio.sleep(0.005)
         cluster.executor.end_jobs([job_id(1)])
         await cluster.leader.wait_for(SlotsFreed)
         assert cluster.pool.cancelled == [attempt_id(1, 0)]
-        assert cluster.executor.unattended_jobs() == []
+        assert cluster.executor.unattended_jobs(idle=True) == []
 
 
 async def test_somebody_drains_it_and_has_it_used_again(tmp_path: Path) -> None:

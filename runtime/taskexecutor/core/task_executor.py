@@ -148,12 +148,14 @@ class TaskExecutorCore:
         """True while a stream to that process is needed."""
         return bool(self.jobs.owned_by(incarnation))
 
-    def unattended_jobs(self) -> list[JobId]:
-        """Jobs without an owner that is connected, or without a slot here."""
+    def unattended_jobs(self, *, idle: bool) -> list[JobId]:
+        """Jobs without an owner that is connected; with `idle` also those that have no slot here."""
+        holding = {slot.job_id for slot in self.slots}
         return [
             job.job_id
             for job in self.jobs
-            if not job.is_ending and (job.owner.incarnation not in self._connected or not self.slots.of_job(job.job_id))
+            if not job.is_ending
+            and (job.owner.incarnation not in self._connected or (idle and job.job_id not in holding))
         ]
 
     @property
@@ -177,7 +179,7 @@ class TaskExecutorCore:
         refusal = self._slot_refusal(request)
         if refusal:
             slot = self.slots.slot(request.slot_index)
-            is_free = slot is not None and slot.state is SlotState.FREE
+            is_free = slot is not None and slot.state is SlotState.FREE and not self.drain
             refused = SlotRequestRefused(request.allocation_id, request.slot_index, refusal, is_free)
             return [TellResourceManager(refused)]
         location = JobMasterLocation(request.job_master_incarnation, request.job_master_address)

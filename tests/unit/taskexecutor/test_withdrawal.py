@@ -156,12 +156,13 @@ def test_a_new_owner_that_does_not_connect_has_no_time_of_its_own() -> None:
 
 def test_jobs_without_an_owner_or_a_slot_are_unattended() -> None:  # R16
     driver = Driver()
-    assert driver.core.unattended_jobs() == []
+    assert driver.core.unattended_jobs(idle=True) == []
     driver.handle(JobMasterDisconnected(incarnation(1)))
-    assert driver.core.unattended_jobs() == [job_id(1)]
+    assert driver.core.unattended_jobs(idle=False) == [job_id(1)]
     driver.handle(JobMasterConnected(incarnation(1)))
     driver.says(free_slots(1, 2))
-    assert driver.core.unattended_jobs() == [job_id(1)], "the owner may have forgotten it"
+    assert driver.core.unattended_jobs(idle=False) == []
+    assert driver.core.unattended_jobs(idle=True) == [job_id(1)], "the owner may have forgotten it"
 
 
 steps = st.lists(st.tuples(st.floats(0, 40), st.frozensets(st.integers(1, 3))), max_size=30)
@@ -202,7 +203,7 @@ def test_nothing_is_taken_while_it_drains_and_nothing_that_crosses_counts() -> N
     driver.says(free_slots(2))
     driver.handle(DrainChanged("maintenance"))
     [refused] = [one for one in driver.handle(request_slot(3, slot=1)) if isinstance(one, TellResourceManager)]
-    assert refused.message == SlotRequestRefused(allocation_id(3), 1, "maintenance", is_slot_free=True)
+    assert refused.message == SlotRequestRefused(allocation_id(3), 1, "maintenance", is_slot_free=False)
     assert not [one for one in driver.says(deploy(1, 5)) if isinstance(one, RunAttempt)]
     assert driver.failures()[5].is_isolation
 
