@@ -123,7 +123,7 @@ class Failover:
     def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:
         """An earlier owner has counted and noted it."""
         lost = self._lost_partitions(failure)
-        self._lose(lost)
+        _ = self._lose(lost)
         return self._restart(PendingRestart(_ids(executions), due, lost), at)
 
     def _counted(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
@@ -176,9 +176,7 @@ class Failover:
     def _partitions_lost(
         self, executions: Sequence[Execution], exception: ArchivedException, lost: list[PartitionId], at: Moment
     ) -> str:
-        self._lose(lost)
-        for subtask in dict.fromkeys((one.producer.vertex_id, one.producer.subtask_index) for one in lost):
-            self._losses[subtask] = self._losses.get(subtask, 0) + 1
+        for subtask in self._lose(lost):
             if self._losses[subtask] > PARTITION_LOSSES_MAX:
                 name = self._graph.vertices[subtask[0]].vertex.name
                 return f"what {name} ({subtask[1] + 1}) writes could not be read {self._losses[subtask]} times"
@@ -187,10 +185,16 @@ class Failover:
         self._note(exception, executions, at, is_concurrent=False, backoff=None)
         return ""
 
-    def _lose(self, lost: Sequence[PartitionId]) -> None:
+    def _lose(self, lost: Sequence[PartitionId]) -> list[Subtask]:
+        """They are gone, and that counts against those who wrote them: the subtasks that are returned."""
+        producers: dict[Subtask, None] = {}
         for partition in lost:
             producer = partition.producer
             self._graph.vertices[producer.vertex_id].outputs[partition.output].lose(producer.subtask_index)
+            producers[producer.vertex_id, producer.subtask_index] = None
+        for subtask in producers:
+            self._losses[subtask] = self._losses.get(subtask, 0) + 1
+        return list(producers)
 
     def _restart(self, pending: PendingRestart, at: Moment) -> str:
         try:

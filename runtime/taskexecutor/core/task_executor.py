@@ -427,6 +427,8 @@ class TaskExecutorCore:
     def _start_waiting(self) -> list[Effect]:
         return [effect for slot in self.slots for effect in self._start_next(slot)]
 
+    # --- attempts -------------------------------------------------------------------------------------------
+
     def _on_attempt(self, event: AttemptReported | AttemptProgressed | AttemptEnded) -> list[Effect]:
         match event:
             case AttemptReported(report):
@@ -437,8 +439,6 @@ class TaskExecutorCore:
                 return self._on_attempt_ended(slot_index, attempt_id)
             case _:
                 assert_never(event)
-
-    # --- attempts -------------------------------------------------------------------------------------------
 
     def _on_report(self, report: TaskExecutionReport) -> list[Effect]:
         job = self.jobs.get(report.attempt_id.job_id)

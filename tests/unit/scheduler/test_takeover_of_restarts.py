@@ -10,9 +10,9 @@ from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.job_events import FailureHandled, JobStarted, SubtasksReset
-from tests.kit.job_graphs import graph, source
-from tests.kit.job_master_driver import EPOCH, JobMasterDriver, user_failure
+from runtime.scheduler.core.job_events import FailureHandled, JobStarted, PartitionsLost, SubtasksReset
+from tests.kit.job_graphs import edge, graph, source, vertex
+from tests.kit.job_master_driver import EPOCH, JobMasterDriver, unreadable, user_failure
 
 E = ExecutionState
 J = JobStatus
@@ -153,6 +153,31 @@ def test_what_failed_and_is_nowhere_any_more_waits_for_its_restart_as_before() -
     job.offer(4, tm=2)
     (fresh,) = [one for one in job.running() if one.epoch == EPOCH + 1]
     assert job.deployed[fresh].ordinal == 1
+
+
+@pytest.mark.parametrize("losses", [3, 4])
+def test_partitions_that_cannot_be_read_count_against_their_producer_once_under_all_owners(losses: int) -> None:
+    two = graph(source("read"), vertex("sum"), edges=(edge("read", "sum"),))
+    job = JobMasterDriver(two, failover=once())
+    for number in range(losses):
+        job.offer(2 * number + 1, tm=1)
+        [reading] = job.running()
+        job.report(reading)
+        job.events_durable()
+        if not job.running():
+            job.offer(2 * number + 2, tm=1)
+        [summing] = job.running()
+        lost = [partition.partition_id for gate in job.deployed[summing].inputs for partition in gate.partitions]
+        job.report(summing, E.FAILED, failure=unreadable(*lost))
+        if job.status() is J.FAILING:
+            break
+        if job.pending_events is not None:
+            job.events_applied()
+        job.change_owner([1])
+        job.events_durable()
+        job.events_durable()
+    assert (job.status() is J.FAILING) == (losses == 4)
+    assert len(events_of(job, PartitionsLost)) == 3
 
 
 # --- attempts that were being cancelled ---------------------------------------------------------------------
