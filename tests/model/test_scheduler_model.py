@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.common.exchange import ExchangeMode
-from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
+from runtime.common.ids import AllocationId, ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import EndJob, ReleasePartitions
 from runtime.gateways.task import OutputDirectory, TaskExecutionReport
@@ -22,7 +22,7 @@ from runtime.jobgraph.restart_strategy import (
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import WriteEvents
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.job_events import AttemptFinished, PartitionsLost, SubtasksReset
+from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, PartitionsLost, SubtasksReset
 from runtime.scheduler.core.slot_pool import AHEAD_MAX
 from tests.kit.job_graphs import edge, graph, vertex
 from tests.kit.job_master_driver import JobMasterDriver, durable_view, location, unreadable, user_failure
@@ -66,6 +66,8 @@ class Scenario:
         self.is_exclusive = {one.id: one.is_exclusive(job_graph) for one in job_graph.vertices}
         self.job = JobMasterDriver(job_graph, failover=failover)
         self.replaced: set[ExecutionAttemptId] = set()
+        self.handled: set[ExecutionAttemptId] = set()
+        self.closed: set[AllocationId] = set()
         self.unreadable: set[PartitionId] = set()
         self.standing: dict[tuple[VertexId, int], ExecutionAttemptId] = {}
         self.trouble = data.draw(st.sampled_from([2, 9, 30]))
@@ -90,7 +92,7 @@ class Scenario:
             actions += [self.make_durable] * 3
         if self.job.commits:
             actions.append(self.move_outputs)
-        actions += [self.cancel_rarely, self.change_owner_rarely, self.cut_off_rarely]
+        actions += [self.cancel_rarely, self.change_owner_rarely, self.cut_off_rarely, self.close_rarely]
         if self.job.cut:
             actions += [self.reconnect] * 2
         self.data.draw(st.sampled_from(actions))()
@@ -169,6 +171,14 @@ class Scenario:
                 self.data.draw(st.integers(1, TASK_MANAGERS)), is_reaped=self.data.draw(st.booleans())
             )
 
+    def close_rarely(self) -> None:
+        """A TaskManager drains. What comes of it for tasks is a failure that counts for nothing, as others do."""
+        if self.data.draw(st.integers(0, self.trouble)) == 0:
+            drained = location(self.data.draw(st.integers(1, TASK_MANAGERS)))
+            closed = tuple(sorted(one for one in self.job.slots if self.job.places[one] == drained))
+            self.closed.update(closed)
+            self.job.handle(ev.SlotsClosed(drained.incarnation, closed, self.job.at()))
+
     def cut_off_rarely(self) -> None:  # R11
         if self.data.draw(st.integers(0, self.trouble)) == 0:
             self.job.cut_off(self.data.draw(st.integers(1, TASK_MANAGERS)))
@@ -198,6 +208,7 @@ class Scenario:
         self.unreadable &= {partition for partitions in lost for partition in partitions}
         known = self.accepted | self.job.unacknowledged.keys()
         self.standing = {subtask: one for subtask, one in self.standing.items() if one in known}
+        self.closed.clear()  # the next owner is told when its streams are there
         self.job.change_owner(range(1, TASK_MANAGERS + 1))
 
     def make_durable(self) -> None:
@@ -216,6 +227,9 @@ class Scenario:
                 self.accepted.add(event.attempt_id)
             elif isinstance(event, SubtasksReset):
                 self.replace_subtasks(event)
+            elif isinstance(event, FailureHandled):
+                assert not self.handled & set(event.attempts), "a failure is handled twice"
+                self.handled.update(event.attempts)
 
     def replace_subtasks(self, event: SubtasksReset) -> None:
         for index in event.subtasks:
@@ -277,8 +291,9 @@ class Scenario:
         for attempts in self.job.in_slot.values():
             assert len(attempts) <= 1 + AHEAD_MAX
             assert len({attempt_id.vertex_id for attempt_id in attempts}) <= 1
-        for attempt_id in list(self.job.deployed)[self.checked :]:
+        for attempt_id, task in list(self.job.deployed.items())[self.checked :]:
             self.checked += 1
+            assert task.allocation_id not in self.closed
             self.check_inputs(attempt_id)
         self.check_releases()
         shown = self.job.core.summary()
