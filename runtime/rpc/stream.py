@@ -170,6 +170,13 @@ class FrameStream:
                 return max(count, 1)
         return min(waiting, limits.frame_messages_max)
 
+    @property
+    def has_room(self) -> bool:
+        """Will `deliver` return at once?"""
+        limits = self._limits
+        is_behind = len(self._inbox) >= limits.inbox_messages_max or self._inbox_size >= limits.inbox_size_max
+        return bool(self._end_reason) or not is_behind
+
     async def deliver(self, frame: bytes) -> None:
         """A frame has arrived. Waits while the receiver is far behind. Raises InvalidInputError for garbage."""
         self._heard_at = self._clock.monotonic()
@@ -183,10 +190,7 @@ class FrameStream:
         _wake(self._receiver)
 
     async def _wait_for_room(self) -> None:
-        limits = self._limits
-        while not self._end_reason and (
-            len(self._inbox) >= limits.inbox_messages_max or self._inbox_size >= limits.inbox_size_max
-        ):
+        while not self.has_room:
             self._room.clear()
             self._is_held_up = True
             try:

@@ -179,7 +179,7 @@ class WireEnd:
             self.is_over = True
             self._network.forget(self)
         if self.process.life is not Life.DEAD:
-            self.process.post(self._handle, item, reason)
+            self.process.enter(self._handle, item, reason)
 
     def _handle(self, item: object, reason: str) -> None:
         if self.on_item is None:
@@ -330,7 +330,7 @@ class Network:
         def reply(value: object) -> None:
             self._answer(callee.name, exchange, value)
 
-        callee.post(listener.on_request, exchange.payload, reply)
+        callee.enter(listener.on_request, exchange.payload, reply)
 
     def _answer(self, callee: str, exchange: _Exchange, value: object) -> None:
         self._exchanges.pop(exchange, None)
@@ -338,7 +338,7 @@ class Network:
         is_spared = self._is_spared(exchange.payload)
         is_told = is_spared or isinstance(value, ConnectionLostError) or _is_connection(exchange.payload)
         if is_told or not link.chance(link.weather.lost_after):
-            deliver = lambda: exchange.source.post(_settle, exchange.answer, value)  # noqa: E731 - passed or held
+            deliver = lambda: _settle(exchange.answer, value)  # noqa: E731 - passed or held
             self._pass(link, deliver, is_spared=is_spared)
 
     # --- wires ------------------------------------------------------------------------------------------------------

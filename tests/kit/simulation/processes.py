@@ -24,6 +24,8 @@ from typing import Any
 from tests.kit.virtual_time import SimulationStalledError, VirtualTimeLoop
 
 _TASKS_KEPT = 2048
+_TURNS = 1000
+"""Of the loop, before asyncio's own part of it is asked whether it is to stop."""
 
 
 class Life(Enum):
@@ -58,6 +60,13 @@ class SimulatedProcess:
     def post(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Have something happen in this process: how everything from outside comes in."""
         self._loop.call_soon(callback, *arguments, context=self.context.copy())
+
+    def enter(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """`post` for the world outside, at once if this process can run: what the kernel does by an interrupt."""
+        if self.life is Life.RUNNING and CURRENT.get() is None:
+            self.context.copy().run(callback, *arguments)
+        else:
+            self.post(callback, *arguments)
 
     def post_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> None:
         """The same after a while."""
@@ -151,6 +160,8 @@ class Handle:
 class SimulatedLoop(VirtualTimeLoop):
     """Virtual time, with processes, and with file work instead of threads: `storage_delay` says how long it takes."""
 
+    _stopping: bool  # asyncio's own
+
     def __init__(self) -> None:
         self._task_count = 0
         self.callbacks = 0
@@ -162,30 +173,37 @@ class SimulatedLoop(VirtualTimeLoop):
         super().__init__()
 
     def _run_once(self) -> None:
-        """What is due now, in its order; when nothing is, time passes to the next timer."""
-        due, timers = self._due, self._timers
-        while timers and timers[0][2].is_cancelled:
-            heapq.heappop(timers)
-        if not due:
-            if not timers:
-                raise SimulationStalledError
-            self._virtual_now = max(self._virtual_now, timers[0][0])
-        while timers and timers[0][0] <= self._virtual_now:
-            due.append(heapq.heappop(timers)[2])
-        for _ in range(len(due)):
-            handle = due.popleft()
-            if handle.is_cancelled:
-                continue
-            process = handle.context.get(CURRENT)
-            if process is not None and process.life is not Life.RUNNING:
-                process.hold(handle)
-                continue
-            try:
-                handle.context.run(handle.callback, *handle.arguments)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # noqa: BLE001 - as asyncio's loop does
-                self.call_exception_handler({"message": f"{handle.callback!r} has failed", "exception": error})
+        """Many turns: in each what is due now, in its order; when nothing is, time passes to the next timer."""
+        due, timers, pop = self._due, self._timers, heapq.heappop
+        for _ in range(_TURNS):
+            while timers and timers[0][2].is_cancelled:
+                pop(timers)
+            if not due:
+                if not timers:
+                    raise SimulationStalledError
+                self._virtual_now = max(self._virtual_now, timers[0][0])
+            now = self._virtual_now
+            while timers and timers[0][0] <= now:
+                due.append(pop(timers)[2])
+            for _ in range(len(due)):
+                handle = due.popleft()
+                if not handle.is_cancelled:
+                    self._run(handle)
+            if self._stopping:
+                return
+
+    def _run(self, handle: Handle) -> None:
+        context = handle.context
+        process = context.get(CURRENT)
+        if process is not None and process.life is not Life.RUNNING:
+            process.hold(handle)
+            return
+        try:
+            context.run(handle.callback, *handle.arguments)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio's loop does
+            self.call_exception_handler({"message": f"{handle.callback!r} has failed", "exception": error})
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """At the end of what is due now."""

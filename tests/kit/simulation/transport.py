@@ -276,13 +276,32 @@ class _Lane:
         self._stream = stream
         self._end = end
         self._arrived: deque[tuple[object, str]] = deque()
+        self._is_delivering = False
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         end.listen(self._on_item)
 
     def _on_item(self, item: object, reason: str) -> None:
-        self._arrived.append((item, reason))
-        self._news.set()
+        if isinstance(item, bytes) and not self._arrived and not self._is_delivering and self._stream.has_room:
+            self._deliver_now(item)
+        else:
+            self._arrived.append((item, reason))
+            self._news.set()
+
+    def _deliver_now(self, frame: bytes) -> None:
+        """What does not have to wait needs no turn of the reader's."""
+        try:
+            self._stream.deliver(frame).send(None)
+        except StopIteration:
+            return
+        except InvalidInputError as error:
+            self._refuse(error)
+        else:
+            message = f"{self._stream} has no room after all"
+            raise AssertionError(message)
+
+    def _refuse(self, error: InvalidInputError) -> None:
+        self._stream.abort(f"the peer sent a frame that cannot be read: {error}")
 
     def wake(self) -> None:
         """The stream has ended."""
@@ -312,9 +331,12 @@ class _Lane:
                     stream.end(reason)
                     return
                 assert isinstance(item, bytes)
+                self._is_delivering = True
                 try:
                     await stream.deliver(item)
                 except InvalidInputError as error:
-                    stream.abort(f"the peer sent a frame that cannot be read: {error}")
+                    self._refuse(error)
+                finally:
+                    self._is_delivering = False
             self._news.clear()
             await self._news.wait()
