@@ -21,10 +21,16 @@ def rule_of(patch: Path) -> str:
     return found[1]
 
 
+def faults_of(patch: Path) -> list[str]:
+    """Those that it needs, where what must be survived does not show it."""
+    found = re.search(r"^Faults: (.+)$", patch.read_text(encoding="utf-8"), re.MULTILINE)
+    return ["--faults", found[1]] if found else []
+
+
 @pytest.mark.parametrize("patch", MUTATIONS, ids=lambda patch: patch.stem)
 def test_a_mistake_is_found(patch: Path, tmp_path: Path) -> None:
     tree = mutated(patch, tmp_path / "tree")
-    done = simulate(tree, "--seeds", str(SEEDS))
+    done = simulate(tree, "--jobs", "2", "--seeds", str(SEEDS), *faults_of(patch))
     assert done.returncode == 1, f"{SEEDS} seeds are clean"
     assert "replay: " in done.stdout, done.stdout + done.stderr
     broken = re.search(r"^  broken: (.+)$", done.stdout, re.MULTILINE)

@@ -13,8 +13,8 @@ from tests.kit.mutations import MUTATIONS, ROOT, mutated, simulate
 pytestmark = pytest.mark.slow
 
 SEEDS = Path(__file__).with_name("seeds.txt")
-FIXED = 15
-FRESH = 15
+FIXED = 100
+FRESH = 100
 IN_PROCESS = 8
 
 
@@ -25,7 +25,7 @@ def known_seeds() -> list[int]:
 
 
 def test_fixed_seeds_are_clean() -> None:
-    done = simulate(ROOT, "--only", ",".join(map(str, [*range(1, FIXED + 1), *known_seeds()])))
+    done = simulate(ROOT, "--jobs", "2", "--only", ",".join(map(str, [*range(1, FIXED + 1), *known_seeds()])))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -36,7 +36,7 @@ def test_seeds_with_job_masters_inside_the_job_manager_are_clean() -> None:
 
 def test_fresh_seeds_are_clean() -> None:
     start = int(os.environ.get("FLINKLIKE_SIMULATION_SEED") or 1_000_000 + secrets.randbelow(1_000_000_000))
-    done = simulate(ROOT, "--seeds", str(FRESH), "--from", str(start))
+    done = simulate(ROOT, "--jobs", "2", "--seeds", str(FRESH), "--from", str(start))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -9,7 +9,9 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.highavailability.keys import Keys
@@ -35,13 +37,18 @@ def main(arguments: Sequence[str]) -> int:
     virtual, started = 0.0, time.perf_counter()
     seeds = [int(one) for one in options.only.split(",")] if options.only else None
     seeds = seeds or list(range(options.start, options.start + options.seeds))
-    for seed in seeds:
-        code, seconds = _in_child(seed, kinds, options)
+    running: deque[_Child] = deque()
+    waiting = deque(seeds)
+    while running or waiting:
+        while waiting and len(running) < options.jobs:
+            running.append(_begin(waiting.popleft(), kinds, options))
+        child = running.popleft()
+        code, seconds = _end(child)
         virtual += seconds
         if code:
-            failed.append(seed)
+            failed.append(child.seed)
             if len(failed) >= options.failures_max:
-                break
+                waiting.clear()
     real = time.perf_counter() - started
     _say(f"{len(seeds)} seeds from {seeds[0]}: {len(failed)} failed {failed or ''}".rstrip())
     _say(f"{virtual:.0f} virtual seconds in {real:.1f} s: {virtual / real:.0f} times real time")
@@ -69,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
     parser.add_argument("--log", action="store_true", help="print what the processes log")
     parser.add_argument("--digest", action="store_true", help="print a digest of each history")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     parser.add_argument("--failures-max", type=int, default=1, help="stop after so many failed seeds")
     return parser
 
@@ -79,7 +87,14 @@ def _kinds(text: str) -> frozenset[FaultKind]:
     return frozenset(FaultKind) if text == "all" else frozenset(map(FaultKind, text.split(",")))
 
 
-def _in_child(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace) -> tuple[int, float]:
+@dataclass(frozen=True)
+class _Child:
+    seed: int
+    pid: int
+    answer: int
+
+
+def _begin(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace) -> _Child:
     """Each seed in a process of its own: none sees what another one has left in memory."""
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -98,9 +113,13 @@ def _in_child(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespac
             sys.stderr.flush()
             os._exit(code)
     os.close(writing)
-    with os.fdopen(reading) as answer:
+    return _Child(seed, child, reading)
+
+
+def _end(child: _Child) -> tuple[int, float]:
+    with os.fdopen(child.answer) as answer:
         seconds = float(answer.read() or 0)
-    _, status = os.waitpid(child, 0)
+    _, status = os.waitpid(child.pid, 0)
     return os.waitstatus_to_exitcode(status), seconds
 
 

@@ -24,6 +24,7 @@ from tests.kit.simulation.checker import Violation, guards_that_held, job_events
 from tests.kit.simulation.history import (
     KILLED,
     STARTS,
+    STOPPED,
     Acknowledged,
     Applied,
     AttemptEnded,
@@ -387,7 +388,7 @@ class NothingRunsTwice(_Base):
                 for index in one.subtasks:
                     self._started.pop((job_id, one.vertex_id, index), None)
         match record.what:
-            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS}:
+            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS, STOPPED}:
                 self._started = {
                     one: (attempt_id, host)
                     for one, (attempt_id, host) in self._started.items()

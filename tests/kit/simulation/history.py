@@ -12,6 +12,7 @@ from runtime.highavailability.kv import Txn, TxnResult, WatchEvent
 
 KILLED = "is killed"
 STARTS = "starts"
+STOPPED = "has stopped"
 
 
 @dataclass(frozen=True, slots=True)

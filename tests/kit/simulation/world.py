@@ -36,7 +36,7 @@ from runtime.rpc.settings import RpcSettings
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
 from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedGuardConnection
-from tests.kit.simulation.history import KILLED, STARTS, Fault, History, ProcessEvent
+from tests.kit.simulation.history import KILLED, STARTS, STOPPED, Fault, History, ProcessEvent
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
@@ -217,7 +217,7 @@ class World:
             is_failure = self.is_ready(name) or not isinstance(cause, RetryableError)
             self._ended(name, f"has failed: {type(cause).__name__}: {cause}", is_failure=is_failure)
         except asyncio.CancelledError:
-            self._ended(name, "has stopped", is_failure=False)
+            self._ended(name, STOPPED, is_failure=False)
         else:
             self._ended(name, "has ended", is_failure=True)
 
