@@ -30,6 +30,7 @@ from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, NothingRunsTwice, c
 from tests.kit.simulation.history import (
     KILLED,
     STARTS,
+    STOPPED,
     Acknowledged,
     Applied,
     AttemptEnded,
@@ -345,7 +346,9 @@ def test_a_subtask_runs_again(past: Past) -> None:
 
 
 class TestWhenATaskManagerDies:
-    @pytest.mark.parametrize("event", [Fault(KILLED), ProcessEvent(STARTS)], ids=["killed", "a new life"])
+    @pytest.mark.parametrize(
+        "event", [Fault(KILLED), ProcessEvent(STARTS), ProcessEvent(STOPPED)], ids=["killed", "a new life", "stopped"]
+    )
     def test_what_it_ran_may_run_again(self, past: Past, event: Happening) -> None:
         past.start(attempt())
         past.add("tm-1", event)
