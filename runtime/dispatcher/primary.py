@@ -24,7 +24,7 @@ from runtime.common.errors import (
 )
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
-from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.common.version import PROTOCOL_VERSION, VERSION, speaks
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.services import DispatcherServices, ResourceRequests
@@ -257,7 +257,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _refusal(self, registration: RegisterJobMaster, dialer: Incarnation) -> str:
         if registration.incarnation != dialer:
             return f"the stream belongs to process {dialer}, the registration names {registration.incarnation}"
-        if registration.protocol_version != PROTOCOL_VERSION:
+        if not speaks(registration.protocol_version):
             return (
                 f"the JobManager is version {VERSION} (protocol {PROTOCOL_VERSION}), this JobMaster process is"
                 f" {registration.version} (protocol {registration.protocol_version}): install the same version"

@@ -20,7 +20,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import BackpressureError, NotFoundError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
-from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.common.version import PROTOCOL_VERSION, VERSION, speaks
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
@@ -219,7 +219,7 @@ class ResourceManager:
     def _refusal(self, registration: RegisterTaskManager, dialer: Incarnation) -> str:
         if registration.incarnation != dialer:
             return f"the stream belongs to process {dialer}, the registration names {registration.incarnation}"
-        if registration.protocol_version != PROTOCOL_VERSION:
+        if not speaks(registration.protocol_version):
             return (
                 f"the JobManager is version {VERSION} (protocol {PROTOCOL_VERSION}), this TaskManager is"
                 f" {registration.version} (protocol {registration.protocol_version}): install the same version"

@@ -15,7 +15,7 @@ from runtime.config.layout import Layout
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ROLL, ClusterControl
-from runtime.entrypoint.control.daemon import KINDS, Daemon
+from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon
 from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 
@@ -81,7 +81,7 @@ def _rolling_restart(arguments: list[str]) -> int:
     kinds = list(takewhile(KINDS.__contains__, arguments))
     dynamic = parse_dynamic(arguments[len(kinds) :])
     control = ClusterControl(Layout.from_environment(os.environ), os.environ, dynamic, sys.stdout)
-    control.rolling_restart([KINDS[kind] for kind in kinds or KINDS])
+    control.rolling_restart([KINDS[kind] for kind in kinds] or [JOBMASTER, JOBMANAGER, TASKMANAGER])
     return 0
 
 

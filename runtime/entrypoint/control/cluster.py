@@ -11,7 +11,7 @@ import errno
 import shlex
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TextIO
 
@@ -121,15 +121,16 @@ class ClusterControl:
         if told := [problem for problems in failures.values() for problem in problems]:
             raise DaemonError("\n".join(told))
 
-    def rolling_restart(self, kinds: Collection[DaemonKind]) -> None:
-        """Replace what runs, one process after the other. Raises DaemonError when the cluster is not whole again."""
+    def rolling_restart(self, kinds: Sequence[DaemonKind]) -> None:
+        """Replace what runs, one process after the other, in this order of kinds.
+
+        Raises DaemonError when the cluster is not whole again.
+        """
         configuration = self.configuration()
         plan = make_plan(self.layout, configuration)
         hosts = self._remote_hosts(configuration)
         options = [argument for text in self._dynamic for argument in ("-D", text)]
-        for kind in (JOBMASTER, JOBMANAGER, TASKMANAGER):
-            if kind not in kinds:
-                continue
+        for kind in kinds:
             self.restart_here(kind)
             for host in dict.fromkeys(one.host.name for one in plan if one.kind is kind and not one.host.is_local):
                 self._say(f"{kind.name} on {host}: restarting ...")

@@ -1,0 +1,94 @@
+"""What earlier releases have stored: every form of every record, byte by byte, is read by this one.
+
+`stored_records.txt` has a line for each form that a release has ever written: the record's name and its bytes. A line
+is never changed. After a record has got a field (with a default), RECORD_STORED_FORMS=1 adds the line of its new form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import ClusterUuid, Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.highavailability import cluster, records
+from runtime.highavailability.record_codec import decode_record, encode_record
+
+FORMS = Path(__file__).with_name("stored_records.txt")
+PAYLOAD = records.Payload("ab" * 32, b"\x00\xff\xfe bytes", "")
+POINTER = records.Payload("cd" * 32, b"", "key")
+PROCESS = Incarnation("1" * 32)
+SAMPLES: tuple[Any, ...] = (
+    records.GraphRecord(PAYLOAD, "n\u00e4me", 12, "client"),
+    records.OwnerRecord(PROCESS, "host:1"),
+    records.EventsRecord(POINTER),
+    records.ResultRecord(JobStatus.FAILED, b"\xff", PAYLOAD),
+    records.DoneRecord("d", JobStatus.FINISHED, b"s", "key", 1, 2, "s"),
+    records.WantedRecord(wants_cancel=True, client="me", move_to=PROCESS, move_epoch=7),
+    records.LeaderRecord(PROCESS, "a:1", "b:2"),
+    records.JobMasterRecord(PROCESS, "a:1", 5, 2, "ready", "0.1.0", 0.5, 1024),
+    records.TaskManagerRecord(PROCESS, "tm", "a:1", "b:2", "boot", 4),
+    records.GuardRecord(is_reached=True),
+    records.FenceRecord(12, 34),
+    cluster.ClusterRecord(ClusterUuid("e" * 32)),
+    JobSummary(
+        JobId("a" * 32), "job", JobStatus.RUNNING, 7, 3, 1000, -1, 2000, TaskCounts(running=1, finished=2), "reason"
+    ),
+)
+BY_NAME = {type(sample).__name__: sample for sample in SAMPLES}
+NO_RECORDS = {"Payload", "StoredJob"}
+"""Parts of records, and what is read of many."""
+
+
+def recorded() -> dict[str, list[bytes]]:
+    forms: dict[str, list[bytes]] = defaultdict(list)
+    for line in FORMS.read_bytes().splitlines():
+        name, _, data = line.partition(b" ")
+        forms[name.decode()].append(data)
+    return forms
+
+
+def record_new_forms() -> None:
+    known = FORMS.read_bytes().splitlines() if FORMS.exists() else []
+    lines = [f"{name} ".encode() + encode_record(sample) for name, sample in BY_NAME.items()]
+    FORMS.write_bytes(b"".join(line + b"\n" for line in [*known, *(one for one in lines if one not in known)]))
+
+
+if os.environ.get("RECORD_STORED_FORMS"):
+    record_new_forms()
+
+
+def test_every_record_is_here() -> None:
+    defined = {
+        name
+        for module in (records, cluster)
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
+    }
+    assert defined - NO_RECORDS | {"JobSummary"} == set(BY_NAME) == set(recorded())
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_every_release_has_stored_is_read(name: str) -> None:
+    """A field that a form does not have yet has its default, the others are as they were."""
+    sample = BY_NAME[name]
+    for data in recorded()[name]:
+        found = decode_record(type(sample), data, key=name)
+        for field in dataclasses.fields(sample):
+            value = getattr(found, field.name)
+            if f'"{field.name}":'.encode() in data:
+                assert value == getattr(sample, field.name), field.name
+            else:
+                assert value == field.default, field.name
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_new_form_is_recorded(name: str) -> None:
+    assert recorded()[name][-1] == encode_record(BY_NAME[name]), "run this test with RECORD_STORED_FORMS=1"
