@@ -192,6 +192,19 @@ async def test_one_that_dies_before_anything_was_given_to_it_loses_its_key(plane
     assert await stored(plane) == {}
 
 
+async def test_without_keys_the_leader_finds_the_dead_too(plane: ControlPlane) -> None:
+    """high-availability.type: none."""
+    leader = await plane.lead()
+    plane.have_task_managers_keys = False
+    dead = await plane.start_task_manager(1)
+    await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
+    await plane.kill_task_manager(dead)
+    del plane.guards[dead.guard_address]
+    await eventually(lambda: bool(plane.dead), "it is found dead")
+    assert plane.dead[0][0] == dead.incarnation
+    assert leader.resource_manager.slot_counts() == (0, 0)
+
+
 async def test_one_that_never_came_loses_its_key(plane: ControlPlane) -> None:
     plane.heartbeat_timeout = 0.5
     record = TaskManagerRecord(Incarnation("f" * 32), "tm", "host:1", "guard:1", "boot", 1)

@@ -270,7 +270,8 @@ class HollowTaskManager:
     async def run(self, number: int = 1) -> None:
         rpc = await self._plane.new_rpc(self.incarnation)
         record = TaskManagerRecord(self.incarnation, "tm", rpc.server.address, self.guard_address, "boot", 1)
-        await self._plane.registry.register(record)
+        if self._plane.have_task_managers_keys:
+            await self._plane.registry.register(record)
         leader = self._plane.leader_watch.value
         assert leader is not None
         kind = StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER
@@ -349,6 +350,7 @@ class ControlPlane:
         """What answers where guards listen; elsewhere nobody answers, unless a guard has listened there."""
         self.guard_addresses: set[str] = set()
         self.are_guards_held_up = False
+        self.have_task_managers_keys = True
         self.dead: list[tuple[Incarnation, str]] = []
 
     # --- processes ----------------------------------------------------------------------------------------
