@@ -20,7 +20,7 @@ from tests.chaos.report import ChaosReport, count_faults, recoveries
 from tests.chaos.run import ChaosRun, Settings
 
 OPTIONS = {
-    "taskmanager.numberOfTaskSlots": "4",
+    "taskmanager.numberOfTaskSlots": "8",
     "taskmanager.isolation-timeout": "20 s",
     "restart-strategy.type": "exponential-delay",
     "restart-strategy.exponential-delay.initial-backoff": "300 ms",
@@ -28,7 +28,8 @@ OPTIONS = {
 }
 WITHOUT_SPARK = {"taskmanager.spark.enabled": "false"}
 WITH_SPARK = {
-    "taskmanager.memory.task.size": "1280 mb",
+    "taskmanager.numberOfTaskSlots": "6",
+    "taskmanager.memory.task.size": "1920 mb",
     "taskmanager.memory.spark.size": "768 mb",
     "taskmanager.spark.warm-up.count": "2",
     "taskmanager.spark.class-archive": "false",

@@ -135,11 +135,16 @@ def show(blocks: int, *, class_archive: Path | None = None) -> bool:
     return is_good
 
 
-def main(arguments: Sequence[str]) -> int:
-    """0 when no task was restarted."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="demo-failover.sh", description=__doc__, allow_abbrev=False)
     parser.add_argument("--blocks", type=int, default=80, help="length of the job, half a second each (80)")
-    return 0 if show(parser.parse_args(arguments).blocks) else 1
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when no task was restarted."""
+    return 0 if show(parse(arguments).blocks) else 1
 
 
 if __name__ == "__main__":

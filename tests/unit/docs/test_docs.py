@@ -17,6 +17,9 @@ from runtime.config.catalog import all_options
 from runtime.config.configuration import load, parse_dynamic
 from runtime.config.foreign import FOREIGN_KEYS
 from runtime.rest.app import create_app
+from tests.benchmarks.__main__ import BENCHMARKS
+from tests.chaos import __main__ as chaos
+from tests.chaos import demo
 from tests.kit.docs import (
     PAGES,
     ROOT,
@@ -117,8 +120,12 @@ def _check_script(script: str, arguments: list[str]) -> None:
     if script in _DAEMON_SCRIPTS:
         assert arguments[0] in _VERBS or [script, *arguments[:1]] == ["bin/taskmanager.sh", "drain"]
         load(None, environment={}, dynamic=parse_dynamic(arguments[1:]), check=False)
+    elif script == "bin/chaos.sh":
+        chaos.parse(arguments)
+    elif script == "bin/demo-failover.sh":
+        demo.parse(arguments)
     elif script in {"bin/quickstart.sh", "bin/test.sh", "bin/bench.sh"}:
-        text = (ROOT / script).read_text()
+        text = (ROOT / script).read_text() + " ".join(BENCHMARKS)
         assert all(argument in text for argument in arguments)
     else:
         load(None, environment={}, dynamic=parse_dynamic(arguments), check=False)
@@ -190,6 +197,8 @@ def test_links_resolve() -> None:
 
 
 def _anchors(page: Path) -> set[str]:
+    if page.suffix == ".py":
+        return set(re.findall(r"def (test_\w+)", page.read_text()))
     headings = _HEADING.findall(page.read_text())
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
