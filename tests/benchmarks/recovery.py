@@ -278,6 +278,7 @@ def recovery(*, small: bool, runs: int | None = None) -> Report:
     options = {
         "taskmanager.spark.enabled": "false",
         "taskmanager.numberOfTaskSlots": str(sizes.slots),
+        "jobmanager.jobmaster.rebalance": "false",  # or the one to be killed does not own all
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "1000",
         "restart-strategy.fixed-delay.delay": "0 s",
