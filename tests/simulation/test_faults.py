@@ -32,6 +32,8 @@ WORDS = {
     FaultKind.LEADER_RESIGN: ("is told to stop", "jm-"),
     FaultKind.JOB_MASTER_CRASH: ("is killed", "master-"),
     FaultKind.JOB_MASTER_FREEZE: ("is frozen", "master-"),
+    FaultKind.LEADER_DEAF: ("listens no more", "jm-"),
+    FaultKind.JOB_MASTER_DEAF: ("listens no more", "master-"),
     FaultKind.JOB_MASTER_STOP: ("is told to stop", "master-"),
     FaultKind.JOB_MASTER_DRAIN: ("drains", "operator"),
     FaultKind.JOB_MOVE: ("wants to move a job", "operator"),

@@ -115,6 +115,25 @@ def test_a_request_may_be_executed_long_after_its_caller_has_given_up() -> None:
     in_box(scenario)
 
 
+def test_a_deaf_process_refuses_for_a_while_and_what_it_had_accepted_breaks() -> None:
+    async def scenario(box: Box) -> None:
+        await box.dial()
+        assert box.network.deafen("far:1")
+        assert not box.network.deafen("far:1")
+        with pytest.raises(RefusedError):
+            await box.ask("x")
+        assert [name for name, _ in box.reasons] == ["far", "near"]
+        box.network.listen_again("far:1")
+        assert await box.ask("x") == "echo of x"
+        box.network.deafen("far:1")
+        box.network.close("far:1")
+        box.network.listen_again("far:1")
+        with pytest.raises(RefusedError):
+            await box.ask("x")
+
+    in_box(scenario)
+
+
 def test_only_what_may_be_repeated_is_duplicated() -> None:
     class Repeatable(str):
         is_repeatable = True

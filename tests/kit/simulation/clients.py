@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope, ServiceScope
-from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError
+from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError, StaleTokenError
 from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobRequest
@@ -272,10 +272,15 @@ class Client:
                     answer = await self._network.request(self._process, self._addresses[0], request)
             except (TimeoutError, RefusedError, ConnectionLostError):
                 answer = None
-            if not isinstance(answer, RetryableError) and answer is not None:
+            if answer is not None and not _is_worth_a_retry(answer):
                 break
             self._addresses.append(self._addresses.pop(0))
             await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+def _is_worth_a_retry(answer: object) -> bool:
+    """What REST answers 503, 429 or 507, the last as a user who waits for space."""
+    return isinstance(answer, RetryableError | StaleTokenError)

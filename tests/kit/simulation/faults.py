@@ -37,6 +37,7 @@ class FaultKind(Enum):
     LEADER_CRASH = "leader-crash"
     LEADER_FREEZE = "leader-freeze"
     LEADER_RESIGN = "leader-resign"
+    LEADER_DEAF = "leader-deaf"
     STORAGE_FAILS = "storage-fails"
     STORAGE_FULL = "storage-full"
     STORAGE_LOSES_FILE = "storage-loses-file"
@@ -46,6 +47,7 @@ class FaultKind(Enum):
     JOB_MASTER_CRASH = "job-master-crash"
     JOB_MASTER_FREEZE = "job-master-freeze"
     JOB_MASTER_STOP = "job-master-stop"
+    JOB_MASTER_DEAF = "job-master-deaf"
     JOB_MASTER_DRAIN = "job-master-drain"
     JOB_MOVE = "job-move"
     TASK_MANAGER_CRASH = "task-manager-crash"
@@ -72,6 +74,7 @@ SURVIVABLE = frozenset(
         FaultKind.LEADER_CRASH,
         FaultKind.LEADER_FREEZE,
         FaultKind.LEADER_RESIGN,
+        FaultKind.LEADER_DEAF,
         FaultKind.LEASES_LAPSE,
         FaultKind.JOB_MASTER_CRASH,
         FaultKind.JOB_MASTER_FREEZE,
@@ -108,8 +111,7 @@ class Fate:
         self._set_weather()
         actions = [(kind, action) for kind, action in self._actions().items() if kind in self.kinds]
         if not world.job_masters:
-            of_processes = {FaultKind.JOB_MASTER_CRASH, FaultKind.JOB_MASTER_FREEZE, FaultKind.JOB_MASTER_STOP}
-            actions = [(kind, action) for kind, action in actions if kind not in of_processes]
+            actions = [(kind, action) for kind, action in actions if not kind.name.startswith("JOB_MASTER_")]
         while world.loop.time() < end:
             await asyncio.sleep(self._entropy.uniform(0.2, 4.0))
             if actions:
@@ -183,9 +185,11 @@ class Fate:
             FaultKind.LEADER_CRASH: lambda: self._crash(world.leader(), 0.5, 10.0),
             FaultKind.LEADER_FREEZE: lambda: self._freeze(world.leader(), 0.5, 20.0),
             FaultKind.LEADER_RESIGN: lambda: self._terminate(world.leader()),
+            FaultKind.LEADER_DEAF: lambda: self._deafen(world.leader(), 10.0),
             FaultKind.JOB_MASTER_CRASH: lambda: self._crash(self._one_of(world.job_masters), 0.5, 10.0),
             FaultKind.JOB_MASTER_FREEZE: lambda: self._freeze(self._one_of(world.job_masters), 0.5, 30.0),
             FaultKind.JOB_MASTER_STOP: lambda: self._terminate(self._one_of(world.job_masters)),
+            FaultKind.JOB_MASTER_DEAF: lambda: self._deafen(self._one_of(world.job_masters), 4.0),
             FaultKind.JOB_MASTER_DRAIN: self._drain,
             FaultKind.JOB_MOVE: self._move,
             FaultKind.TASK_MANAGER_CRASH: self._crash_task_manager,
@@ -254,6 +258,10 @@ class Fate:
     async def _terminate(self, name: str | None) -> None:
         if name is not None and self._world.is_running(name):
             self._world.terminate(name)
+
+    async def _deafen(self, name: str | None, high: float) -> None:
+        if name is not None and self._world.is_running(name):
+            self._world.deafen(name, self._entropy.uniform(0.1, high))
 
     async def _drain(self) -> None:
         self._world.operator.drain_some(self._entropy.uniform(0.5, 20.0))

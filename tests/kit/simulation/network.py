@@ -199,6 +199,7 @@ class Network:
     def __post_init__(self) -> None:
         self._links: dict[tuple[str, str], Link] = {}
         self._listeners: dict[str, Listener] = {}
+        self._deaf: dict[str, Listener] = {}
         self._exchanges: dict[_Exchange, SimulatedProcess | None] = {}
         self._wires: dict[WireEnd, None] = {}
         self._ports = 0
@@ -253,12 +254,32 @@ class Network:
     def close(self, address: str) -> None:
         """Nobody listens there any more, though the process may live."""
         self._listeners.pop(address, None)
+        self._deaf.pop(address, None)
+
+    def deafen(self, address: str) -> bool:
+        """The listener closes for a while, and what it had accepted breaks; its process lives. False: there is none."""
+        listener = self._listeners.pop(address, None)
+        if listener is None:
+            return False
+        self._deaf[address] = listener
+        for end in list(self._wires):
+            if end.process is listener.process:
+                end.take(None, RESET)
+                end.peer.take(None, RESET)
+        return True
+
+    def listen_again(self, address: str) -> None:
+        """The end of that, unless the listener was closed for good meanwhile."""
+        listener = self._deaf.pop(address, None)
+        if listener is not None:
+            self._listeners[address] = listener
 
     def process_died(self, process: SimulatedProcess) -> None:
         """The kernel closes what it had open: peers see resets, new dials are refused."""
-        self._listeners = {
-            address: listener for address, listener in self._listeners.items() if listener.process is not process
-        }
+        for listeners in (self._listeners, self._deaf):
+            for address, listener in list(listeners.items()):
+                if listener.process is process:
+                    del listeners[address]
         for exchange, callee in list(self._exchanges.items()):
             if callee is process:
                 self._answer(process.name, exchange, ConnectionLostError(exchange.address))

@@ -47,6 +47,8 @@ from tests.kit.simulation.transport import SimulatedRpcService
 logger = logging.getLogger(__name__)
 
 REST_PORT = 8081
+JOB_MANAGER_PORT = 6123
+JOB_MASTER_PORT = 6124
 ISOLATION_SECONDS = 20
 """A third of the default, so that outages and freezes of half a minute are beyond it."""
 
@@ -284,9 +286,9 @@ class World:
             "high-availability.storageDir": URL,
             "jobmanager.jobmaster.single.enable": "true" if self.shape.job_masters else "false",
             "jobmanager.rpc.address": name,
-            "jobmanager.rpc.port": "6123",
+            "jobmanager.rpc.port": str(JOB_MANAGER_PORT),
             "jobmanager.jobmaster.rpc.address": name,
-            "jobmanager.jobmaster.rpc.port": "6124",
+            "jobmanager.jobmaster.rpc.port": str(JOB_MASTER_PORT),
             "taskmanager.host": name,
             "taskmanager.rpc.port": "6125",
             "taskmanager.resource-id": name,
@@ -353,6 +355,13 @@ class World:
         """SIGCONT."""
         self._record(name, Fault("wakes"))
         self.processes[name].thaw()
+
+    def deafen(self, name: str, seconds: float) -> None:
+        """Its gRPC server refuses for a while, as one that is stopping does, and the process lives."""
+        address = f"{name}:{JOB_MANAGER_PORT if name in self.job_managers else JOB_MASTER_PORT}"
+        if self.network.deafen(address):
+            self._record(name, Fault("listens no more"))
+            self.loop.outside_later(seconds, self.network.listen_again, address)
 
     def partition(self, source: str, target: str) -> None:
         """Nothing passes from one to the other; the way back is not touched."""
