@@ -297,6 +297,18 @@ class JobRegistryMachine(RuleBasedStateMachine):
             self.post(ev.ProcessLost(process.incarnation))
             self.go_on(stage)
 
+    @rule(data=st.data(), stage=STAGES)
+    def lose_registration(self, data: st.DataObject, stage: int) -> None:
+        """Its lease has lapsed, and it comes back as the one that it was."""
+        process = self.pick(data)
+        if process is not None:
+            process.is_connected = False
+            process.inbox.clear()
+            self.post(ev.ProcessDisconnected(process.incarnation))
+            self.post(ev.ProcessLost(process.incarnation))
+            self.go_on(stage)
+            self.post(ev.ProcessKnown(process.incarnation, "h:1", CAPACITY))
+
     @rule(data=st.data())
     def new_stream(self, data: st.DataObject) -> None:
         process = self.pick(data)
@@ -420,7 +432,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         counted = [job_id for process in self.registry.processes for job_id in process.jobs]
         assert len(counted) == len(set(counted))
         for entry in self.registry._jobs.values():
-            if entry.phase.state in {JobPhase.ASSIGNED, JobPhase.ASSIGNING}:
+            if entry.phase.state is JobPhase.ASSIGNED:
                 assert entry.job_id in counted or entry.owner not in self.registry.processes
             if entry.phase.state in {JobPhase.WAITING, JobPhase.TERMINAL}:
                 assert entry.job_id not in counted

@@ -356,6 +356,7 @@ class JobRegistry:
         process = self.processes.get(entry.owner)
         if process is None:
             return effects + self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
+        process.jobs.add(entry.job_id)  # it may have been lost, and have come back, during the transaction (R5)
         if process.is_draining and (passed_on := self._moves.pass_on(entry)):
             return effects + passed_on
         if entry.show_waiting(""):

@@ -227,6 +227,17 @@ def test_a_process_lost_during_the_transaction_loses_the_job() -> None:
     assert only(effects, ev.StoreOwner).incarnation == P2
 
 
+def test_a_process_that_was_away_during_the_transaction_gets_the_job_when_it_is_back() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, source(1)))
+    made.handle(ev.ProcessLost(P1))
+    made.handle(ev.ProcessKnown(P1, "1:1", 10))
+    assert not [one for one in made.handle(ev.SubmitStored(job(1), 7, "")) if isinstance(one, ev.SendAssign)]
+    made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+    effects = made.handle(ev.InventoryReceived(P1, (), 0, 0.5, 100))
+    assert only(effects, ev.SendAssign).message.epoch == 7
+
+
 class TestInventory:
     """R5."""
 
