@@ -41,6 +41,7 @@ from tests.kit.simulation.history import (
     Fault,
     Happening,
     History,
+    InContact,
     ProcessEvent,
     Received,
     Sent,
@@ -381,6 +382,30 @@ def test_a_finished_exclusive_subtask_is_reset(past: Past) -> None:
     assert "R17" not in past.violations()
     past.write_event(SubtasksReset(VERTEX, (0,), (1,)), 2)
     assert "is exclusive, and is reset" in past.violations()["R17"][0]
+
+
+class TestContact:
+    def live(
+        self, past: Past, seconds: float, *, exclusive: bool = True, contact: str = "tm-1"
+    ) -> dict[str, list[str]]:
+        begins = past.history.records[-1].at
+        past.history.add(begins, "tm-1", InContact())
+        past.history.add(begins, "tm-1", AttemptStarted(attempt(), 0, exclusive))
+        past.history.add(begins + 10.0, contact, InContact())
+        past.history.add(begins + seconds, "tm-1", AttemptEnded(attempt(), None))
+        return past.violations()
+
+    def test_exclusive_code_outlives_the_isolation_timeout(self, past: Past) -> None:
+        assert "last in contact 20.50 s ago" in self.live(past, 30.5)["R14"][0]
+
+    def test_somebody_elses_contact_does_not_count(self, past: Past) -> None:
+        assert "last in contact 20.50 s ago" in self.live(past, 20.5, contact="tm-2")["R14"][0]
+
+    def test_other_code_may_go_on(self, past: Past) -> None:
+        assert "R14" not in self.live(past, 300.0, exclusive=False)
+
+    def test_until_then_it_may_run(self, past: Past) -> None:
+        assert "R14" not in self.live(past, 30.0)
 
 
 def test_any_other_finished_subtask_may_be_reset(past: Past) -> None:

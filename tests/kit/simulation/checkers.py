@@ -34,6 +34,7 @@ from tests.kit.simulation.history import (
     Damaged,
     Fault,
     History,
+    InContact,
     ProcessEvent,
     Received,
     Record,
@@ -41,6 +42,11 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
+
+ISOLATION_SECONDS = 20
+"""taskmanager.isolation-timeout of simulated clusters: outages and freezes of half a minute are beyond it."""
+
+_ROUNDING = 0.01
 
 QUEUE_MAX = 2000
 """Messages that may be under way on one stream: far below what the transport refuses."""
@@ -343,6 +349,36 @@ class FinishedStands(_Base):
                         yield f"{self._finished[reset]} has finished, is exclusive, and is reset"
 
 
+class StopsWithoutContact(_Base):
+    """R14: no exclusive code runs on a TaskManager that has been out of contact for the isolation timeout."""
+
+    rule = "R14"
+
+    sees: tuple[type, ...] = (AttemptStarted, AttemptEnded, InContact)
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._contact: dict[str, float] = {}
+        self._alive: dict[ExecutionAttemptId, str] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Contacts, and what was alive until then."""
+        match record.what:
+            case AttemptStarted(attempt_id=attempt_id, is_exclusive=True):
+                self._alive[attempt_id] = record.process
+            case _:
+                pass
+        silence = record.at - self._contact.get(record.process, record.at)
+        if silence > ISOLATION_SECONDS + _ROUNDING:
+            for attempt_id, host in self._alive.items():
+                if host == record.process:
+                    yield f"{attempt_id} runs on {host}, which was last in contact {silence:.2f} s ago"
+        if isinstance(record.what, AttemptEnded):
+            self._alive.pop(record.what.attempt_id, None)
+        elif isinstance(record.what, InContact):
+            self._contact[record.process] = record.at
+
+
 class SlotsBelongToOne(_Base):
     """An allocation is one slot of one TaskManager, for one job."""
 
@@ -522,6 +558,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     Attempts,
     Acceptance,
     FinishedStands,
+    StopsWithoutContact,
     SlotsBelongToOne,
     JobsEndAsExpected,
     BlobsStay,

@@ -28,7 +28,7 @@ from runtime.highavailability.kv import (
     WatchBatch,
     WatchEvent,
 )
-from tests.kit.simulation.history import Applied, Damaged, Expired, History
+from tests.kit.simulation.history import Applied, Damaged, Expired, History, InContact
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess, current_process
 
@@ -115,6 +115,10 @@ class EtcdState:
         """A new etcd process does not know when its leases were last renewed: each gets its full time."""
         for entry in self.leases.values():
             entry.expires_at = self._loop.time() + entry.ttl
+
+    def note_contact(self, client: str) -> None:
+        """A TaskManager reads its own keys (R14)."""
+        self._history.add(self._loop.time(), client, InContact())
 
     def spoil(self, key: str) -> None:
         """Somebody has written what nobody can read."""
@@ -250,7 +254,9 @@ class SimulatedKeyValueStore:
     ) -> RangeResult:
         """A linearizable read."""
 
-        def read(state: EtcdState, _client: str) -> RangeResult:
+        def read(state: EtcdState, client: str) -> RangeResult:
+            if key.partition("/taskmanagers/")[2]:
+                state.note_contact(client)
             return state.store.range(
                 key,
                 is_prefix=is_prefix,

@@ -71,6 +71,7 @@ SURVIVABLE = frozenset(
         FaultKind.CORRUPT_RECORD,
         FaultKind.COMPACTION,
         FaultKind.ETCD_AWAY,
+        FaultKind.ETCD_OUTAGE,
         FaultKind.LEADER_CRASH,
         FaultKind.LEADER_FREEZE,
         FaultKind.LEADER_RESIGN,

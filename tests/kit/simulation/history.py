@@ -125,6 +125,11 @@ class Damaged:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class InContact:
+    """The store has answered a TaskManager's read of its own keys."""
+
+
 Happening = (
     Applied
     | Expired
@@ -140,6 +145,7 @@ Happening = (
     | ProcessEvent
     | BlobDeleted
     | Damaged
+    | InContact
 )
 
 

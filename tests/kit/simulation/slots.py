@@ -103,7 +103,6 @@ class SlotMachine:
 
     def main_process_died(self, all_reaped: Callable[[], None]) -> None:
         """The guard sees it, ends everything, and then itself."""
-        self._deadline = math.inf
         for attempt in list(self._alive.values()):
             self.loop.outside_later(self.entropy.uniform(0.001, GUARD_DELAY), attempt.kill)
         self.loop.outside_later(GUARD_DELAY, all_reaped)

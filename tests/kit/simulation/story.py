@@ -20,6 +20,7 @@ from tests.kit.simulation.history import (
     Fault,
     Happening,
     History,
+    InContact,
     ProcessEvent,
     Received,
     Sent,
@@ -84,6 +85,7 @@ _WORDS: dict[type, Callable[[Any, Keys], str]] = {
     Shown: _shown,
     Fault: lambda what, _: f"*** {what.what}",
     ProcessEvent: lambda what, _: f"=== {what.what}",
+    InContact: lambda _what, _keys: "",
     Damaged: lambda what, _: f"*** {what.key} is lost or spoiled",
     BlobDeleted: lambda what, _: f"object {what.key} is deleted",
 }

@@ -33,6 +33,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
 from runtime.rpc.settings import RpcSettings
+from tests.kit.simulation.checkers import ISOLATION_SECONDS
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
 from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedGuardConnection
@@ -49,8 +50,6 @@ logger = logging.getLogger(__name__)
 REST_PORT = 8081
 JOB_MANAGER_PORT = 6123
 JOB_MASTER_PORT = 6124
-ISOLATION_SECONDS = 20
-"""A third of the default, so that outages and freezes of half a minute are beyond it."""
 
 RESTARTS = 8
 """That a job may use up; fate fails no job more often."""
