@@ -41,6 +41,7 @@ WORDS = {
     FaultKind.TASK_MANAGER_FREEZE: ("is frozen", "tm-"),
     FaultKind.TASK_MANAGER_STOP: ("is told to stop", "tm-"),
     FaultKind.TASK_MANAGER_DRAIN: ("drains tm-", "operator"),
+    FaultKind.POWER_CUT: ("is killed", "etcd"),
     FaultKind.PARTITION: ("cannot send to", ""),
 }
 """What the history says of a kind, and of whom."""

@@ -54,6 +54,7 @@ class FaultKind(Enum):
     TASK_MANAGER_FREEZE = "task-manager-freeze"
     TASK_MANAGER_STOP = "task-manager-stop"
     TASK_MANAGER_DRAIN = "task-manager-drain"
+    POWER_CUT = "power-cut"
     PARTITION = "partition"
 
 
@@ -85,6 +86,7 @@ SURVIVABLE = frozenset(
         FaultKind.TASK_MANAGER_CRASH,
         FaultKind.TASK_MANAGER_STOP,
         FaultKind.TASK_MANAGER_DRAIN,
+        FaultKind.POWER_CUT,
     }
 )
 """No job may notice these, but for those whose stored bytes are lost or spoiled: they may fail. No task either, but for
@@ -197,6 +199,7 @@ class Fate:
             FaultKind.TASK_MANAGER_FREEZE: lambda: self._freeze(self._one_of(world.task_managers), 0.5, 30.0),
             FaultKind.TASK_MANAGER_STOP: lambda: self._terminate(self._one_of(world.task_managers)),
             FaultKind.TASK_MANAGER_DRAIN: self._drain_slots,
+            FaultKind.POWER_CUT: self._cut_power,
             FaultKind.PARTITION: self._partition,
         }
 
@@ -251,6 +254,14 @@ class Fate:
         if self._task_managers_lost < RESTARTS and self._world.is_running(name):
             self._task_managers_lost += 1
             await self._crash(name, 0.5, 10.0)
+
+    async def _cut_power(self) -> None:
+        """Everything is killed at once, etcd included, and comes back one by one."""
+        world = self._world
+        if self._task_managers_lost + len(world.task_managers) <= RESTARTS:
+            self._task_managers_lost += len(world.task_managers)
+            for name in world.names:
+                await self._crash(name, 0.5, 10.0)
 
     def _start(self, name: str) -> None:
         if self._world.processes[name].life is Life.DEAD:
