@@ -163,7 +163,7 @@ def test_start_foreground_is_the_process(cluster: ScriptCluster) -> None:
         reached(lambda: ready(cluster, "jobmaster") == 2, "it is ready")
         assert cluster.script("start-jobmaster.sh", "stop").returncode == 0
         said = process.communicate()[1]
-        assert process.returncode == 143
+        assert process.returncode == 0, "it had nothing to hand over"
     assert "ready: address" in said
     (log,) = (cluster.run / "run" / "log").glob("flinklike-test-jobmaster-1-*.log")
     assert "ready: address" in log.read_text(), "on the terminal and in the file"
