@@ -108,15 +108,15 @@ class TaskManagerDeaths:
         """May something be given to it?"""
         return self._liveness.is_used(incarnation)
 
-    def silent(self, incarnation: Incarnation) -> None:
-        """Its stream has ended, or its heartbeat is late."""
+    def look_at(self, incarnation: Incarnation) -> None:
+        """Its stream has ended, its heartbeat may be late, or it may speak again."""
         self._attend(incarnation)
 
     def given_up(self, incarnation: Incarnation) -> None:
         """It has been silent for so long that it counts as lost."""
         self._liveness.given_up(incarnation)
         if self._scope is not None and self._liveness.is_superfluous(incarnation, is_heard=False):
-            self._scope.spawn(f"{incarnation}/unused", self._remove_unused(self._liveness.process(incarnation)))
+            self._scope.spawn(f"{incarnation}/unused", self._await_use(incarnation))
 
     def _question(self, incarnation: Incarnation) -> Question | None:
         return self._liveness.question(incarnation, is_heard=self._is_heard(incarnation))
@@ -125,18 +125,28 @@ class TaskManagerDeaths:
         """One that is stored and not registered here (yet)."""
         await asyncio.sleep(DIAL_PATIENCE)
         self._attend(incarnation)
+        await asyncio.sleep(self._timeout)
+        await self._await_use(incarnation)
+
+    async def _await_use(self, incarnation: Incarnation) -> None:
+        """Until it is of use, heard of, or gone."""
         while self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
+            await self._remove_unused(self._liveness.process(incarnation))
             await asyncio.sleep(self._timeout)
-            if self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
-                await self._remove_unused(self._liveness.process(incarnation))
 
     async def _remove_unused(self, process: GuardedProcess) -> None:
+        """Unless its guard says that it lives: then it is on its way here, or says by itself why it cannot come."""
+        address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
         try:
-            await self._stored.remove_unused(process.incarnation)
+            async with self._dials:
+                if await self._guards.is_guard_of(address, incarnation, boot_id):
+                    return
+            if self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
+                await self._stored.remove_unused(incarnation)
         except RetryableError as error:
             logger.warning("%s, which nobody uses, is not removed yet: %s", process, error)
         else:
-            logger.info("%s has not come, and nobody has used it: it is removed", process)
+            logger.info("%s is not there, and nobody has used it: its registration is removed", process)
 
     def _attend(self, incarnation: Incarnation) -> None:
         if self._scope is not None and incarnation not in self._attended and self._question(incarnation) is not None:
@@ -165,7 +175,9 @@ class TaskManagerDeaths:
         match question:
             case Question.IS_IT_THERE:
                 is_reached = await self._guards.is_guard_of(address, incarnation, boot_id)
-                await self._note(process, is_reached=is_reached)
+                # Who has gone meanwhile is not going to be used.
+                if self._question(incarnation) is question:
+                    await self._note(process, is_reached=is_reached)
                 return is_reached
             case Question.IS_IT_DEAD:
                 is_dead = await self._guards.prove_death(address, incarnation, boot_id)

@@ -201,7 +201,7 @@ class ResourceManager:
                 self._silent_since[peer] = stream.last_heard
                 self._handle(ev.TaskManagerDisconnected(peer))
                 if self._is_open:
-                    self._deaths.silent(peer)
+                    self._deaths.look_at(peer)
 
     def _take(self, peer: Incarnation, messages: Sequence[Any]) -> None:
         """What it says counts once it may be used: nothing of it is given to anybody before (R13)."""
@@ -329,8 +329,7 @@ class ResourceManager:
                     self._deaths.given_up(peer)
                     self._handle(ev.TaskManagerLost(peer))
             for peer in self._streams:
-                if not self._is_heard(peer):
-                    self._deaths.silent(peer)
+                self._deaths.look_at(peer)
 
     def _is_heard(self, peer: Incarnation) -> bool:
         """It has a stream, and its last sign of life is not late."""

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.gateways.job_master import Heartbeat
 from runtime.highavailability.records import GuardRecord, TaskManagerRecord
 from runtime.highavailability.registration import GuardedTaskManager, follow_guards
 from runtime.resourcemanager.deaths import DIAL_PATIENCE
@@ -176,7 +177,13 @@ async def test_nothing_is_given_to_a_task_manager_before_its_guard_was_looked_fo
     await asyncio.sleep(0.2)
     assert leader.resource_manager.slot_counts() == (0, 0)
     plane.are_guards_held_up = False
-    await eventually(lambda: leader.resource_manager.slot_counts() == (2, 2))
+
+    def is_used() -> bool:
+        assert task_manager.stream is not None
+        task_manager.stream.send(Heartbeat(1))
+        return leader.resource_manager.slot_counts() == (2, 2)
+
+    await eventually(is_used)
     await reached(plane, task_manager)
 
 
@@ -187,9 +194,22 @@ async def test_one_that_dies_before_anything_was_given_to_it_loses_its_key(plane
     plane.are_guards_held_up = True
     dead = await plane.start_task_manager(1)
     await plane.kill_task_manager(dead)
+    del plane.guards[dead.guard_address]
+    plane.are_guards_held_up = False
     await eventually(lambda: bool(plane.dead), "its key is removed")
     assert plane.dead == [(dead.incarnation, "TaskManager tm on host 127.0.0.1: it has ended")]
     assert await stored(plane) == {}
+
+
+async def test_one_that_lives_and_does_not_come_keeps_its_key(plane: ControlPlane) -> None:
+    plane.heartbeat_timeout = 0.2
+    living = Incarnation("f" * 32)
+    await plane.registry.register(TaskManagerRecord(living, "tm", "host:1", plane.guard_of(living), "boot", 1))
+    await plane.lead()
+    await asyncio.sleep(2.0)
+    assert set(await stored(plane)) == {living}
+    plane.guards.clear()
+    await eventually(lambda: bool(plane.dead), "its key is removed")
 
 
 async def test_without_keys_the_leader_finds_the_dead_too(plane: ControlPlane) -> None:

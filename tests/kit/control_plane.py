@@ -408,9 +408,12 @@ class ControlPlane:
             forget_period=0.05,
         )
 
-    async def dial_guard(self, address: str, _timeout: float) -> Dialled:
+    async def dial_guard(self, address: str, timeout: float) -> Dialled:
         """A guard's socket."""
+        until = self.clock.monotonic() + timeout
         while self.are_guards_held_up:
+            if self.clock.monotonic() > until:
+                return NoAnswer("held up")
             await asyncio.sleep(0.01)
         if address in self.guards:
             return Answered(self.guards[address])
