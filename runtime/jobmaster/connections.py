@@ -261,8 +261,10 @@ class TaskManagerConnections:
             for job_id in list(absence.jobs):
                 job = self._jobs.get(job_id)
                 if job is not None and job_id in absence.jobs:
-                    await ask(job_id, job.epoch, absence.address)
-        except FlinklikeError as error:
+                    # Where a question gets lost there is time for another one before the TaskManager counts as lost.
+                    async with asyncio.timeout(self._timing.interval):
+                        await ask(job_id, job.epoch, absence.address)
+        except (FlinklikeError, TimeoutError) as error:
             # Asked again in the next round. A job that has another owner learns it from the store.
             logger.info("task manager at %s does not take a census: %s", absence.address, error)
         finally:
