@@ -21,6 +21,7 @@ from runtime.common.fencing import FencingToken
 from runtime.config.configuration import Configuration
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
+from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
 from runtime.entrypoint import option_mapping as options
 from runtime.entrypoint.components import (
@@ -236,17 +237,25 @@ class _Leading:
     @property
     def token(self) -> FencingToken | None:
         """This process's term (R1), None while it does not lead."""
-        term = None if self.runner is None else self.runner.serving
+        term = self._term()
         return None if term is None else term.dispatcher.token
 
     def __call__(self) -> LeaderComponents | None:
         """None while this process does not lead."""
-        term = None if self.runner is None else self.runner.serving
+        term = self._term()
         if term is None:
             return None
         resource_manager = term.resource_manager
         assert isinstance(resource_manager, ResourceManager), resource_manager
         return LeaderComponents(term.dispatcher, resource_manager, self._blobs)
+
+    def _term(self) -> TermComponents | None:
+        """One whose lease was ended by somebody else hears of its successor before its own next renewal."""
+        term = None if self.runner is None else self.runner.serving
+        latest = self.retrieval.leader.value
+        if term is not None and latest is not None and latest.epoch > term.dispatcher.token.revision:
+            return None
+        return term
 
 
 def _rest(

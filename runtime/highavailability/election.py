@@ -146,6 +146,7 @@ class LeaderElection:
         while True:
             predecessor, revision = await self._predecessor(create_revision)
             if predecessor is None:
+                await self._check_stands(key, lease)
                 lease.check()
                 return LeadershipEpoch(LeaderTerm(key, create_revision), lease, self._cluster)
             async with Scope("predecessor") as scope:
@@ -184,6 +185,15 @@ class LeaderElection:
         (own,) = settled.answers()
         assert own is not None, key
         return own.create_revision
+
+    async def _check_stands(self, key: str, lease: Lease) -> None:
+        """Raises LeaseLostError when somebody has ended our lease while we stood by, and this was not noticed yet."""
+        answer = await patiently(
+            lambda: self._kv.range(key, is_prefix=False, timeout=self._settings.timeout), self._entropy
+        )
+        if not answer.kvs:
+            message = f"lease {lease.id:x} was ended by another process"
+            raise LeaseLostError(message)
 
     async def _predecessor(self, create_revision: int) -> tuple[KeyValue | None, int]:
         answer = await patiently(

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.dispatcher import JobMasterRegistered
 from tests.kit.job_graphs import diamond, lone
 from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, check
-from tests.kit.simulation.clients import PlannedJob
+from tests.kit.simulation.clients import PlannedJob, Status
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Expired, Received, Shown
 from tests.kit.simulation.processes import SimulatedLoop
@@ -74,6 +75,25 @@ def test_jobs_run_to_their_end(tmp_path: Path) -> None:
     assert [client.ended for client in world.clients] == [JobStatus.FINISHED] * 4
     assert not world.failures
     assert not check(world.history, world.keys, (*ALWAYS, NothingRunsTwice))
+
+
+def test_a_leader_whose_lease_is_ended_by_others_does_not_deny_what_its_successor_has(tmp_path: Path) -> None:
+    """It hears of its successor long before its next renewal."""
+
+    async def scenario(world: World) -> None:
+        name = world.leader()
+        assert name is not None
+        asker = world.processes[HOST]
+        for kv in world.etcd_state.everything(world.keys.leaders):
+            if f'"{name}:'.encode() in kv.value:
+                world.etcd_state.end_lease(kv.lease)
+        await asyncio.sleep(0.1)
+        assert world.leader() != name
+        asked = asker.start("ask", world.network.request(asker, f"{name}:8081", Status(JobId("1" * 32), 0.0)))
+        await asyncio.wait({asked})
+        assert isinstance(asked.result(), UnavailableError)
+
+    live(tmp_path, scenario)
 
 
 def test_a_killed_leader_is_replaced_and_the_tasks_go_on(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -12,14 +11,13 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope
 from runtime.common.errors import StaleTokenError, UnavailableError
-from runtime.common.ids import ClusterUuid, Incarnation
+from runtime.common.ids import Incarnation
 from runtime.highavailability.cluster import cluster_uuid
-from runtime.highavailability.election import LeaderElection, LeadershipEpoch, ProofOfDeath, no_proof
-from runtime.highavailability.keys import Keys
+from runtime.highavailability.election import LeadershipEpoch
 from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
+from runtime.highavailability.lease import Lease, LeaseLostError
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.records import GuardRecord, JobMasterRecord, LeaderRecord, TaskManagerRecord
+from runtime.highavailability.records import GuardRecord, JobMasterRecord, TaskManagerRecord
 from runtime.highavailability.registration import (
     GuardedTaskManager,
     JobMasterRegistration,
@@ -29,45 +27,9 @@ from runtime.highavailability.registration import (
     revoke_lease_of,
 )
 from runtime.highavailability.retrieval import LeaderRetrieval
+from tests.kit.elections import CLUSTER, KEYS, SETTINGS, World, incarnation
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.virtual_time import freeze, run_virtual
-
-KEYS = Keys.of_cluster("test")
-CLUSTER = ClusterUuid("c" * 32)
-SETTINGS = LeaseSettings(ttl=5, timeout=3.0)
-
-
-def incarnation(number: int) -> Incarnation:
-    return Incarnation(f"{number:032x}")
-
-
-@dataclass
-class World:
-    """One memory store that each process sees through connections of its own."""
-
-    store: MemoryKeyValueStore = field(default_factory=lambda: MemoryKeyValueStore(LoopClock()))
-    terms: list[tuple[int, LeadershipEpoch]] = field(default_factory=list)
-
-    def connection(self) -> FaultyKeyValueStore:
-        return FaultyKeyValueStore(self.store)
-
-    def election(self, number: int, kv: FaultyKeyValueStore, proof_of_death: ProofOfDeath = no_proof) -> LeaderElection:
-        record = LeaderRecord(incarnation(number), f"host:{number}", f"rest:{number}")
-        return LeaderElection(
-            kv, KEYS, CLUSTER, record, SETTINGS, LoopClock(), SeededEntropy(number), proof_of_death=proof_of_death
-        )
-
-    def contender(self, number: int) -> Callable[[LeadershipEpoch], Awaitable[None]]:
-        async def lead(epoch: LeadershipEpoch) -> None:
-            self.terms.append((number, epoch))
-            await asyncio.sleep(1e9)
-
-        return lead
-
-    async def wait_terms(self, count: int, *, within: float) -> None:
-        async with asyncio.timeout(within):
-            while len(self.terms) < count:
-                await asyncio.sleep(0.01)
 
 
 def test_the_first_leads_and_the_others_follow_in_order() -> None:
@@ -125,105 +87,6 @@ def test_cancellation_resigns() -> None:
             await world.wait_terms(1, within=1)
             scope.cancel_all()
         assert (await world.store.range(KEYS.leaders, is_prefix=True, timeout=1)).kvs == ()
-
-    run_virtual(main())
-
-
-def test_who_resigns_deletes_its_key_before_it_stops_anything() -> None:
-    async def main() -> None:
-        world = World()
-        left: list[int] = []
-
-        async def lead(epoch: LeadershipEpoch) -> None:
-            world.terms.append((1, epoch))
-            try:
-                await asyncio.sleep(1e9)
-            finally:
-                await asyncio.sleep(5)  # an orderly stop takes its time
-                left.append(len(world.terms))
-
-        async with Scope("test") as scope:
-            leading = scope.start("first", world.election(1, world.connection()).run(lead))
-            await world.wait_terms(1, within=1)
-            scope.spawn("second", world.election(2, world.connection()).run(world.contender(2)))
-            await asyncio.sleep(1)
-            leading.cancel()
-            await world.wait_terms(2, within=0.1)
-            assert not world.terms[0][1].is_valid
-            assert left == []
-            await asyncio.wait({leading})
-            assert left == [2]
-            scope.cancel_all()
-
-    run_virtual(main())
-
-
-def test_a_predecessor_that_is_surely_gone_is_not_waited_for() -> None:
-    async def main() -> None:
-        world = World()
-        dead = asyncio.Event()
-
-        async def proof(record: LeaderRecord) -> str:
-            assert record.incarnation == incarnation(1)
-            await dead.wait()
-            return "killed"
-
-        async with Scope("test") as scope:
-            scope.spawn("first", world.election(1, world.connection()).run(world.contender(1)))
-            await world.wait_terms(1, within=1)
-            scope.spawn("second", world.election(2, world.connection(), proof).run(world.contender(2)))
-            await asyncio.sleep(20)
-            assert len(world.terms) == 1
-            dead.set()
-            await world.wait_terms(2, within=0.1)
-            assert [number for number, _ in world.terms] == [1, 2]
-            scope.cancel_all()
-
-    run_virtual(main())
-
-
-def test_whoever_was_found_dead_and_stands_again_is_not_judged_again() -> None:
-    """A proof may be wrong; two processes that take each other for dead must not take turns for ever."""
-
-    async def main() -> None:
-        world = World()
-
-        async def proof(_: LeaderRecord) -> str:
-            return "refused by a firewall"
-
-        async with Scope("test") as scope:
-            for number in (1, 2):
-                scope.spawn(f"{number}", world.election(number, world.connection(), proof).run(world.contender(number)))
-                await asyncio.sleep(1)
-            await asyncio.sleep(600)
-            assert [number for number, _ in world.terms] == [1, 2, 1]
-            assert world.terms[-1][1].is_valid
-            scope.cancel_all()
-
-    run_virtual(main())
-
-
-def test_an_earlier_candidacy_of_the_same_process_is_not_waited_for() -> None:
-    async def main() -> None:
-        world = World()
-        kv = world.connection()
-        cut_off: list[float] = []
-
-        async def lead(epoch: LeadershipEpoch) -> None:
-            world.terms.append((1, epoch))
-            if len(world.terms) == 1:
-                cut_off.append(asyncio.get_running_loop().time())
-                kv.is_reachable = False
-                raise StaleTokenError
-            await asyncio.sleep(1e9)
-
-        async with Scope("test") as scope:
-            scope.spawn("first", world.election(1, kv).run(lead))
-            await asyncio.sleep(1.5)
-            kv.is_reachable = True
-            await world.wait_terms(2, within=2.5)
-            assert asyncio.get_running_loop().time() - cut_off[0] < SETTINGS.ttl
-            scope.cancel_all()
 
     run_virtual(main())
 
