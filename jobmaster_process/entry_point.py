@@ -31,7 +31,7 @@ from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha_options
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import option_mapping as options
-from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
+from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
@@ -142,7 +142,10 @@ class JobMasterEntryPoint:
                 scope.spawn_eternal("task-manager-connections", connections.run())
                 died = connections.task_manager_died
                 scope.spawn_eternal("task-managers", follow_ends(ha.follow_task_managers, died))
-                runners = job_manager_runner_factory(context, rpc, ha, connections, SharedGraphs(blobs))
+                fences = fence_keeper(context, ha)
+                if fences is not None:
+                    scope.spawn_eternal("fences", fences.run())
+                runners = job_manager_runner_factory(context, rpc, ha, connections, SharedGraphs(blobs), fences)
                 container = self._container(context, rpc, ha, heartbeats, leader, runners, io)
                 scope.spawn_eternal("registration", registration.run())
                 _ = await registration.registered.wait_until(bool)

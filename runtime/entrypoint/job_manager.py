@@ -32,7 +32,7 @@ from runtime.entrypoint.components import (
     StandaloneComponentFactory,
 )
 from runtime.entrypoint.job_manager_options import dispatcher_settings, resource_manager_settings, rest_settings
-from runtime.entrypoint.job_masters import job_manager_runner_factory, serve_job_masters
+from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.predecessor import Predecessor
 from runtime.entrypoint.process import ProcessContext, run_process
 from runtime.entrypoint.storage import (
@@ -208,7 +208,10 @@ class ClusterEntrypoint:
         connections = serve_job_masters(context, services.rpc, services.ha, services.heartbeats)
         scope.spawn_eternal("task-manager-connections", connections.run())
         graphs = StoredGraphs(services.blobs)
-        runners = job_manager_runner_factory(context, services.rpc, services.ha, connections, graphs)
+        fences = fence_keeper(context, services.ha)
+        if fences is not None:
+            scope.spawn_eternal("fences", fences.run())
+        runners = job_manager_runner_factory(context, services.rpc, services.ha, connections, graphs, fences)
         return StandaloneComponentFactory(services, settings, runners, connections)
 
 

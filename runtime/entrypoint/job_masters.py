@@ -9,9 +9,11 @@ from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.config.configuration import Configuration
 from runtime.config.options import failures as options
 from runtime.config.options.cluster import RPC_TIMEOUT
+from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
 from runtime.entrypoint.option_mapping import heartbeat_timing, seconds
 from runtime.entrypoint.process import ProcessContext
 from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability.fences import unconfirmed_wait
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobgraph.restart_strategy import (
     DEFAULT_RESTART_STRATEGY,
@@ -25,6 +27,7 @@ from runtime.jobmaster.census import CensusAsker, CensusSettings, CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
+from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
 from runtime.rpc.service import RpcService, StreamKind
 from runtime.scheduler.core.failover_settings import FailoverSettings
@@ -52,6 +55,7 @@ def job_manager_runner_factory(
     ha: HighAvailabilityServices,
     connections: TaskManagerConnections,
     graph_source: GraphSource,
+    fences: FenceKeeper | None,
 ) -> DefaultJobManagerRunnerFactory:
     """Runners of the JobMasters of this process. `graph_source` reads graphs that did not travel inline."""
     return DefaultJobManagerRunnerFactory(
@@ -61,8 +65,14 @@ def job_manager_runner_factory(
         census_taker=_census_taker(context, rpc, ha) if ha.is_durable else None,
         clock=context.clock,
         entropy=context.entropy,
-        settings=job_master_settings(context.configuration),
+        settings=job_master_settings(context.configuration, can_fence=fences is not None),
+        fence_keeper=fences,
     )
+
+
+def fence_keeper(context: ProcessContext, ha: HighAvailabilityServices) -> FenceKeeper | None:
+    """Fences of the JobMasters of this process (R14), where TaskManagers can read them. Whoever calls this runs it."""
+    return FenceKeeper(ha.owner_fences(), context.entropy.child("fences")) if ha.is_durable else None
 
 
 def _census_taker(context: ProcessContext, rpc: RpcService, ha: HighAvailabilityServices) -> CensusTaker:
@@ -75,8 +85,9 @@ def _census_settings(context: ProcessContext, ha: HighAvailabilityServices) -> C
     return CensusSettings(context.incarnation, ha.cluster, timeout, CENSUS_RETRY)
 
 
-def job_master_settings(configuration: Configuration) -> JobMasterSettings:
+def job_master_settings(configuration: Configuration, *, can_fence: bool = False) -> JobMasterSettings:
     """What the cluster's configuration says to every JobMaster. Raises InvalidInputError."""
+    isolation_timeout = seconds(configuration, ISOLATION_TIMEOUT)
     return JobMasterSettings(
         failover=FailoverSettings(
             restart_strategy=restart_strategy(configuration),
@@ -84,6 +95,7 @@ def job_master_settings(configuration: Configuration) -> JobMasterSettings:
             exceptions_max=configuration.get(options.EXCEPTION_HISTORY_SIZE),
             prior_attempts_max=configuration.get(options.ATTEMPTS_HISTORY_SIZE),
             enrich=load_failure_enrichers(configuration.get(options.FAILURE_ENRICHERS)),
+            unconfirmed_wait=unconfirmed_wait(isolation_timeout) if can_fence else None,
         )
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, assert_never
 
@@ -117,6 +117,12 @@ class TaskManagerConnections:
         before = self._jobs.get(job.job_id)
         assert before is None or before.epoch <= job.epoch, (job.job_id, job.epoch)
         self._jobs[job.job_id] = job
+
+    def expect(self, job_id: JobId, incarnations: Iterable[Incarnation]) -> None:
+        """These have been asked for a census of the job; whoever does not answer in time is lost for it (R18)."""
+        now = self._clock.monotonic()
+        for incarnation in incarnations:
+            self._absences.begin(incarnation, "", "it does not answer the job's new owner", (job_id,), now)
 
     def unregister(self, job: ConnectedJob) -> None:
         """The job has ended here. Idempotent; a newer epoch of it is not touched."""
@@ -252,7 +258,7 @@ class TaskManagerConnections:
 
     def _ask(self, scope: Scope, absence: Absence) -> None:
         """A TaskManager that has nothing of a job (any more) does not come back for it by itself."""
-        if self.ask_census is not None and absence.incarnation not in self._asked:
+        if self.ask_census is not None and absence.address and absence.incarnation not in self._asked:
             self._asked.add(absence.incarnation)
             scope.spawn(f"ask {absence.incarnation}", self._ask_all(self.ask_census, absence))
 

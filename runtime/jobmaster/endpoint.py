@@ -43,6 +43,7 @@ from runtime.highavailability.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import ResultRecord
 from runtime.jobmaster.connections import JobMessage, TaskManagerConnections
+from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
     DeclareRequirements,
@@ -53,6 +54,7 @@ from runtime.scheduler.core.effects import (
     ScheduleRestart,
     SendMessages,
     WriteEvents,
+    WriteFence,
     WriteResult,
 )
 from runtime.scheduler.core.failover_settings import DEFAULT_FAILOVER, FailoverSettings
@@ -86,6 +88,7 @@ class JobMaster:
         "_entropy",
         "_events",
         "_failure",
+        "_fence_keeper",
         "_final",
         "_jitter",
         "_listener",
@@ -109,7 +112,9 @@ class JobMaster:
         clock: Clock,
         entropy: Entropy,
         settings: JobMasterSettings,
+        fence_keeper: FenceKeeper | None = None,
     ) -> None:
+        self._fence_keeper = fence_keeper
         self.job_id: JobId = assignment.job_id
         self.epoch: int = assignment.epoch
         self._core = JobMasterCore(
@@ -176,6 +181,8 @@ class JobMaster:
         finally:
             for timer in self._timers:
                 timer.cancel()
+            if self._fence_keeper is not None:
+                self._fence_keeper.forget(self)
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -244,6 +251,23 @@ class JobMaster:
         """Nothing of a TaskManager runs any more."""
         self.post(ev.TaskManagerGone(incarnation, reason, self.moment(), is_reaped=True))
 
+    def task_managers_registered(self, incarnations: frozenset[Incarnation]) -> None:
+        """Who has to answer a census (R6). Whoever does not within heartbeat.timeout counts as lost."""
+        self.post(ev.TaskManagersRegistered(incarnations, self.moment()))
+        self._connections.expect(self.job_id, self._core.awaited)
+
+    def fence_written(self, incarnation: Incarnation, revision: int) -> None:
+        """A fence is acknowledged."""
+        self.post(ev.FenceWritten(incarnation, revision, self.moment()))
+
+    def fence_confirmed(self, incarnation: Incarnation) -> None:
+        """A fence is obeyed."""
+        self.post(ev.FenceConfirmed(incarnation, self.moment()))
+
+    def superseded(self, reason: str) -> None:
+        """The job has another owner."""
+        self.post(ev.OwnershipLost(reason, self.moment()))
+
     def tick(self) -> None:
         """The process's wheel has turned."""
         if self._core.wants_tick:
@@ -267,6 +291,9 @@ class JobMaster:
                 self._schedule(at, ev.DeadlineReached)
             case ScheduleRestart(at):
                 self._schedule(at, ev.RestartDue)
+            case WriteFence(incarnation):
+                assert self._fence_keeper is not None, incarnation
+                self._fence_keeper.fence(self, incarnation)
             case EndRunner(summary):
                 self._final = summary
                 self._wake()
@@ -301,8 +328,8 @@ class JobMaster:
         match message:
             case RegisterJob():
                 return f"what the tasks of the job share cannot be sent: {error}"
-            case DeployTasks(job_id, epoch, tasks) if len(tasks) > 1:
-                self._send(incarnation, tuple(DeployTasks(job_id, epoch, (task,)) for task in tasks))
+            case DeployTasks(job_id, epoch, tasks, fence) if len(tasks) > 1:
+                self._send(incarnation, tuple(DeployTasks(job_id, epoch, (task,), fence) for task in tasks))
             case DeployTasks(_, _, tasks):
                 self._fail_attempts(tasks, f"the task cannot be sent: {error}")
             case CommitOutputs(_, _, vertex_id):

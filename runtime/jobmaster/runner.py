@@ -18,7 +18,7 @@ from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
-from runtime.common.ids import Incarnation, JobId
+from runtime.common.ids import JobId
 from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
@@ -27,6 +27,7 @@ from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.census import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
+from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.job_events import JobEvent, decode_events
 
@@ -81,6 +82,7 @@ class DefaultJobManagerRunner:
         clock: Clock,
         entropy: Entropy,
         settings: JobMasterSettings,
+        fence_keeper: FenceKeeper | None,
     ) -> None:
         self._assignment: AssignJob | None = assignment
         self._connections = connections
@@ -98,6 +100,7 @@ class DefaultJobManagerRunner:
             clock=clock,
             entropy=entropy,
             settings=settings,
+            fence_keeper=fence_keeper,
         )
 
     @property
@@ -156,15 +159,14 @@ class DefaultJobManagerRunner:
         """R6, until the job is taken over."""
         try:
             async with Scope(f"census of job {self.job_id}") as scope:
-                taking = scope.start("take", taker.take(self.job_id, self.epoch, self._note_registered))
+                taking = scope.start(
+                    "take", taker.take(self.job_id, self.epoch, self._job_master.task_managers_registered)
+                )
                 await self._job_master.initialized.wait()
                 taking.cancel()
         except* StaleTokenError as stale:
             reason = str(stale.exceptions[0])
-            self._job_master.post(ev.OwnershipLost(reason, self._job_master.moment()))
-
-    def _note_registered(self, incarnations: frozenset[Incarnation]) -> None:
-        self._job_master.post(ev.TaskManagersRegistered(incarnations, self._job_master.moment()))
+            self._job_master.superseded(reason)
 
     # --- what is stored of the job --------------------------------------------------------------------------------
 
@@ -241,7 +243,9 @@ class DefaultJobManagerRunnerFactory:
         clock: Clock,
         entropy: Entropy,
         settings: JobMasterSettings,
+        fence_keeper: FenceKeeper | None = None,
     ) -> None:
+        self._fence_keeper = fence_keeper
         self._store = store
         self._connections = connections
         self._graph_source = graph_source
@@ -262,6 +266,7 @@ class DefaultJobManagerRunnerFactory:
             clock=self._clock,
             entropy=self._entropy,
             settings=self._settings,
+            fence_keeper=self._fence_keeper,
         )
 
 

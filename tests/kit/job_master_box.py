@@ -42,6 +42,7 @@ from runtime.gateways.task import (
 )
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability.fences import OwnerFences
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Put, Txn
@@ -52,6 +53,7 @@ from runtime.highavailability.records import OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
+from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerRunnerFactory, GraphSource
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
@@ -232,6 +234,7 @@ class JobMasterBox:
         )
         self.heartbeats = HeartbeatService(self.clock)
         self.connections = TaskManagerConnections(self.heartbeats, timing, self.clock)
+        self.fences = FenceKeeper(OwnerFences(self.kv, self.keys, entropy, timeout=5.0), entropy)
         self.graphs: dict[str, bytes | Exception] = {}
         self.graph_reads = 0
         self.graph_source: GraphSource | None = None
@@ -244,6 +247,7 @@ class JobMasterBox:
             clock=self.clock,
             entropy=entropy,
             settings=settings,
+            fence_keeper=self.fences,
         )
 
     @property
@@ -324,6 +328,7 @@ async def job_master_box(
         )
         scope.spawn_eternal("heartbeats", box.heartbeats.run())
         scope.spawn_eternal("wheel", box.connections.run())
+        scope.spawn_eternal("fences", box.fences.run())
         await box.rpc.start()
         await box.task_manager_rpc.start()
         box.rpc.server.add_stream_handler(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId
@@ -47,6 +48,7 @@ from runtime.scheduler.core.effects import (
     ScheduleRestart,
     SendMessages,
     WriteEvents,
+    WriteFence,
     WriteResult,
 )
 from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
@@ -58,6 +60,7 @@ MessageT = TypeVar("MessageT")
 
 JOB_ID = JobId("0" * 31 + "1")
 EPOCH = 7
+UNCONFIRMED_WAIT = 65.6
 
 
 def location(number: int = 0) -> TaskManagerLocation:
@@ -110,13 +113,21 @@ def inline(attempt_id: ExecutionAttemptId, output: int, value: bytes) -> Partiti
     return PartitionDescriptor(PartitionId(attempt_id, output), PartitionKind.JSON, "", "", (), value)
 
 
+@dataclass(frozen=True)
+class Fence:
+    """A fence as its TaskManager finds it."""
+
+    revision: int
+    epoch: int
+
+
 class JobMasterDriver:
     """One job, its effects, and short ways to make things happen to it."""
 
     def __init__(
         self, graph: JobGraph | None = None, *, validate: bool = True, failover: FailoverSettings = NO_FAILOVER
     ) -> None:
-        self.epoch = EPOCH
+        self.epoch = self.revision = EPOCH
         self.graph = graph
         self.failover = failover
         self.validate = validate
@@ -130,6 +141,11 @@ class JobMasterDriver:
         self.slots: set[AllocationId] = set()
         self.rejected: set[AllocationId] = set()
         self.unacknowledged: dict[ExecutionAttemptId, tuple[TaskManagerLocation, TaskExecutionReport]] = {}
+        self.fences: list[Incarnation] = []
+        """Asked for and not written yet."""
+        self.written_fences: dict[Incarnation, Fence] = {}
+        """On TaskManagers that have not obeyed them."""
+        self.fence_revisions: dict[Incarnation, int] = {}
         self.cut: set[Incarnation] = set()
         self.commits: list[tuple[Incarnation, CommitOutputs]] = []
         self.pending_events: WriteEvents | None = None
@@ -183,12 +199,13 @@ class JobMasterDriver:
                 self.requirements.append(requirements)
             case PublishSummary(summary):
                 self.summaries.append(summary)
-            case ScheduleDeadline(at):
-                self.deadlines.append(at)
-            case ScheduleRestart(at):
-                self.restarts.append(at)
+            case WriteFence(incarnation):
+                self.fences.append(incarnation)
             case EndRunner(summary):
                 self.ended.append(summary)
+            case ScheduleDeadline() | ScheduleRestart():
+                timers = self.deadlines if isinstance(effect, ScheduleDeadline) else self.restarts
+                timers.append(effect.at)
 
     def _deliver(self, incarnation: Incarnation, message: JobMasterToTaskManager) -> None:
         match message:
@@ -196,6 +213,9 @@ class JobMasterDriver:
                 self.slots.update(accepted)
                 self.rejected.update(rejected)
             case DeployTasks(_, _, tasks):
+                assert incarnation not in self.written_fences, "R14: deployed before the fence is confirmed"
+                revision = max(self.epoch, message.fence_revision)
+                assert revision >= self.fence_revisions.get(incarnation, 0), "R14: the TaskManager refuses this"
                 for task in tasks:
                     assert task.attempt_id not in self.deployed, "deployed twice"
                     assert task.allocation_id in self.slots, "deployed into a slot that is not ACTIVE"
@@ -351,24 +371,72 @@ class JobMasterDriver:
                 self.slots.discard(number)
         return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at(), is_reaped))
 
+    # --- fences (R14) -------------------------------------------------------------------------------------
+
+    def go_silent(self, tm: int = 0) -> list[Effect]:
+        """A TaskManager counts as lost and lives."""
+        self.cut_off(tm)
+        return self.handle(ev.TaskManagerGone(location(tm).incarnation, "no sign of life", self.at()))
+
+    def write_fences(self) -> None:
+        """What was asked for is durable, and its owner knows."""
+        while self.fences:
+            incarnation = self.fences.pop(0)
+            self.revision += 1
+            self.fence_revisions[incarnation] = self.revision
+            fence = self.written_fences[incarnation] = Fence(self.revision, self.epoch)
+            self.handle(ev.FenceWritten(incarnation, fence.revision, self.at()))
+
+    def obey_fence(self, incarnation: Incarnation) -> None:
+        """The TaskManager reads its prefix: it stops what the fence is for, and confirms."""
+        fence = self.written_fences.pop(incarnation)
+        self._stop_isolated(incarnation, lambda attempt_id: attempt_id.epoch <= fence.epoch)
+        if fence.epoch == self.epoch:
+            self.handle(ev.FenceConfirmed(incarnation, self.at()))
+
+    def wait_out_fences(self) -> None:
+        """So much time passes that guards stop what is exclusive, and after it the owner goes on."""
+        assert self.graph is not None
+        graph = self.graph
+        exclusive = {vertex.id for vertex in graph.vertices if vertex.is_exclusive(graph)}
+        for incarnation in self.written_fences:
+            self._stop_isolated(incarnation, lambda attempt_id: attempt_id.vertex_id in exclusive)
+        self.now += UNCONFIRMED_WAIT
+        self.handle(ev.RestartDue(self.at()))
+
+    def _stop_isolated(self, incarnation: Incarnation, is_for: Callable[[ExecutionAttemptId], bool]) -> None:
+        stopped = [one for one in self.running() if self.whereabouts(one).incarnation == incarnation and is_for(one)]
+        failure = FailureInfo("TaskIsolated", "fenced off", "", "SYSTEM", True, 0, (), is_isolation=True)
+        for attempt_id in stopped:
+            self.report(attempt_id, ExecutionState.FAILED, failure=failure)
+
     def begin_next_owner(self) -> None:
         """The owner is gone, and another one begins that knows nothing yet."""
-        self.epoch += 1
+        self.revision += 1
+        self.epoch = self.revision
+        self.fences.clear()
         self.cut.clear()
         self.core = self._new_core()
         self.pending_events = None
 
-    def change_owner(self, task_managers: Iterable[int]) -> None:
-        """The owner is gone, and what it had not made durable; the next one reads and takes a census (R6)."""
+    def change_owner(self, task_managers: Iterable[int], silent: Iterable[int] = ()) -> None:
+        """The owner is gone, and what it had not made durable; the next one reads and takes a census (R6), which
+        `silent` ones do not answer.
+        """
         assert self.graph is not None
         self.begin_next_owner()
         for told in (self.requirements, self.restarts, self.deadlines):
             told.clear()
+        unheard = {location(tm).incarnation for tm in silent}
+        self.cut |= unheard
         everyone = [location(tm) for tm in task_managers]
         self.handle(ev.TaskManagersRegistered(frozenset(one.incarnation for one in everyone), self.at()))
         batches = tuple(decode_events(encode_events(batch)) for batch in self.durable)
         self.handle(ev.JobRead(self.graph, batches, self.at()))
         for one in everyone:
+            if one.incarnation in unheard:
+                self.handle(ev.TaskManagerGone(one.incarnation, "no answer", self.at()))
+                continue
             self.handle(self.census_of(one))
             kept = tuple(report for place, report in self.unacknowledged.values() if place == one)
             if kept:

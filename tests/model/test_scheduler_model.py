@@ -25,7 +25,14 @@ from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, PartitionsLost, SubtasksReset
 from runtime.scheduler.core.slot_pool import AHEAD_MAX
 from tests.kit.job_graphs import edge, graph, vertex
-from tests.kit.job_master_driver import JobMasterDriver, durable_view, location, unreadable, user_failure
+from tests.kit.job_master_driver import (
+    UNCONFIRMED_WAIT,
+    JobMasterDriver,
+    durable_view,
+    location,
+    unreadable,
+    user_failure,
+)
 
 TASK_MANAGERS = 3
 STEPS_MAX = 60
@@ -93,8 +100,13 @@ class Scenario:
         if self.job.commits:
             actions.append(self.move_outputs)
         actions += [self.cancel_rarely, self.change_owner_rarely, self.cut_off_rarely, self.close_rarely]
+        actions.append(self.go_silent_rarely)
         if self.job.cut:
             actions += [self.reconnect] * 2
+        if self.job.fences:
+            actions += [self.job.write_fences] * 2
+        if self.job.written_fences:
+            actions += [self.obey_fences, self.job.wait_out_fences]
         self.data.draw(st.sampled_from(actions))()
         self.check()
 
@@ -102,6 +114,8 @@ class Scenario:
         """Nothing goes wrong any more: the job has to end by itself."""
         self.reconnect()
         for _ in range(400):
+            self.job.write_fences()
+            self.obey_fences()
             for action in (self.make_durable, self.end_all, self.make_durable, self.restart_all, self.make_durable):
                 action()
                 self.check()
@@ -183,6 +197,16 @@ class Scenario:
         if self.data.draw(st.integers(0, self.trouble)) == 0:
             self.job.cut_off(self.data.draw(st.integers(1, TASK_MANAGERS)))
 
+    def go_silent_rarely(self) -> None:  # R14
+        if self.data.draw(st.integers(0, self.trouble)) == 0:
+            self.is_disturbed = True
+            self.job.go_silent(self.data.draw(st.integers(1, TASK_MANAGERS)))
+
+    def obey_fences(self) -> None:
+        for incarnation in list(self.job.written_fences):
+            self.job.obey_fence(incarnation)
+            self.check()
+
     def reconnect(self) -> None:
         for tm in range(1, TASK_MANAGERS + 1):
             if location(tm).incarnation in self.job.cut:
@@ -206,10 +230,13 @@ class Scenario:
         durable = [event for batch in self.job.durable for event in batch]
         lost = [event.partitions for event in durable if isinstance(event, PartitionsLost)]
         self.unreadable &= {partition for partitions in lost for partition in partitions}
-        known = self.accepted | self.job.unacknowledged.keys()
+        silent = self.data.draw(st.sets(st.integers(1, TASK_MANAGERS), max_size=1))
+        unheard = {location(tm) for tm in silent}
+        heard = {one for one, (place, _) in self.job.unacknowledged.items() if place not in unheard}
+        known = self.accepted | heard
         self.standing = {subtask: one for subtask, one in self.standing.items() if one in known}
         self.closed.clear()  # the next owner is told when its streams are there
-        self.job.change_owner(range(1, TASK_MANAGERS + 1))
+        self.job.change_owner(range(1, TASK_MANAGERS + 1), silent)
 
     def make_durable(self) -> None:
         if self.job.pending_events is None:
@@ -298,7 +325,8 @@ class Scenario:
         self.check_releases()
         shown = self.job.core.summary()
         assert not shown.status.is_globally_terminal  # R3: the result is not durable yet
-        assert sum(getattr(shown.tasks, name) for name in shown.tasks.__slots__) == self.subtasks()
+        if shown.status is not JobStatus.INITIALIZING:  # a new owner that waits for a fence
+            assert sum(getattr(shown.tasks, name) for name in shown.tasks.__slots__) == self.subtasks()
 
     def check_inputs(self, attempt_id: ExecutionAttemptId) -> None:  # R10
         task = self.job.deployed[attempt_id]
@@ -365,7 +393,12 @@ STRATEGIES = st.sampled_from(
         ExponentialDelayRestartStrategy(),
     ]
 )
-FAILOVERS = st.builds(FailoverSettings, restart_strategy=STRATEGIES, is_full=st.booleans())
+FAILOVERS = st.builds(
+    FailoverSettings,
+    restart_strategy=STRATEGIES,
+    is_full=st.booleans(),
+    unconfirmed_wait=st.sampled_from([UNCONFIRMED_WAIT, UNCONFIRMED_WAIT, None]),
+)
 
 
 @given(job_graph=job_graphs(), data=st.data(), failover=FAILOVERS)

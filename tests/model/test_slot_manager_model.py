@@ -23,6 +23,7 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
+from runtime.resourcemanager.core.slots import Allocation
 
 JOBS = [JobId(f"{n:032x}") for n in range(4)]
 SLOTS = 3
@@ -192,6 +193,11 @@ class SlotManagerMachine(RuleBasedStateMachine):
         self.at += 1.0
         self.handle(ev.Ticked())
 
+    def reachable(self, job_id: JobId, unreachable: frozenset[Incarnation]) -> list[Allocation]:
+        """What a job holds that is of use to it (R7)."""
+        held = [one for one in self.manager._allocations.values() if one.job_id == job_id]
+        return [one for one in held if one.incarnation not in unreachable]
+
     @invariant()
     def slots_are_counted_once(self) -> None:
         for peer in self.manager.task_managers():
@@ -208,14 +214,13 @@ class SlotManagerMachine(RuleBasedStateMachine):
         for job_id in JOBS:
             needs = self.manager.job(job_id)
             if needs is not None:
-                actual = [a for a in self.manager._allocations.values() if a.job_id == job_id]
-                assert sum(needs.held.values()) == len(actual)
+                assert sum(needs.held.values()) == len(self.reachable(job_id, needs.unreachable))
                 assert all(count >= 0 for count in needs.held.values())
 
     @invariant()
     def a_job_waits_exactly_while_it_is_short(self) -> None:
         for job_id, (wish, count) in self.wanted.items():
-            held = [a.profile for a in self.manager._allocations.values() if a.job_id == job_id]
+            held = [a.profile for a in self.reachable(job_id, wish.unreachable)]
             is_short = count > held.count(wish.profile) + held.count(None)
             if job_id in self.manager._paused:
                 assert job_id not in self.manager._rotation

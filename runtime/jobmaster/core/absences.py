@@ -16,7 +16,7 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 
 @dataclass(slots=True)
 class Absence:
-    """One TaskManager whose word is awaited, since the monotonic time `since`, by `jobs`."""
+    """One TaskManager whose word is awaited by `jobs`, since the monotonic time `since`. `address` "": it was asked."""
 
     incarnation: Incarnation
     address: str
@@ -44,6 +44,7 @@ class Absences:
                 return
             absence = self._absences[incarnation] = Absence(incarnation, address, reason, last_heard)
         absence.reason = reason
+        absence.address = address or absence.address
         absence.since = max(absence.since, last_heard)
         absence.jobs.update(fresh)
 

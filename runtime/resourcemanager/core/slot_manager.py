@@ -42,9 +42,10 @@ class JobNeeds:
         """True if the job wants nothing and has nothing."""
         return not self.requirements and not any(self.held.values())
 
-    def hold(self, profile: ResourceProfile | None, change: int) -> None:
-        """Count an allocation in or out."""
-        self.held[profile] = self.held.get(profile, 0) + change
+    def hold(self, allocation: Allocation, change: int) -> None:
+        """Count an allocation in or out. One that the owner cannot reach is of no use to it (R7)."""
+        if allocation.incarnation not in self.unreachable:
+            self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
 
     def missing(self) -> ResourceProfile | None:
         """The next profile to allocate, None when everything declared is held.
@@ -213,9 +214,7 @@ class SlotManager:
             if not declared.requirements:
                 return []
             job = JobNeeds(declared.job_id, declared.epoch, event.owner, event.owner_address)
-            for allocation in self._allocations.values():
-                if allocation.job_id == declared.job_id:
-                    job.hold(allocation.profile, 1)
+            self._count_held(job)
             self._jobs[declared.job_id] = job
         self._update(job, declared, event)
         effects = self._serve(capacity_changed=False)
@@ -229,7 +228,9 @@ class SlotManager:
         job.owner = event.owner
         job.owner_address = event.owner_address
         job.requirements = tuple((need.profile, need.count) for need in declared.requirements if need.count > 0)
-        job.unreachable = frozenset(declared.unreachable)
+        if job.unreachable != frozenset(declared.unreachable):
+            job.unreachable = frozenset(declared.unreachable)
+            self._count_held(job)
         job.static_conf = json.loads(declared.static_conf or b"{}")
         job.needs_spark = declared.needs_spark
         self._paused.pop(job.job_id, None)
@@ -237,6 +238,12 @@ class SlotManager:
             self._rotation.pop(job.job_id, None)
         else:
             self._rotation.setdefault(job.job_id)
+
+    def _count_held(self, job: JobNeeds) -> None:
+        job.held.clear()
+        for allocation in self._allocations.values():
+            if allocation.job_id == job.job_id:
+                job.hold(allocation, 1)
 
     def _on_jobs_finished(self, event: ev.JobsFinished) -> Effects:
         for job_id in event.jobs:
@@ -249,7 +256,7 @@ class SlotManager:
         self._allocations[allocation.allocation_id] = allocation
         job = self._jobs.get(allocation.job_id)
         if job is not None:
-            job.hold(allocation.profile, 1)
+            job.hold(allocation, 1)
             if job.missing() is None:
                 self._rotation.pop(job.job_id, None)
 
@@ -258,7 +265,7 @@ class SlotManager:
         job = self._jobs.get(allocation.job_id)
         if job is None:
             return
-        job.hold(allocation.profile, -1)
+        job.hold(allocation, -1)
         if job.missing() is not None:
             if job.job_id not in self._paused:
                 self._rotation.setdefault(job.job_id)
@@ -322,7 +329,7 @@ class SlotManager:
         allocation = Allocation(self._new_id(), peer.incarnation, slot_index, job.job_id, profile, self._now)
         peer.take(allocation)
         self._allocations[allocation.allocation_id] = allocation
-        job.hold(profile, 1)
+        job.hold(allocation, 1)
         message = RequestSlot(
             allocation_id=allocation.allocation_id,
             slot_index=slot_index,

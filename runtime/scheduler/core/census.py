@@ -40,9 +40,9 @@ class Census:
         return self._is_begun and not self._awaited
 
     @property
-    def awaited(self) -> int:
-        """How many TaskManagers have not answered yet."""
-        return len(self._awaited)
+    def awaited(self) -> frozenset[Incarnation]:
+        """The TaskManagers that have not answered yet."""
+        return frozenset(self._awaited)
 
     def registered(self, incarnations: Iterable[Incarnation]) -> None:
         """These are registered now. One that came later has nothing of the job; one that went has nothing any more."""
@@ -70,6 +70,11 @@ class Census:
             self._awaited.discard(location.incarnation)
         elif self._is_begun:
             self._awaited.add(location.incarnation)
+
+    def gone(self, incarnation: Incarnation) -> None:
+        """What it had is known to run no more, or to be of no account: it is not waited for (R13, R14)."""
+        self._awaited.discard(incarnation)
+        self._answers.pop(incarnation, None)
 
     def disconnected(self, incarnation: Incarnation) -> None:
         """Its stream is lost: what it has may change unheard."""

@@ -8,7 +8,7 @@ not durable yet: they keep slots and count as required, and are never deployed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
@@ -150,14 +150,15 @@ class Demand:
             if all(vertex.is_finished for vertex in region.producers):
                 yield from ((vertex, len(indices)) for vertex, indices in region.subtasks)
 
-    def requirements(self) -> tuple[ResourceRequirement, ...]:
-        """Runnable, anticipated and running subtasks, per profile."""
+    def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
+        """Runnable, anticipated and running subtasks, per profile, without `unseen` ones."""
         needed: dict[ResourceProfile, int] = {}
         anticipated: dict[VertexId, int] = {}
         for vertex, count in self._anticipated():
             anticipated[vertex.id] = anticipated.get(vertex.id, 0) + count
         for vertex in self._graph.vertices.values():
             count = sum(vertex.counts.get(state, 0) for state in _OCCUPYING) + anticipated.get(vertex.id, 0)
+            count -= unseen.get(vertex.id, 0)
             if count:
                 profile = self.kinds[vertex.id].profile
                 needed[profile] = needed.get(profile, 0) + count

@@ -67,6 +67,13 @@ class ScheduleRestart:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteFence:
+    """Put a fence on a TaskManager: say FenceWritten, then FenceConfirmed when it is (R14)."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
 class EndRunner:
     """Nothing is left to do. `summary` of a job with a durable result, None when the job is somebody else's."""
 
@@ -81,5 +88,6 @@ Effect = (
     | PublishSummary
     | ScheduleDeadline
     | ScheduleRestart
+    | WriteFence
     | EndRunner
 )

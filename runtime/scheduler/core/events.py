@@ -155,6 +155,23 @@ class OutputsMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceWritten:
+    """The fence on a TaskManager is acknowledged (R14)."""
+
+    incarnation: Incarnation
+    revision: int
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class FenceConfirmed:
+    """The TaskManager has obeyed the fence, or its key is gone: nothing that it was for runs there (R14, R15)."""
+
+    incarnation: Incarnation
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class EventsWritten:
     """Batch `number` is durable (R10)."""
 
@@ -235,5 +252,6 @@ TaskManagerEvent = (
     | OutputsMoved
 )
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
+FenceEvent = FenceWritten | FenceConfirmed
 ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
-Event = InitializationEvent | RecoveryEvent | TaskManagerEvent | StoreEvent | ControlEvent
+Event = InitializationEvent | RecoveryEvent | TaskManagerEvent | FenceEvent | StoreEvent | ControlEvent

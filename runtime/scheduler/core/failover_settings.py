@@ -12,7 +12,8 @@ from runtime.jobgraph.restart_strategy import DEFAULT_RESTART_STRATEGY, NO_RESTA
 class FailoverSettings:
     """`restart_strategy` is for jobs without one of their own; `is_full` restarts every task with a failed one.
 
-    `enrich` labels failures: quick, without side effects that matter, and it never raises.
+    `enrich` labels failures: quick, without side effects that matter, and it never raises. `unconfirmed_wait`: seconds
+    after which a fence need not be confirmed any more (R14), None where TaskManagers cannot be fenced off.
     """
 
     restart_strategy: RestartStrategy = DEFAULT_RESTART_STRATEGY
@@ -20,6 +21,7 @@ class FailoverSettings:
     exceptions_max: int = 16
     prior_attempts_max: int = 16
     enrich: Enrich = label_type
+    unconfirmed_wait: float | None = None
 
 
 NO_FAILOVER = FailoverSettings(restart_strategy=NO_RESTART)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
@@ -19,22 +19,23 @@ from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, FailureHistory, shown, system_failure
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
-from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
-    DeclareRequirements,
     Effect,
     EndRunner,
     PublishSummary,
     ScheduleDeadline,
     ScheduleRestart,
     WriteEvents,
+    WriteFence,
     WriteResult,
 )
 from runtime.scheduler.core.failover import effective_strategy
 from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
+from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.losses import Loss
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.output_commit import outputs_of
 from runtime.scheduler.core.placement import ON_ITS_WAY
@@ -59,6 +60,7 @@ class JobMasterCore:
         "_effects",
         "_failover_settings",
         "_failures",
+        "_fences",
         "_graph",
         "_is_over",
         "_outbox",
@@ -91,6 +93,7 @@ class JobMasterCore:
         self._failures = FailureHistory(self._graph, failover.exceptions_max, failover.enrich)
         self._publication = Publication(self._graph)
         self._declared = DeclaredRequirements()
+        self._fences = Fences(failover.unconfirmed_wait)
         self._recovery = None if is_first_owner else Recovery()
         self._work: Work | None = None
         self._result: WriteResult | None = None
@@ -108,6 +111,11 @@ class JobMasterCore:
     def graph(self) -> ExecutionGraph:
         """The execution graph, to look at."""
         return self._graph
+
+    @property
+    def awaited(self) -> frozenset[Incarnation]:
+        """TaskManagers that have not said yet what they have of a job that had an owner before (R6)."""
+        return self._recovery.awaited if self._recovery is not None else frozenset()
 
     @property
     def is_over(self) -> bool:
@@ -136,21 +144,19 @@ class JobMasterCore:
         """The execution graph as it is now."""
         if self._is_over and self._result is not None:
             return self._result.archived
-        return self._archive(self.status, self._graph.timestamps, self.summary(), result="")
+        return self._archive(self.summary(), self._graph.timestamps)
 
-    def _archive(
-        self, status: JobStatus, timestamps: Mapping[JobStatus, int], summary: JobSummary, *, result: str
-    ) -> ArchivedExecutionGraph:
+    def _archive(self, summary: JobSummary, timestamps: Mapping[JobStatus, int]) -> ArchivedExecutionGraph:
         return archive(
             self._graph,
             digest=self._digest,
-            status=status,
+            status=summary.status,
             timestamps=timestamps,
             last_modification_millis=summary.last_modification_millis,
             pending_reason=summary.pending_reason,
             exceptions=self._failures.archived(),
             restart_strategy=str(effective_strategy(self._graph, self._failover_settings)),
-            result=result,
+            result=result_value(self._graph) if summary.status is JobStatus.FINISHED else "",
         )
 
     def handle(self, event: ev.Event) -> list[Effect]:
@@ -159,6 +165,7 @@ class JobMasterCore:
             return []
         self._at = event.at
         self._apply(event)
+        self._heed_fences()
         self._advance()
         self._conclude(event)
         self.check_invariants()
@@ -175,6 +182,8 @@ class JobMasterCore:
                 self._on_initialization(event)
             case ev.EventsWritten() | ev.WriteDelayed() | ev.ResultWritten() | ev.OwnershipLost():
                 self._on_store(event)
+            case ev.FenceWritten() | ev.FenceConfirmed():
+                self._on_fence(event)
             case ev.CancelWanted() | ev.DeadlineReached() | ev.RestartDue() | ev.ResourcesNotified() | ev.Ticked():
                 self._on_control(event)
             case _:
@@ -194,7 +203,7 @@ class JobMasterCore:
     def _start(self, job_graph: JobGraph) -> None:
         self._graph.attach(job_graph, self._at.millis)
         self._graph.enter(JobStatus.CREATED, self._at.millis)
-        self._work = Work(self._graph, self._outbox, self._failures, self._failover_settings)
+        self._work = Work(self._graph, self._outbox, self._failures, self._failover_settings, self._fences)
 
     def _recover(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
         """R6: nothing is decided before everything is known that earlier owners have left."""
@@ -202,13 +211,17 @@ class JobMasterCore:
             return
         self._recovery = self._recovery or Recovery()
         self._recovery.take(event)
-        self._recovery.stop(self._outbox)
-        self._reasons.initialization = self._recovery.reason
-        found = self._recovery.complete()
+        self._go_on_recovering(self._recovery)
+
+    def _go_on_recovering(self, recovery: Recovery) -> None:
+        recovery.heed(self._fences)
+        recovery.stop(self._outbox)
+        self._reasons.initialization = recovery.reason
+        found = recovery.complete()
         if isinstance(found, ev.InitializationFailed):
             self._give_up(found)
         elif found is not None:
-            self._take_over(found, is_cancel_wanted=self._recovery.is_cancel_wanted)
+            self._take_over(found, is_cancel_wanted=recovery.is_cancel_wanted)
 
     def _give_up(self, event: ev.InitializationFailed) -> None:
         self._graph.name = event.name
@@ -219,7 +232,7 @@ class JobMasterCore:
     def _take_over(self, found: Inheritance, *, is_cancel_wanted: bool) -> None:
         self._recovery = None
         self._work = Work.taken_over(
-            found, self._graph, self._outbox, self._failures, self._failover_settings, self._at
+            found, self._graph, self._outbox, self._failures, self._failover_settings, self._fences, self._at
         )
         self._graph.enter(JobStatus.CREATED, self._at.millis)
         # What has events has started, whatever has become of it.
@@ -285,17 +298,33 @@ class JobMasterCore:
                 return  # nothing was deployed yet
 
     def _on_loss(self, work: Work, event: ev.SlotsClosed | ev.SlotsGone | ev.TaskManagerGone) -> None:
-        if isinstance(event, ev.SlotsClosed):
-            work.placement.pool.close(event.allocations)
-            return
-        if isinstance(event, ev.SlotsGone):
-            lost = [attempt for allocation in event.allocations for attempt in work.placement.pool.remove(allocation)]
-            self._lost(work, lost, "SlotLostError", event.reason, is_reaped=True)
-            return
-        work.commits.task_manager_gone(event.incarnation)
-        work.reconnection.gone(event.incarnation)
-        lost = work.placement.task_manager_gone(event.incarnation)
-        self._lost(work, lost, "TaskManagerLostError", event.reason, is_reaped=event.is_reaped)
+        for loss in work.losses.handle(event):
+            self._lost(work, loss)
+
+    # --- fences (R14) -------------------------------------------------------------------------------------
+
+    def _on_fence(self, event: ev.FenceEvent) -> None:
+        match event:
+            case ev.FenceWritten(incarnation, revision):
+                due = self._fences.written(incarnation, revision, self._at.monotonic)
+                self._effects.append(ScheduleRestart(due))
+            case ev.FenceConfirmed(incarnation):
+                self._fences.confirmed(incarnation)
+                self._fenced_off(incarnation, "it has confirmed that they are stopped")
+
+    def _heed_fences(self) -> None:
+        """What has been waited out, and what is to be written after this event."""
+        for incarnation in self._fences.waited_out(self._at.monotonic):
+            self._fenced_off(incarnation, "they are stopped by its guard (taskmanager.isolation-timeout)")
+        if not self._is_over:
+            self._effects += map(WriteFence, self._fences.take_to_write())
+
+    def _fenced_off(self, incarnation: Incarnation, how: str) -> None:
+        if self._recovery is not None:
+            self._go_on_recovering(self._recovery)
+        elif self._work is not None:
+            for loss in self._work.losses.stopped(incarnation, how):
+                self._lost(self._work, loss)
 
     def _on_offers(self, event: ev.SlotsOffered) -> None:
         if self._work is not None and self._result is None and self.status in _ALIVE:
@@ -321,7 +350,7 @@ class JobMasterCore:
             return
         if execution.state.is_terminal:
             if execution.is_accepted and report.state.is_terminal:  # R11: told again on a new stream
-                self._acknowledge(work, execution)
+                work.placement.acknowledge(execution)
             return
         if not report.state.is_terminal:
             if report.state in ON_ITS_WAY and execution.machine.can(report.state):
@@ -370,21 +399,14 @@ class JobMasterCore:
             elif self.status is not JobStatus.CANCELLING:
                 self._failures.add(exception, is_concurrent=True)
 
-    def _lost(
-        self, work: Work, attempts: list[ExecutionAttemptId], class_name: str, reason: str, *, is_reaped: bool
-    ) -> None:
-        """All of them end first: what follows from the first failure must not try to cancel the others.
-
-        Together they are one failure. An exclusive one may run on where nobody sees it: without proof that it does
-        not, its job ends (R13, R14).
-        """
+    def _lost(self, work: Work, loss: Loss) -> None:
+        """All of them end first: what follows from the first failure must not try to cancel the others."""
         failed: list[Execution] = []
-        failure = self._system_failure(class_name, reason)
-        for attempt_id in attempts:
+        failure = self._system_failure(loss.class_name, loss.reason)
+        failure = replace(failure, is_isolation=loss.is_isolation, is_recoverable=loss.is_recoverable)
+        for attempt_id in loss.attempts:
             execution = self._graph.execution(attempt_id)
             assert execution is not None, attempt_id
-            if not is_reaped and self._graph.vertex_of(execution).is_exclusive:
-                failure = replace(failure, is_recoverable=False)
             if execution.state is ExecutionState.CANCELING:
                 self._transition(execution, ExecutionState.CANCELED, self._at.millis)
             else:
@@ -392,7 +414,7 @@ class JobMasterCore:
                 failed.append(execution)
         for execution in failed:
             execution.failure = failure
-        if failed or (attempts and not failure.is_recoverable):
+        if failed or not failure.is_recoverable:
             self._tasks_failed(work, failed, failure)
 
     def _tasks_failed(self, work: Work, executions: list[Execution], failure: FailureInfo) -> None:
@@ -413,11 +435,6 @@ class JobMasterCore:
                 work.failover.concurrent(other, self._at)
         if not problem:
             self._await_restarts(work.failover.dues_after(self._at.monotonic)[-1:], failure.class_name)
-
-    def _acknowledge(self, work: Work, execution: Execution) -> None:
-        assert execution.location is not None, execution.attempt_id
-        if execution.location.incarnation in work.placement.task_managers:
-            self._outbox.to(execution.location.incarnation).acknowledged.append(execution.attempt_id)
 
     def _transition(self, execution: Execution, target: ExecutionState, at_millis: int) -> None:
         """Enter a state at the time the TaskManager says, as far as that lies between the last state and now."""
@@ -459,9 +476,7 @@ class JobMasterCore:
     def _write_result(self, status: JobStatus) -> None:
         """Ask for the terminal state to be made durable, as it will be shown (R3)."""
         summary = self._publication.ended(status, self._at.millis)
-        timestamps = {**self._graph.timestamps, status: self._at.millis}
-        result = result_value(self._graph) if status is JobStatus.FINISHED else ""
-        archived = self._archive(status, timestamps, summary, result=result)
+        archived = self._archive(summary, {**self._graph.timestamps, status: self._at.millis})
         self._result = WriteResult(status, archived, summary)
         self._effects.append(self._result)
 
@@ -470,15 +485,9 @@ class JobMasterCore:
         assert result is not None, self.status
         self._graph.enter(result.status, result.summary.end_millis)
         if self._work is not None:
-            self._say_goodbye(self._work)
+            self._work.placement.say_goodbye()
         self._publication.latest = result.summary
         self._is_over = True
-
-    def _say_goodbye(self, work: Work) -> None:
-        for execution in self._graph.executions():
-            if execution.location is not None and not execution.is_accepted:
-                self._acknowledge(work, execution)
-        work.placement.say_goodbye()
 
     # --- what follows from every event --------------------------------------------------------------------
 
@@ -546,7 +555,7 @@ class JobMasterCore:
         assert work is not None, number
         batch = work.acceptance.complete(number)
         for execution in batch.executions:
-            self._acknowledge(work, execution)
+            work.placement.acknowledge(execution)
         work.placement.release(batch.released)
         work.placement.inputs_accepted()
         if batch.resets and self.status in _ALIVE:
@@ -556,7 +565,7 @@ class JobMasterCore:
         """The attempts are replaced. What their TaskManagers keep of them they need not keep any more (R10)."""
         for execution in executions:
             if execution.location is not None and not execution.is_accepted:
-                self._acknowledge(work, execution)
+                work.placement.acknowledge(execution)
         work.failover.reset(executions, self._at)
         self._publication.counted()
 
@@ -564,24 +573,17 @@ class JobMasterCore:
         """Put the effects in order: messages, writes, then what the Dispatcher is told."""
         told: list[Effect] = []
         if self._is_over:
-            ended = self.status.is_globally_terminal
-            told = [*self._declare(()), PublishSummary(self._publication.latest)] if ended else []
-            told.append(EndRunner(self._publication.latest if ended else None))
+            latest = self._publication.latest if self.status.is_globally_terminal else None
+            if latest is not None:
+                told = [*self._declared.update(self._graph, self._work, is_alive=False), PublishSummary(latest)]
+            told.append(EndRunner(latest))
         elif not self._is_quiet:
             if self._result is None:
-                alive = self._work if self.status in _ALIVE else None
-                told += self._declare(alive.placement.requirements() if alive is not None else ())
+                told += self._declared.update(self._graph, self._work, is_alive=self.status in _ALIVE)
             self._publication.refresh(self._reasons.pending(self._graph, self._work), self._at.millis)
             if self._publication.is_due or (isinstance(event, ev.Ticked) and self._publication.is_behind):
                 told.append(PublishSummary(self._publication.pushed()))
         self._effects = [*self._outbox.take(), *self._effects, *told]
-
-    def _declare(self, requirements: tuple[ResourceRequirement, ...]) -> list[Effect]:
-        slots_held = len(self._work.placement.pool) if self._work is not None else 0
-        if not self._declared.is_due(requirements, slots_held=slots_held):
-            return []
-        self._declared.declare(requirements)
-        return [DeclareRequirements(self._declared.message(self._graph, requirements))]
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the job contradicts itself. Everything is checked only with `validate`."""

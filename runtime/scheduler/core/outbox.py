@@ -26,14 +26,26 @@ from runtime.scheduler.core.effects import SendMessages
 class Letter:
     """What is to be said to one TaskManager."""
 
-    __slots__ = ("accepted", "acknowledged", "cancelled", "commits", "deployed", "ends", "freed", "job", "rejected",
-                 "released")  # fmt: skip
+    __slots__ = (
+        "accepted",
+        "acknowledged",
+        "cancelled",
+        "commits",
+        "deployed",
+        "ends",
+        "fence_revision",
+        "freed",
+        "job",
+        "rejected",
+        "released",
+    )
 
     def __init__(self) -> None:
         self.accepted: list[AllocationId] = []
         self.rejected: list[AllocationId] = []
         self.job: JobInformation | None = None
         self.deployed: list[TaskDeploymentDescriptor] = []
+        self.fence_revision = 0
         self.cancelled: list[ExecutionAttemptId] = []
         self.acknowledged: list[ExecutionAttemptId] = []
         self.commits: list[tuple[VertexId, tuple[OutputDirectory, ...]]] = []
@@ -76,7 +88,7 @@ class Outbox:
         if letter.job is not None:
             messages.append(RegisterJob(letter.job))
         if letter.deployed:
-            messages.append(DeployTasks(job_id, epoch, tuple(letter.deployed)))
+            messages.append(DeployTasks(job_id, epoch, tuple(letter.deployed), letter.fence_revision))
         if letter.cancelled:
             messages.append(CancelTasks(job_id, epoch, tuple(letter.cancelled)))
         if letter.acknowledged:

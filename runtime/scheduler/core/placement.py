@@ -7,9 +7,9 @@ to a TaskManager once, before its first deployment there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, PartitionId
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
@@ -20,6 +20,7 @@ from runtime.scheduler.core.adoption import Adoption
 from runtime.scheduler.core.demand import Demand
 from runtime.scheduler.core.deployment import DeploymentFactory
 from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
 
@@ -31,25 +32,28 @@ class Placement:
     """Slots and subtasks of one job brought together.
 
     `met`: the TaskManagers that have had a slot of the job; `task_managers`: those that know what its tasks share;
-    `absent`: those whose streams are lost, until they count as lost themselves.
+    `absent`: those whose streams are lost, and `lost` those that count as lost, until they have said what they have.
     """
 
     __slots__ = (
         "_demand",
         "_deployments",
+        "_fences",
         "_graph",
         "_is_demand_new",
         "_outbox",
         "_released",
         "_touched",
         "absent",
+        "lost",
         "met",
         "pool",
         "task_managers",
     )
 
-    def __init__(self, graph: ExecutionGraph, outbox: Outbox) -> None:
+    def __init__(self, graph: ExecutionGraph, outbox: Outbox, fences: Fences) -> None:
         self._graph = graph
+        self._fences = fences
         self._outbox = outbox
         self._demand = Demand(graph)
         self._deployments = DeploymentFactory(graph)
@@ -59,6 +63,7 @@ class Placement:
         self.task_managers: dict[Incarnation, TaskManagerLocation] = {}
         self.met: dict[Incarnation, None] = {}
         self.absent: dict[Incarnation, None] = {}
+        self.lost: dict[Incarnation, None] = {}
         self._released: dict[Incarnation, list[PartitionId]] = {}
 
     @property
@@ -66,9 +71,14 @@ class Placement:
         """True when something could run and nothing does."""
         return self.pool.busy == 0 and self._demand.has_queued
 
-    def requirements(self) -> tuple[ResourceRequirement, ...]:
-        """What the job needs now."""
-        return self._demand.requirements()
+    @property
+    def unreachable(self) -> tuple[Incarnation, ...]:
+        """TaskManagers whose slots are of no use to the job (R7)."""
+        return tuple({**self.lost, **dict.fromkeys(self._fences.closed())})
+
+    def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
+        """What the job needs now; `unseen` subtasks have lost their slots and do not need others yet."""
+        return self._demand.requirements(unseen)
 
     def inputs_accepted(self) -> None:
         """Attempts have been accepted: regions may have become runnable."""
@@ -132,11 +142,13 @@ class Placement:
         incarnation = location.incarnation
         letter = self._outbox.to(incarnation)
         self.absent.pop(incarnation, None)
+        self.lost.pop(incarnation, None)
         self.met[incarnation] = None
         if has_something:
             self.task_managers[incarnation] = location
         if incarnation in self.task_managers:
             letter.job = self._deployments.job
+        letter.fence_revision = self._fences.revision(incarnation)
         letter.released.extend(self._released.get(incarnation, ()))
 
     def descriptor(self, execution: Execution, allocation_id: AllocationId) -> TaskDeploymentDescriptor:
@@ -168,7 +180,7 @@ class Placement:
                 deployed += 1
         touched, self._touched = self._touched, {}
         for slot in touched.values():
-            if slot.location.incarnation in self.absent:
+            if not self._is_reachable(slot):
                 continue
             while slot.allocation_id in self.pool and not slot.is_idle and self.pool.room(slot) > 0:
                 execution = self._demand.next_like(slot)
@@ -179,8 +191,11 @@ class Placement:
         return deployed
 
     def _reachable_idle(self) -> list[ActiveSlot]:
-        idle = self.pool.idle()
-        return [slot for slot in idle if slot.location.incarnation not in self.absent] if self.absent else idle
+        return [slot for slot in self.pool.idle() if self._is_reachable(slot)]
+
+    def _is_reachable(self, slot: ActiveSlot) -> bool:
+        incarnation = slot.location.incarnation
+        return incarnation not in self.absent and not self._fences.is_closed(incarnation)
 
     def _deploy(self, execution: Execution, slot: ActiveSlot, at: Moment) -> None:
         vertex_id = execution.attempt_id.vertex_id
@@ -192,6 +207,7 @@ class Placement:
         if incarnation not in self.task_managers:
             self.task_managers[incarnation] = slot.location
             letter.job = self._deployments.job
+        letter.fence_revision = self._fences.revision(incarnation)
         letter.deployed.append(self._deployments.descriptor(execution, slot.allocation_id))
 
     def ended(self, attempt_id: ExecutionAttemptId, at: Moment) -> None:
@@ -199,6 +215,12 @@ class Placement:
         slot = self.pool.ended(attempt_id, at.monotonic)
         if slot is not None:
             self._touched[slot.allocation_id] = slot
+
+    def acknowledge(self, execution: Execution) -> None:
+        """Nobody needs the attempt's report any more (R10)."""
+        assert execution.location is not None, execution.attempt_id
+        if execution.location.incarnation in self.task_managers:
+            self._outbox.to(execution.location.incarnation).acknowledged.append(execution.attempt_id)
 
     def release_idle(self) -> None:
         """Give back idle slots that nothing will run in."""
@@ -234,17 +256,23 @@ class Placement:
 
     def say_goodbye(self) -> None:
         """The job is over: every slot goes back, and every TaskManager that had one forgets the job."""
+        for execution in self._graph.executions():
+            if execution.location is not None and not execution.is_accepted:
+                self.acknowledge(execution)
         for slot in self.pool.allocations():
             self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
         for incarnation in self.met:
             self._outbox.to(incarnation).ends = True
 
-    def task_manager_gone(self, incarnation: Incarnation) -> list[ExecutionAttemptId]:
+    def task_manager_gone(self, incarnation: Incarnation, *, is_reaped: bool) -> list[ExecutionAttemptId]:
         """Forget a TaskManager and its slots. Returns the attempts that were in them."""
         self._outbox.drop(incarnation)
         self.task_managers.pop(incarnation, None)
         self.met.pop(incarnation, None)
         self.absent.pop(incarnation, None)
+        self.lost.pop(incarnation, None)
+        if not is_reaped:
+            self.lost[incarnation] = None
         self._released.pop(incarnation, None)
         allocations = self.pool.of_task_manager(incarnation)
         return [attempt_id for allocation in allocations for attempt_id in self.pool.remove(allocation)]

@@ -23,11 +23,16 @@ class Reasons:
             return self.store
         if graph.status is JobStatus.INITIALIZING:
             return self.initialization
+        if work is None:
+            return ""
+        if unseen := work.losses.reason():
+            return unseen
         if graph.status in {JobStatus.CANCELLING, JobStatus.FAILING}:
             running = graph.counts.get(ExecutionState.CANCELING, 0)
             return f"waiting for {running} tasks to stop" if running else ""
-        if work is not None and work.failover.is_pending:
-            return work.failover.pending_reason()
-        if work is not None and work.placement.is_waiting_for_slots:
-            return f"waiting for slots: {self.resources}" if self.resources else "waiting for slots"
-        return ""
+        return work.failover.pending_reason() or self._shortage(work)
+
+    def _shortage(self, work: Work) -> str:
+        if not work.placement.is_waiting_for_slots:
+            return ""
+        return f"waiting for slots: {self.resources}" if self.resources else "waiting for slots"

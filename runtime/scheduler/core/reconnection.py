@@ -66,26 +66,26 @@ class Reconnection:
     def _settle_attempts(
         self, letter: Letter, incarnation: Incarnation, held: Mapping[ExecutionAttemptId, HeldAttempt]
     ) -> None:
-        """Attempts of ours: those that never arrived are deployed again, and cancels are sent again."""
+        """Attempts of ours that never arrived are deployed again, or may not be deployed any more."""
         for slot in self._placement.pool.slots_of(incarnation):
             for attempt_id in slot.attempts:
                 execution = self._graph.execution(attempt_id)
                 assert execution is not None, attempt_id
-                there = held.get(attempt_id)
-                if execution.state is not ExecutionState.CANCELING:
-                    if there is None:
-                        letter.deployed.append(self._placement.descriptor(execution, slot.allocation_id))
-                elif there is None or not there.state.is_terminal:
+                if attempt_id in held:
+                    continue
+                if execution.state is ExecutionState.CANCELING:
                     letter.cancelled.append(attempt_id)
+                else:
+                    letter.deployed.append(self._placement.descriptor(execution, slot.allocation_id))
 
     def _stop_strangers(self, letter: Letter, held: Mapping[ExecutionAttemptId, HeldAttempt]) -> None:
-        """What was replaced, or given up, while it could not be reached."""
+        """What was cancelled, replaced or given up while it could not be reached."""
         for attempt_id, there in held.items():
             execution = self._graph.execution(attempt_id)
             if there.state.is_terminal:
                 if execution is None:  # the others' reports follow
                     letter.acknowledged.append(attempt_id)
-            elif execution is None or execution.state.is_terminal:
+            elif execution is None or execution.state.is_terminal or execution.state is ExecutionState.CANCELING:
                 letter.cancelled.append(attempt_id)
 
     def _tell_again(self, letter: Letter, location: TaskManagerLocation, *, has_something: bool) -> None:

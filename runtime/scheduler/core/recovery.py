@@ -14,6 +14,7 @@ from typing import assert_never
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.census import Census, CensusAnswer
+from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.outbox import Outbox
 
 KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.SlotsClosed | ev.AttemptsReported
@@ -31,13 +32,14 @@ class Inheritance:
 class Recovery:
     """Collects, from the first thing that says that the job had an owner before."""
 
-    __slots__ = ("_census", "_failed", "_kept", "_read", "_told", "is_cancel_wanted")
+    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "is_cancel_wanted")
 
     def __init__(self) -> None:
         self._census = Census()
         self._read: ev.JobRead | None = None
         self._failed: ev.InitializationFailed | None = None
         self._told: set[tuple[Incarnation, ExecutionAttemptId]] = set()
+        self._lost: set[Incarnation] = set()
         self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
         self.is_cancel_wanted = False
         """A cancel that has to wait until it is known what there is to stop (R16)."""
@@ -47,12 +49,51 @@ class Recovery:
         """What is waited for, for people."""
         if self._read is None and self._failed is None:
             return "reading what the job's last owner wrote"
-        waits = self._census.awaited
+        waits = len(self._census.awaited)
+        lost = f", {len(self._lost)} of them cannot be reached (taskmanager.isolation-timeout)" if self._lost else ""
         if waits:
-            return f"waiting for {waits} TaskManagers to say what they have of the job"
+            return f"waiting for {waits} TaskManagers to say what they have of the job{lost}"
         if self._failed is not None:
             return f"stopping its tasks: {self._failed.failure.message}"
         return "taking over its tasks"
+
+    @property
+    def awaited(self) -> frozenset[Incarnation]:
+        """The TaskManagers whose answers are missing."""
+        return self._census.awaited
+
+    def _take_end(self, event: ev.TaskManagerDisconnected | ev.TaskManagerGone) -> None:
+        if isinstance(event, ev.TaskManagerGone) and event.is_reaped:
+            self._forget(event.incarnation)
+            return
+        self._census.disconnected(event.incarnation)
+        self._drop_kept(event.incarnation)
+        if isinstance(event, ev.TaskManagerGone):
+            self._lost.add(event.incarnation)
+
+    def heed(self, fences: Fences) -> None:
+        """A TaskManager that counts as lost need not answer when nothing exclusive can run there (any more)."""
+        if self._read is None and self._failed is None:
+            return
+        for incarnation in sorted(self._lost & self._census.awaited):
+            if not self._may_have_exclusive or fences.has_stopped(incarnation):
+                self._forget(incarnation)
+            elif fences.are_available:
+                fences.ask(incarnation)
+
+    @property
+    def _may_have_exclusive(self) -> bool:
+        graph = self._read.graph if self._read is not None else None
+        return graph is None or any(vertex.is_exclusive(graph) for vertex in graph.vertices)
+
+    def _forget(self, incarnation: Incarnation) -> None:
+        self._lost.discard(incarnation)
+        self._census.gone(incarnation)
+        self._drop_kept(incarnation)
+
+    def _drop_kept(self, incarnation: Incarnation) -> None:
+        self._forget_told(incarnation)
+        self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
 
     def take(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
         """Take one event."""
@@ -66,11 +107,10 @@ class Recovery:
                 self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
             case ev.JobCounted():
                 self._forget_told(event.location.incarnation)
+                self._lost.discard(event.location.incarnation)
                 self._census.answered(event.location, event.slots, event.attempts, is_last=event.is_last)
-            case ev.TaskManagerDisconnected(incarnation) | ev.TaskManagerGone(incarnation):
-                self._forget_told(incarnation)
-                self._census.disconnected(incarnation)
-                self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
+            case ev.TaskManagerDisconnected() | ev.TaskManagerGone():
+                self._take_end(event)
             case ev.SlotsOffered(location):
                 self._kept.append((location.incarnation, event))
             case ev.SlotsGone(incarnation) | ev.SlotsClosed(incarnation) | ev.AttemptsReported(incarnation=incarnation):

@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from runtime.common.ids import Incarnation
 from runtime.common.spark_conf import static_conf
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.resource_manager import JobRequirements, ResourceRequirement
 from runtime.gateways.task import ResourceProfile
 from runtime.jobgraph.graph import JobGraph, OperatorKind
+from runtime.scheduler.core.effects import DeclareRequirements
+from runtime.scheduler.core.work import Work
 
 FALL_SHOWN_FRACTION = 8
 
@@ -38,14 +41,23 @@ def spark_needs(graph: JobGraph) -> SparkNeeds:
 class DeclaredRequirements:
     """What was declared last."""
 
-    __slots__ = ("_declared", "_spark_needs")
+    __slots__ = ("_declared", "_spark_needs", "_unreachable")
 
     def __init__(self) -> None:
         self._declared: tuple[ResourceRequirement, ...] = ()
+        self._unreachable: tuple[Incarnation, ...] = ()
         self._spark_needs: SparkNeeds | None = None
 
-    def is_due(self, requirements: tuple[ResourceRequirement, ...], *, slots_held: int) -> bool:
+    def is_due(
+        self,
+        requirements: tuple[ResourceRequirement, ...],
+        *,
+        slots_held: int,
+        unreachable: tuple[Incarnation, ...] = (),
+    ) -> bool:
         """True if the difference to what was declared last has to be told."""
+        if unreachable != self._unreachable:
+            return bool(requirements or self._declared)
         if requirements == self._declared:
             return False
         wanted, declared = _counts(requirements), _counts(self._declared)
@@ -54,17 +66,34 @@ class DeclaredRequirements:
         before, now = sum(declared.values()), sum(wanted.values())
         return now <= slots_held or (before - now) * FALL_SHOWN_FRACTION >= before
 
-    def declare(self, requirements: tuple[ResourceRequirement, ...]) -> None:
-        """They are told now."""
-        self._declared = requirements
+    def update(self, graph: ExecutionGraph, work: Work | None, *, is_alive: bool) -> list[DeclareRequirements]:
+        """What has to be told now. A job that is ending needs nothing."""
+        if work is None:
+            return []
+        needed, unreachable = work.requirements() if is_alive else (), work.placement.unreachable
+        if not self.is_due(needed, slots_held=len(work.placement.pool), unreachable=unreachable):
+            return []
+        return [DeclareRequirements(self.declare(graph, needed, unreachable))]
 
-    def message(self, graph: ExecutionGraph, requirements: tuple[ResourceRequirement, ...]) -> JobRequirements:
-        """How they are told."""
+    def declare(
+        self,
+        graph: ExecutionGraph,
+        requirements: tuple[ResourceRequirement, ...],
+        unreachable: tuple[Incarnation, ...] = (),
+    ) -> JobRequirements:
+        """They are told now, like this."""
+        self._declared = requirements
+        self._unreachable = unreachable
         if requirements and self._spark_needs is None and graph.job_graph is not None:
             self._spark_needs = spark_needs(graph.job_graph)
         needs = self._spark_needs or SparkNeeds()
         return JobRequirements(
-            graph.job_id, graph.epoch, requirements, (), static_conf=needs.static_conf, needs_spark=needs.needs_spark
+            graph.job_id,
+            graph.epoch,
+            requirements,
+            unreachable,
+            static_conf=needs.static_conf,
+            needs_spark=needs.needs_spark,
         )
 
 

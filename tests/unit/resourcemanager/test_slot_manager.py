@@ -183,6 +183,16 @@ def test_task_managers_that_the_owner_cannot_reach_are_skipped() -> None:  # R7
     assert [peer for peer, _ in requests(effects)] == [T2]
 
 
+def test_slots_that_the_owner_cannot_reach_are_replaced_and_count_again_afterwards() -> None:  # R7
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    cluster.register(T2, 2)
+    ((first, _),) = requests(cluster.declare(1, 1))
+    other = T2 if first == T1 else T1
+    assert [peer for peer, _ in requests(cluster.declare(1, 1, unreachable=(first,)))] == [other]
+    assert requests(cluster.declare(1, 2)) == [], "both count again"
+
+
 def test_an_older_owner_has_nothing_to_say() -> None:  # R1
     cluster = Cluster()
     cluster.declare(1, 1, epoch=6)

@@ -49,7 +49,7 @@ def test_everyone_has_to_answer_whole() -> None:
     census.registered(incarnations(1, 2))
     answer(census, 1, 0)
     answer(census, 2, 1, is_last=False)
-    assert (census.is_complete, census.awaited) == (False, 1)
+    assert (census.is_complete, census.awaited) == (False, frozenset(incarnations(2)))
     answer(census, 2, 2)
     assert census.is_complete
     named = {one.location: [held.attempt_id.subtask_index for held in one.attempts] for one in census.answers()}

@@ -23,6 +23,7 @@ from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.failover import PARTITION_LOSSES_MAX, Failover
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.failover_strategy import FailoverStrategy
+from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost, SubtasksReset
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.placement import Placement
@@ -498,7 +499,9 @@ def test_the_next_owner_counts_on(at_most: int) -> None:
     recovered = job.recovered()
     outbox = Outbox(recovered.graph.job_id, recovered.graph.epoch)
     acceptance = Acceptance(recovered.graph)
-    failover = Failover(recovered.graph, Placement(recovered.graph, outbox), acceptance, recovered.failures, settings)
+    failover = Failover(
+        recovered.graph, Placement(recovered.graph, outbox, Fences(None)), acceptance, recovered.failures, settings
+    )
     # Another process, with another monotonic clock, ten seconds later.
     at = ev.Moment(5.0, job.at().millis + 10_000)
     failover.restore(recovered, at)

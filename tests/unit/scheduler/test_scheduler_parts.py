@@ -116,6 +116,9 @@ def test_removed_slot_gives_back_its_attempts() -> None:
 # --- requirements ----------------------------------------------------------------------------------------------------
 
 
+NO_GRAPH = ExecutionGraph(JOB_ID, 1, submit_millis=0)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "slots", "is_due"),
     [
@@ -133,15 +136,27 @@ def test_removed_slot_gives_back_its_attempts() -> None:
 )
 def test_requirements_rise_at_once_and_fall_by_eighths(before: int, now: int, slots: int, *, is_due: bool) -> None:
     declared = DeclaredRequirements()
-    declared.declare((ResourceRequirement(DEFAULT_PROFILE, before),) if before else ())
+    declared.declare(NO_GRAPH, (ResourceRequirement(DEFAULT_PROFILE, before),) if before else ())
     wanted = (ResourceRequirement(DEFAULT_PROFILE, now),) if now else ()
     assert declared.is_due(wanted, slots_held=slots) is is_due
 
 
 def test_another_profile_is_told_at_once() -> None:
     declared = DeclaredRequirements()
-    declared.declare((ResourceRequirement(DEFAULT_PROFILE, 100), ResourceRequirement(BIG, 1)))
+    declared.declare(NO_GRAPH, (ResourceRequirement(DEFAULT_PROFILE, 100), ResourceRequirement(BIG, 1)))
     assert declared.is_due((ResourceRequirement(DEFAULT_PROFILE, 100),), slots_held=0)
+
+
+def test_who_cannot_be_reached_is_told_at_once() -> None:  # R7
+    declared = DeclaredRequirements()
+    needed = (ResourceRequirement(DEFAULT_PROFILE, 1),)
+    assert not declared.is_due((), slots_held=0, unreachable=(location(1).incarnation,))
+    declared.declare(NO_GRAPH, needed)
+    assert declared.is_due(needed, slots_held=0, unreachable=(location(1).incarnation,))
+    told = declared.declare(NO_GRAPH, needed, (location(1).incarnation,))
+    assert told.unreachable == (location(1).incarnation,)
+    assert not declared.is_due(needed, slots_held=0, unreachable=(location(1).incarnation,))
+    assert declared.is_due(needed, slots_held=0)
 
 
 # --- deployment ------------------------------------------------------------------------------------------------------

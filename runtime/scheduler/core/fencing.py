@@ -1,0 +1,121 @@
+"""The fences that a job has put on TaskManagers, and what each of them allows (R14).
+
+Invariants: an exclusive attempt that nobody can see counts as stopped only when the fence on its TaskManager is
+confirmed, or was acknowledged as long ago as a TaskManager without contact needs to stop by itself, and longer; nothing
+is deployed on a TaskManager whose fence is not confirmed, and what is deployed afterwards names the fence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from runtime.common.fsm import StateMachine, TransitionTable
+from runtime.common.ids import Incarnation
+
+
+class FenceState(Enum):
+    """ASKED for, WRITTEN and acknowledged, WAITED_OUT without a confirmation, CONFIRMED."""
+
+    ASKED = "ASKED"
+    WRITTEN = "WRITTEN"
+    WAITED_OUT = "WAITED_OUT"
+    CONFIRMED = "CONFIRMED"
+
+
+FENCE_TRANSITIONS = TransitionTable(
+    {
+        FenceState.ASKED: frozenset({FenceState.WRITTEN, FenceState.CONFIRMED}),
+        FenceState.WRITTEN: frozenset({FenceState.WAITED_OUT, FenceState.CONFIRMED}),
+        FenceState.WAITED_OUT: frozenset({FenceState.CONFIRMED}),
+        FenceState.CONFIRMED: frozenset({FenceState.ASKED}),
+    }
+)
+
+_STOPPED = frozenset({FenceState.WAITED_OUT, FenceState.CONFIRMED})
+
+
+@dataclass(slots=True)
+class _Fence:
+    machine: StateMachine[FenceState]
+    revision: int = 0
+    due: float = 0.0
+
+
+class Fences:
+    """Of one job under one owner. `unconfirmed_wait`: seconds from the acknowledgement; None: there are no fences."""
+
+    __slots__ = ("_fences", "_to_write", "_unconfirmed_wait")
+
+    def __init__(self, unconfirmed_wait: float | None) -> None:
+        self._unconfirmed_wait = unconfirmed_wait
+        self._fences: dict[Incarnation, _Fence] = {}
+        self._to_write: list[Incarnation] = []
+
+    @property
+    def are_available(self) -> bool:
+        """False where TaskManagers cannot read what owners write: then only proof of death helps."""
+        return self._unconfirmed_wait is not None
+
+    def ask(self, incarnation: Incarnation) -> None:
+        """Have the TaskManager stop everything of this job. Nothing new while a fence on it is on its way."""
+        assert self.are_available, incarnation
+        known = self._fences.get(incarnation)
+        if known is None:
+            machine = StateMachine(f"fence on {incarnation}", FENCE_TRANSITIONS, FenceState.ASKED)
+            self._fences[incarnation] = _Fence(machine)
+        elif known.machine.state is FenceState.CONFIRMED:
+            known.machine.to(FenceState.ASKED)
+        else:
+            return
+        self._to_write.append(incarnation)
+
+    def take_to_write(self) -> list[Incarnation]:
+        """Fences that are to be written now, once."""
+        taken, self._to_write = self._to_write, []
+        return taken
+
+    def written(self, incarnation: Incarnation, revision: int, now: float) -> float:
+        """The fence is acknowledged. When it has been waited out."""
+        assert self._unconfirmed_wait is not None, incarnation
+        fence = self._fences[incarnation]
+        fence.machine.to(FenceState.WRITTEN)
+        fence.revision = revision
+        fence.due = now + self._unconfirmed_wait
+        return fence.due
+
+    def confirmed(self, incarnation: Incarnation) -> None:
+        """The TaskManager has obeyed, or its key is gone: nothing that the fence was for runs there."""
+        fence = self._fences[incarnation]
+        if fence.machine.state is not FenceState.CONFIRMED:
+            fence.machine.to(FenceState.CONFIRMED)
+
+    def waited_out(self, now: float) -> list[Incarnation]:
+        """The TaskManagers that must have stopped by themselves by now, once each."""
+        due = [
+            incarnation
+            for incarnation, fence in self._fences.items()
+            if fence.machine.state is FenceState.WRITTEN and fence.due <= now
+        ]
+        for incarnation in due:
+            self._fences[incarnation].machine.to(FenceState.WAITED_OUT)
+        return due
+
+    def has_stopped(self, incarnation: Incarnation) -> bool:
+        """True when nothing runs there of what ran when the fence was asked for."""
+        fence = self._fences.get(incarnation)
+        return fence is not None and fence.machine.state in _STOPPED
+
+    def is_closed(self, incarnation: Incarnation) -> bool:
+        """True while nothing may be deployed there: it would be stopped, or refused, with the rest."""
+        fence = self._fences.get(incarnation)
+        return fence is not None and fence.machine.state is not FenceState.CONFIRMED
+
+    def closed(self) -> tuple[Incarnation, ...]:
+        """All of those."""
+        return tuple(incarnation for incarnation in self._fences if self.is_closed(incarnation))
+
+    def revision(self, incarnation: Incarnation) -> int:
+        """What a deployment has to name, 0 for none."""
+        fence = self._fences.get(incarnation)
+        return fence.revision if fence is not None else 0

@@ -1,0 +1,158 @@
+"""What ends when slots or TaskManagers are lost, and what may not be taken for ended yet (R13, R14, R18).
+
+Invariants: a not exclusive attempt ends as soon as its TaskManager counts as lost; an exclusive one stays as it is
+until its own report, a proof of death, or the fence on its TaskManager says that it has stopped; one lost TaskManager
+is one failure at most, and none for the tasks that a fence has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from runtime.common.ids import ExecutionAttemptId, Incarnation, VertexId
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.output_commit import OutputCommits
+from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.reconnection import Reconnection
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Attempts that have ended together, for one reason. `is_isolation`: it does not count; not `is_recoverable`: an
+    exclusive one may run on where nobody can stop it.
+    """
+
+    attempts: tuple[ExecutionAttemptId, ...]
+    class_name: str
+    reason: str
+    is_isolation: bool = False
+    is_recoverable: bool = True
+
+
+@dataclass(slots=True)
+class _Unseen:
+    """Exclusive attempts on one TaskManager that counts as lost."""
+
+    attempts: dict[ExecutionAttemptId, None]
+    address: str
+    reason: str
+    is_counted: bool
+
+
+class Losses:
+    """Of one job."""
+
+    __slots__ = ("_commits", "_fences", "_graph", "_placement", "_reconnection", "_unseen")
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        placement: Placement,
+        commits: OutputCommits,
+        reconnection: Reconnection,
+        fences: Fences,
+    ) -> None:
+        self._graph = graph
+        self._placement = placement
+        self._commits = commits
+        self._reconnection = reconnection
+        self._fences = fences
+        self._unseen: dict[Incarnation, _Unseen] = {}
+
+    def holds(self, attempt_id: ExecutionAttemptId) -> bool:
+        """True for an attempt that may still run where nobody sees it."""
+        return any(attempt_id in unseen.attempts for unseen in self._unseen.values())
+
+    def unseen(self) -> Mapping[VertexId, int]:
+        """How many attempts of each vertex may still run where nobody sees them."""
+        counts: dict[VertexId, int] = {}
+        for unseen in self._unseen.values():
+            for attempt_id in self._still_running(unseen):
+                counts[attempt_id.vertex_id] = counts.get(attempt_id.vertex_id, 0) + 1
+        return counts
+
+    def reason(self) -> str:
+        """What is waited for, in words that do not change while it is; "" for nothing."""
+        for unseen in self._unseen.values():
+            waiting = list(self._still_running(unseen))
+            if waiting:
+                return (
+                    f"{len(waiting)} exclusive tasks may still run on the TaskManager at {unseen.address}, which cannot"
+                    " be reached: waiting until they have stopped (taskmanager.isolation-timeout)"
+                )
+        return ""
+
+    def handle(self, event: ev.SlotsClosed | ev.SlotsGone | ev.TaskManagerGone) -> list[Loss]:
+        """What has ended with it."""
+        match event:
+            case ev.SlotsClosed(allocations=allocations):
+                self._placement.pool.close(allocations)
+                return []
+            case ev.SlotsGone():
+                return self._slots_gone(event)
+            case ev.TaskManagerGone():
+                return self._task_manager_gone(event)
+
+    def _slots_gone(self, event: ev.SlotsGone) -> list[Loss]:
+        """The TaskManager itself says so: what was in them is reaped."""
+        lost = [one for allocation in event.allocations for one in self._placement.pool.remove(allocation)]
+        return [Loss(tuple(lost), "SlotLostError", event.reason)] if lost else []
+
+    def _task_manager_gone(self, event: ev.TaskManagerGone) -> list[Loss]:
+        """It counts as lost, or is proved dead."""
+        incarnation = event.incarnation
+        self._commits.task_manager_gone(incarnation)
+        self._reconnection.gone(incarnation)
+        lost = self._placement.task_manager_gone(incarnation, is_reaped=event.is_reaped)
+        if event.is_reaped:
+            return self._reaped(incarnation, lost, event.reason)
+        exclusive = [one for one in lost if self._graph.vertices[one.vertex_id].is_exclusive]
+        if not exclusive or not self._fences.are_available:
+            return self._loss(lost, event.reason, is_recoverable=not exclusive)
+        others = [one for one in lost if one not in exclusive]
+        self._wait_for(incarnation, exclusive, event.reason, is_counted=bool(others))
+        return self._loss(others, event.reason)
+
+    def _wait_for(
+        self, incarnation: Incarnation, attempts: list[ExecutionAttemptId], reason: str, *, is_counted: bool
+    ) -> None:
+        execution = self._graph.execution(attempts[0])
+        assert execution is not None, attempts[0]
+        assert execution.location is not None, attempts[0]
+        self._unseen[incarnation] = _Unseen(dict.fromkeys(attempts), execution.location.address, reason, is_counted)
+        self._fences.ask(incarnation)
+
+    def _reaped(self, incarnation: Incarnation, lost: list[ExecutionAttemptId], reason: str) -> list[Loss]:
+        unseen = self._unseen.pop(incarnation, None)
+        if unseen is None:
+            return self._loss(lost, reason)
+        running = self._still_running(unseen)
+        return self._loss([*lost, *running], reason, is_isolation=unseen.is_counted and not lost)
+
+    def stopped(self, incarnation: Incarnation, how: str) -> list[Loss]:
+        """The fence says that nothing runs there any more."""
+        unseen = self._unseen.pop(incarnation, None)
+        if unseen is None:
+            return []
+        return self._loss(self._still_running(unseen), f"{unseen.reason}; {how}", is_isolation=True)
+
+    def _still_running(self, unseen: _Unseen) -> Iterable[ExecutionAttemptId]:
+        """Those that have not been heard of meanwhile."""
+        for attempt_id in unseen.attempts:
+            execution = self._graph.execution(attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                yield attempt_id
+
+    def _loss(
+        self,
+        attempts: Iterable[ExecutionAttemptId],
+        reason: str,
+        *,
+        is_isolation: bool = False,
+        is_recoverable: bool = True,
+    ) -> list[Loss]:
+        lost = tuple(attempts)
+        return [Loss(lost, "TaskManagerLostError", reason, is_isolation, is_recoverable)] if lost else []
