@@ -80,15 +80,15 @@ class CensusTaker:
         self._clock = clock
         self._entropy = entropy
 
-    async def take(self, job_id: JobId, epoch: int, registered: Callable[[frozenset[Incarnation]], None]) -> None:
-        """Ask all, and tell who is registered, now and after each change, until cancelled.
+    async def take(self, job_id: JobId, epoch: int, registered: Callable[[Mapping[Incarnation, str]], None]) -> None:
+        """Ask all, and tell who is registered and where, now and after each change, until cancelled.
 
         Raises StaleTokenError in an ExceptionGroup when a TaskManager knows a higher epoch, or that the job has ended.
         """
         asked: set[Incarnation] = set()
         async with Scope(f"census of job {job_id}") as scope:
             async for present in self._task_managers():
-                registered(frozenset(present))
+                registered({incarnation: record.address for incarnation, record in present.items()})
                 for incarnation, record in present.items():
                     if incarnation not in asked:
                         asked.add(incarnation)

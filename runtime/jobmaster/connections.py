@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, assert_never
 
@@ -118,11 +118,12 @@ class TaskManagerConnections:
         assert before is None or before.epoch <= job.epoch, (job.job_id, job.epoch)
         self._jobs[job.job_id] = job
 
-    def expect(self, job_id: JobId, incarnations: Iterable[Incarnation]) -> None:
+    def expect(self, job_id: JobId, addresses: Mapping[Incarnation, str]) -> None:
         """These have been asked for a census of the job; whoever does not answer in time is lost for it (R18)."""
         now = self._clock.monotonic()
-        for incarnation in incarnations:
-            self._absences.begin(incarnation, "", "it does not answer the job's new owner", (job_id,), now)
+        for incarnation, address in addresses.items():
+            reason = f"the TaskManager at {address} does not answer the job's new owner"
+            self._absences.begin(incarnation, address, reason, (job_id,), now)
 
     def unregister(self, job: ConnectedJob) -> None:
         """The job has ended here. Idempotent; a newer epoch of it is not touched."""
@@ -176,9 +177,9 @@ class TaskManagerConnections:
         now = self._clock.monotonic()
         if now - self._turn_due > self._timing.interval or not self._heartbeats.may_judge:  # R4
             self._absences.rearm(now)
-        for absence in self._absences.overdue(now):
+        for absence, jobs in self._absences.overdue(now):
             logger.warning("task manager %s counts as lost: %s", absence.incarnation, absence.reason)
-            for job_id in absence.jobs:
+            for job_id in jobs:
                 if job_id in self._jobs:
                     self._jobs[job_id].task_manager_lost(absence.incarnation, absence.reason)
 
@@ -258,15 +259,15 @@ class TaskManagerConnections:
 
     def _ask(self, scope: Scope, absence: Absence) -> None:
         """A TaskManager that has nothing of a job (any more) does not come back for it by itself."""
-        if self.ask_census is not None and absence.address and absence.incarnation not in self._asked:
+        if self.ask_census is not None and absence.incarnation not in self._asked:
             self._asked.add(absence.incarnation)
             scope.spawn(f"ask {absence.incarnation}", self._ask_all(self.ask_census, absence))
 
     async def _ask_all(self, ask: AskCensus, absence: Absence) -> None:
         try:
-            for job_id in list(absence.jobs):
+            for job_id in (*absence.jobs, *absence.lost):
                 job = self._jobs.get(job_id)
-                if job is not None and job_id in absence.jobs:
+                if job is not None and (job_id in absence.jobs or job_id in absence.lost):
                     # Where a question gets lost there is time for another one before the TaskManager counts as lost.
                     async with asyncio.timeout(self._timing.interval):
                         await ask(job_id, job.epoch, absence.address)

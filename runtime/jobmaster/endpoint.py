@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -251,10 +251,12 @@ class JobMaster:
         """Nothing of a TaskManager runs any more."""
         self.post(ev.TaskManagerGone(incarnation, reason, self.moment(), is_reaped=True))
 
-    def task_managers_registered(self, incarnations: frozenset[Incarnation]) -> None:
-        """Who has to answer a census (R6). Whoever does not within heartbeat.timeout counts as lost."""
-        self.post(ev.TaskManagersRegistered(incarnations, self.moment()))
-        self._connections.expect(self.job_id, self._core.awaited)
+    def task_managers_registered(self, addresses: Mapping[Incarnation, str]) -> None:
+        """Who has to answer a census (R6), and where. Whoever does not within heartbeat.timeout counts as lost."""
+        known = self._core.awaited
+        self.post(ev.TaskManagersRegistered(frozenset(addresses), self.moment()))
+        awaited = self._core.awaited - known
+        self._connections.expect(self.job_id, {one: addresses[one] for one in awaited if one in addresses})
 
     def fence_written(self, incarnation: Incarnation, revision: int) -> None:
         """A fence is acknowledged."""

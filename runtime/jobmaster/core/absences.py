@@ -16,13 +16,17 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 
 @dataclass(slots=True)
 class Absence:
-    """One TaskManager whose word is awaited by `jobs`, since the monotonic time `since`. `address` "": it was asked."""
+    """One TaskManager whose word is awaited by `jobs` since the monotonic time `since`, and wanted by `lost` ones.
+
+    For those it counts as lost already, and is of no use before it has said what it has.
+    """
 
     incarnation: Incarnation
     address: str
     reason: str
     since: float
     jobs: dict[JobId, None] = field(default_factory=dict)
+    lost: dict[JobId, None] = field(default_factory=dict)
 
 
 class Absences:
@@ -44,9 +48,8 @@ class Absences:
                 return
             absence = self._absences[incarnation] = Absence(incarnation, address, reason, last_heard)
         absence.reason = reason
-        absence.address = address or absence.address
         absence.since = max(absence.since, last_heard)
-        absence.jobs.update(fresh)
+        absence.jobs.update((job_id, None) for job_id in fresh if job_id not in absence.lost)
 
     def heard(self, incarnation: Incarnation, now: float) -> None:
         """It is back: from now on it has the timeout to say what it has."""
@@ -59,7 +62,8 @@ class Absences:
         if absence is None:
             return
         absence.jobs.pop(job_id, None)
-        if not absence.jobs:
+        absence.lost.pop(job_id, None)
+        if not (absence.jobs or absence.lost):
             del self._absences[incarnation]
 
     def forget(self, incarnation: Incarnation) -> None:
@@ -75,16 +79,16 @@ class Absences:
         """All timeouts start again (R4)."""
         self._armed_at = now
 
-    def overdue(self, now: float) -> list[Absence]:
-        """Those that are lost now; they are not awaited any more."""
-        lost = [one for one in self._absences.values() if now - self._since(one) >= self._timing.timeout]
-        for one in lost:
-            del self._absences[one.incarnation]
+    def overdue(self, now: float) -> list[tuple[Absence, tuple[JobId, ...]]]:
+        """Those that are lost now, and for whom; it is said once."""
+        lost = []
+        for absence in self._absences.values():
+            if absence.jobs and now - max(absence.since, self._armed_at) >= self._timing.timeout:
+                lost.append((absence, tuple(absence.jobs)))
+                absence.lost.update(absence.jobs)
+                absence.jobs.clear()
         return lost
 
     def unanswered(self, now: float) -> list[Absence]:
-        """Those that should be asked: on a new stream they would have spoken by themselves."""
+        """Those that should be asked: about what they have, they would have spoken by themselves on a new stream."""
         return [one for one in self._absences.values() if now - one.since >= self._timing.interval / 2]
-
-    def _since(self, absence: Absence) -> float:
-        return max(absence.since, self._armed_at)

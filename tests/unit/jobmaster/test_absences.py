@@ -20,31 +20,30 @@ def absences(*jobs: JobId, last_heard: float = 100.0) -> Absences:
 def test_it_is_lost_when_it_was_silent_for_the_timeout() -> None:
     found = absences(A)
     assert found.overdue(109.9) == []
-    (lost,) = found.overdue(110.0)
-    assert (lost.incarnation, lost.reason, list(lost.jobs)) == (TM, "the stream was closed", [A])
+    ((lost, jobs),) = found.overdue(110.0)
+    assert (lost.incarnation, lost.reason, jobs) == (TM, "the stream was closed", (A,))
     assert found.overdue(200.0) == [], "it is said once"
 
 
 def test_who_has_told_everything_is_not_lost() -> None:
     found = absences(A, B)
     found.counted(TM, A)
-    (lost,) = found.overdue(110.0)
-    assert list(lost.jobs) == [B]
+    assert [jobs for _, jobs in found.overdue(110.0)] == [(B,)]
 
 
 def test_whoever_is_back_has_the_whole_timeout_to_tell() -> None:
     found = absences(A)
     found.heard(TM, 109.0)
     assert found.overdue(118.9) == []
-    assert [one.incarnation for one in found.overdue(119.0)] == [TM]
+    assert [one.incarnation for one, _ in found.overdue(119.0)] == [TM]
 
 
 def test_a_second_absence_adds_its_jobs_and_a_later_sign_of_life() -> None:
     found = absences(A)
     found.begin(TM, "host:1", "again", [B], 105.0)
     assert found.overdue(114.9) == []
-    (lost,) = found.overdue(115.0)
-    assert (lost.reason, list(lost.jobs)) == ("again", [A, B])
+    ((lost, jobs),) = found.overdue(115.0)
+    assert (lost.reason, jobs) == ("again", (A, B))
 
 
 def test_an_observer_that_was_late_gives_everybody_the_whole_timeout() -> None:  # R4
@@ -52,7 +51,7 @@ def test_an_observer_that_was_late_gives_everybody_the_whole_timeout() -> None: 
     found.rearm(130.0)
     found.begin(OTHER, "host:2", "it was away while we were", [B], 95.0)
     assert found.overdue(139.9) == []
-    assert {one.incarnation for one in found.overdue(140.0)} == {TM, OTHER}
+    assert {one.incarnation for one, _ in found.overdue(140.0)} == {TM, OTHER}
 
 
 def test_whom_no_job_has_used_is_not_awaited() -> None:
@@ -75,3 +74,14 @@ def test_the_dead_are_not_awaited() -> None:  # R13
     found = absences(A)
     found.forget(TM)
     assert found.overdue(1000.0) == []
+
+
+def test_whoever_counts_as_lost_is_asked_until_it_has_said_what_it_has() -> None:  # R7: no use before
+    found = absences(A)
+    found.overdue(110.0)
+    assert [one.address for one in found.unanswered(500.0)] == ["host:1"]
+    found.begin(TM, "host:1", "again", [A, B], 500.0)
+    assert [jobs for _, jobs in found.overdue(510.0)] == [(B,)], "it is lost for A already"
+    found.counted(TM, A)
+    found.counted(TM, B)
+    assert found.unanswered(600.0) == []
