@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId
@@ -60,6 +61,7 @@ MessageT = TypeVar("MessageT")
 
 JOB_ID = JobId("0" * 31 + "1")
 EPOCH = 7
+ISOLATION_TIMEOUT = 60.0
 UNCONFIRMED_WAIT = 65.6
 
 
@@ -119,6 +121,8 @@ class Fence:
 
     revision: int
     epoch: int
+    obeyed_by: float
+    """By then its TaskManager has obeyed it, or has stopped what is exclusive for want of contact."""
 
 
 class JobMasterDriver:
@@ -176,6 +180,7 @@ class JobMasterDriver:
 
     def handle(self, event: ev.Event) -> list[Effect]:
         """Give an event to the core and record what it wants done."""
+        self._isolate()
         effects = self.core.handle(event)
         for effect in effects:
             self._record(effect)
@@ -213,7 +218,8 @@ class JobMasterDriver:
                 self.slots.update(accepted)
                 self.rejected.update(rejected)
             case DeployTasks(_, _, tasks):
-                assert incarnation not in self.written_fences, "R14: deployed before the fence is confirmed"
+                fence = self.written_fences.get(incarnation)
+                assert fence is None or fence.epoch < self.epoch, "R14: deployed before the fence is confirmed"
                 revision = max(self.epoch, message.fence_revision)
                 assert revision >= self.fence_revisions.get(incarnation, 0), "R14: the TaskManager refuses this"
                 for task in tasks:
@@ -384,7 +390,7 @@ class JobMasterDriver:
             incarnation = self.fences.pop(0)
             self.revision += 1
             self.fence_revisions[incarnation] = self.revision
-            fence = self.written_fences[incarnation] = Fence(self.revision, self.epoch)
+            fence = self.written_fences[incarnation] = Fence(self.revision, self.epoch, self.now + ISOLATION_TIMEOUT)
             self.handle(ev.FenceWritten(incarnation, fence.revision, self.at()))
 
     def obey_fence(self, incarnation: Incarnation) -> None:
@@ -396,13 +402,19 @@ class JobMasterDriver:
 
     def wait_out_fences(self) -> None:
         """So much time passes that guards stop what is exclusive, and after it the owner goes on."""
-        assert self.graph is not None
-        graph = self.graph
-        exclusive = {vertex.id for vertex in graph.vertices if vertex.is_exclusive(graph)}
-        for incarnation in self.written_fences:
-            self._stop_isolated(incarnation, lambda attempt_id: attempt_id.vertex_id in exclusive)
         self.now += UNCONFIRMED_WAIT
         self.handle(ev.RestartDue(self.at()))
+
+    def _isolate(self) -> None:
+        """Guards act before anybody else can know that it is time."""
+        if self.graph is None:
+            return
+        graph = self.graph
+        exclusive = {vertex.id for vertex in graph.vertices if vertex.is_exclusive(graph)}
+        late = [one for one, fence in self.written_fences.items() if fence.obeyed_by <= self.now]
+        for incarnation in late:
+            self.written_fences[incarnation] = replace(self.written_fences[incarnation], obeyed_by=math.inf)
+            self._stop_isolated(incarnation, lambda attempt_id: attempt_id.vertex_id in exclusive)
 
     def _stop_isolated(self, incarnation: Incarnation, is_for: Callable[[ExecutionAttemptId], bool]) -> None:
         stopped = [one for one in self.running() if self.whereabouts(one).incarnation == incarnation and is_for(one)]
