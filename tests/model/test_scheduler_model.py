@@ -315,7 +315,8 @@ class Scenario:
             one = execution.attempt_id
             if execution.state is ExecutionState.FINISHED and self.is_exclusive[one.vertex_id]:
                 self.standing[one.vertex_id, one.subtask_index] = one
-        for attempts in self.job.in_slot.values():
+        for held in self.job.in_slot.values():
+            attempts = [one for one in held if one not in self.job.cancelled]  # those are on their way out
             assert len(attempts) <= 1 + AHEAD_MAX
             assert len({attempt_id.vertex_id for attempt_id in attempts}) <= 1
         for attempt_id, task in list(self.job.deployed.items())[self.checked :]:
