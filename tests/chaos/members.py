@@ -68,6 +68,7 @@ class ChaosCluster(ScriptCluster):
             {**own, **options}, masters=masters, job_masters=job_masters, workers=workers, class_archive=class_archive
         )
         self._layout = self.run / "run"
+        self._one_job_manager = asyncio.Lock()
         self.wanted = {"jobmanager": masters, "jobmaster": job_masters, "taskmanager": workers, "etcd": 1}
 
     def members(self, role: str) -> list[Member]:
@@ -101,7 +102,12 @@ class ChaosCluster(ScriptCluster):
         """Start one more of a role by its script."""
         if role == "etcd":
             return await asyncio.to_thread(self._start_etcd)
-        more = [] if role != "jobmanager" else ["-D", f"rest.port={self._free_rest_port()}"]
+        if role == "jobmanager":
+            async with self._one_job_manager:  # or two would find the same port free
+                return await self._start(role, "-D", f"rest.port={self._free_rest_port()}")
+        return await self._start(role)
+
+    async def _start(self, role: str, *more: str) -> subprocess.CompletedProcess[str]:
         arguments = ("start", *self.dynamic, *more)
         return await asyncio.to_thread(self.script, _SCRIPTS[role], *arguments, timeout=START_TIMEOUT)
 
