@@ -202,3 +202,14 @@ def _submit_until(cluster: ScriptCluster, is_over: threading.Event, ids: list[Jo
             nap = job_graph("short", "tests.benchmarks.programs:nap", params={"seconds": 1.0})
             client.submit(nap, job_id=job_id)
             ids.append(job_id)
+
+
+def test_the_last_process_cancels_its_jobs_if_that_is_configured() -> None:
+    options = {**OPTIONS, "jobmanager.jobmaster.shutdown": "stop"}
+    with ScriptCluster(options, job_masters=1) as cluster, cluster.connect() as client:
+        ids = run_naps(client, 600, 3)
+        (pid,) = cluster.pids()["jobmaster"]
+        os.kill(pid, signal.SIGTERM)
+        reached(lambda: {client.status(job_id).status.value for job_id in ids} == {"CANCELED"}, "all are cancelled")
+        reached(lambda: processes(client) == {}, "it is gone")
+        reached(lambda: client.get("/overview")["slots-available"] == 16, "nothing of them runs")
