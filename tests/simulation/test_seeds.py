@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.mutations import MUTATIONS, ROOT, mutated, simulate
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEEDS = Path(__file__).with_name("seeds.txt")
 FIXED = 100
