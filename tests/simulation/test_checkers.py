@@ -26,7 +26,7 @@ from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, Payload, ResultRecord
 from runtime.jobgraph.graph import ExchangeMode
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, encode_events
-from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, NothingRunsTwice, check
+from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, check
 from tests.kit.simulation.history import (
     KILLED,
     STARTS,
@@ -48,6 +48,7 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
+from tests.kit.simulation.reruns import NothingRunsTwice
 
 KEYS = Keys.of_cluster("default")
 JOB = JobId("1" * 32)

@@ -14,11 +14,12 @@ from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.dispatcher import JobMasterRegistered
 from tests.kit.job_graphs import diamond, lone
-from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, check
+from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob, Status
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Expired, Received, Shown
 from tests.kit.simulation.processes import SimulatedLoop
+from tests.kit.simulation.reruns import NothingRunsTwice
 from tests.kit.simulation.seeds import keep, on_virtual_time
 from tests.kit.simulation.slots import GUARD_DELAY, UserCode
 from tests.kit.simulation.world import Shape, World, until

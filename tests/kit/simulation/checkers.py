@@ -22,9 +22,6 @@ from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
 from tests.kit.simulation.checker import Violation, guards_that_held, job_events, subtask
 from tests.kit.simulation.history import (
-    KILLED,
-    STARTS,
-    STOPPED,
     Acknowledged,
     Applied,
     AttemptEnded,
@@ -32,10 +29,8 @@ from tests.kit.simulation.history import (
     BlobDeleted,
     Cancelling,
     Damaged,
-    Fault,
     History,
     InContact,
-    ProcessEvent,
     Received,
     Record,
     Sent,
@@ -399,43 +394,6 @@ class SlotsBelongToOne(_Base):
                 known = self._allocations.setdefault(offer.allocation_id, place)
                 if known != place:
                     yield f"allocation {offer.allocation_id} is {known} and {place}"
-
-
-class NothingRunsTwice(_Base):
-    """Promise 2: user code of a subtask runs once, unless it has failed (R10) or its TaskManager has died before that
-    was accepted which it has done.
-    """
-
-    rule = "promise 2"
-
-    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent)
-
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
-        self._started: dict[tuple[JobId, str, int], tuple[ExecutionAttemptId, str]] = {}
-        self._accepted: set[ExecutionAttemptId] = set()
-
-    def see(self, record: Record) -> Iterator[str]:
-        """Starts, what is accepted of them, durable resets, and deaths."""
-        for job_id, one in self.job_events(record):
-            if isinstance(one, AttemptFinished):
-                self._accepted.add(one.attempt_id)
-            elif isinstance(one, SubtasksReset):
-                for index in one.subtasks:
-                    self._started.pop((job_id, one.vertex_id, index), None)
-        match record.what:
-            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS, STOPPED}:
-                self._started = {
-                    one: (attempt_id, host)
-                    for one, (attempt_id, host) in self._started.items()
-                    if host != record.process or attempt_id in self._accepted
-                }
-            case AttemptStarted(attempt_id=attempt_id):
-                before, _ = self._started.setdefault(subtask(attempt_id), (attempt_id, record.process))
-                if before != attempt_id:
-                    yield f"{attempt_id} runs again what {before} has run"
-            case _:
-                return
 
 
 class JobsEndAsExpected(_Base):

@@ -84,12 +84,14 @@ SURVIVABLE = frozenset(
         FaultKind.JOB_MASTER_DRAIN,
         FaultKind.JOB_MOVE,
         FaultKind.TASK_MANAGER_CRASH,
+        FaultKind.TASK_MANAGER_FREEZE,
         FaultKind.TASK_MANAGER_STOP,
         FaultKind.TASK_MANAGER_DRAIN,
+        FaultKind.PARTITION,
     }
 )
 """No job may notice these, but for those whose stored bytes are lost or spoiled: they may fail. No task either, but for
-those of a TaskManager that dies: they run again.
+those of a TaskManager that dies, or cannot be reached for heartbeat.timeout: they run again.
 """
 
 
@@ -195,7 +197,7 @@ class Fate:
             FaultKind.JOB_MASTER_DRAIN: self._drain,
             FaultKind.JOB_MOVE: self._move,
             FaultKind.TASK_MANAGER_CRASH: self._crash_task_manager,
-            FaultKind.TASK_MANAGER_FREEZE: lambda: self._freeze(self._one_of(world.task_managers), 0.5, 30.0),
+            FaultKind.TASK_MANAGER_FREEZE: self._freeze_task_manager,
             FaultKind.TASK_MANAGER_STOP: lambda: self._terminate(self._one_of(world.task_managers)),
             FaultKind.TASK_MANAGER_DRAIN: self._drain_slots,
             FaultKind.POWER_CUT: self._cut_power,
@@ -248,17 +250,15 @@ class Fate:
             world.loop.outside_later(self._entropy.uniform(low, high), self._start, name)
 
     async def _crash_task_manager(self) -> None:
-        """Each loss of its tasks costs a job one of its restarts, and no job shall end for lack of them."""
+        """All that runs there is lost."""
         name = self._one_of(self._world.task_managers)
-        if self._task_managers_lost < RESTARTS and self._world.is_running(name):
-            self._task_managers_lost += 1
+        if self._may_lose(name) and self._world.is_running(name):
             await self._crash(name, 0.5, 10.0)
 
     async def _cut_power(self) -> None:
         """Everything is killed at once, etcd included, and comes back one by one."""
         world = self._world
-        if self._task_managers_lost + len(world.task_managers) <= RESTARTS:
-            self._task_managers_lost += len(world.task_managers)
+        if self._may_lose(*world.task_managers):
             for name in world.names:
                 await self._crash(name, 0.5, 10.0)
 
@@ -294,10 +294,26 @@ class Fate:
         if process.life is Life.FROZEN:
             self._world.thaw(name)
 
+    async def _freeze_task_manager(self) -> None:
+        """Longer than heartbeat.timeout, it is lost as well."""
+        name = self._one_of(self._world.task_managers)
+        if self._may_lose(name) and self._world.is_running(name):
+            await self._freeze(name, 0.5, 30.0)
+
+    def _may_lose(self, *names: str) -> bool:
+        """Each loss of its tasks costs a job one of its restarts, and no job shall end for lack of them."""
+        losses = sum(name in self._world.task_managers for name in names)
+        if self._task_managers_lost + losses > RESTARTS:
+            return False
+        self._task_managers_lost += losses
+        return True
+
     async def _partition(self) -> None:
         world, names = self._world, self._world.names
         source, target = self._one_of(names), self._one_of(names)
-        if source != target and world.network.link(source, target).blocked_since is None:
+        if source == target or world.network.link(source, target).blocked_since is not None:
+            return
+        if self._may_lose(source, target):
             pairs = [(source, target), (target, source)][: 1 + int(self._entropy.uniform(0, 2))]
             seconds = self._entropy.uniform(0.5, 40.0)
             for one, other in pairs:

@@ -10,7 +10,11 @@ from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.highavailability.kv import Txn, TxnResult, WatchEvent
 
+AWAKE = "wakes"
+CUT_OFF = "cannot send to"
+FROZEN = "is frozen"
 KILLED = "is killed"
+REACHED = "can send to"
 STARTS = "starts"
 STOPPED = "has stopped"
 

@@ -19,11 +19,12 @@ from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
 from tests.kit.simulation.checker import Violation
-from tests.kit.simulation.checkers import ALWAYS, NothingRunsTwice, check
+from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
+from tests.kit.simulation.reruns import NothingRunsTwice
 from tests.kit.simulation.slots import UserCode
 from tests.kit.simulation.world import RESTARTS, Shape, World, until
 

@@ -24,7 +24,7 @@ from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.option_mapping import guard_dialler
-from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, ProcessContext, leave
+from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, NewLifeError, ProcessContext, leave
 from runtime.entrypoint.signals import StopSignal
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager
@@ -37,7 +37,18 @@ from tests.kit.simulation.checkers import ISOLATION_SECONDS
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
 from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedGuardConnection
-from tests.kit.simulation.history import KILLED, STARTS, STOPPED, Fault, History, ProcessEvent
+from tests.kit.simulation.history import (
+    AWAKE,
+    CUT_OFF,
+    FROZEN,
+    KILLED,
+    REACHED,
+    STARTS,
+    STOPPED,
+    Fault,
+    History,
+    ProcessEvent,
+)
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
@@ -129,6 +140,7 @@ class World:
         self._lives: dict[str, int] = {}
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
+        self._once_cut_off: set[str] = set()
         self._guards: dict[str, SimulatedGuard] = {}
         self._running: dict[str, tuple[ProcessContext, asyncio.Task[Any]]] = {}
         person = SimulatedProcess(loop, "operator")
@@ -216,6 +228,8 @@ class World:
             cause = _cause(error)
             # A process that comes up while etcd is away says so and ends; its supervisor tries again.
             is_failure = self.is_ready(name) or not isinstance(cause, RetryableError)
+            if isinstance(cause, NewLifeError) and name in self._once_cut_off:
+                is_failure = False  # who cannot be reached may be declared dead, and begins anew
             self._ended(name, f"has failed: {type(cause).__name__}: {cause}", is_failure=is_failure)
         except asyncio.CancelledError:
             self._ended(name, STOPPED, is_failure=False)
@@ -347,12 +361,12 @@ class World:
 
     def freeze(self, name: str) -> None:
         """SIGSTOP of the main process; slots go on."""
-        self._record(name, Fault("is frozen"))
+        self._record(name, Fault(FROZEN))
         self.processes[name].freeze()
 
     def thaw(self, name: str) -> None:
         """SIGCONT."""
-        self._record(name, Fault("wakes"))
+        self._record(name, Fault(AWAKE))
         self.processes[name].thaw()
 
     def deafen(self, name: str, seconds: float) -> None:
@@ -364,12 +378,13 @@ class World:
 
     def partition(self, source: str, target: str) -> None:
         """Nothing passes from one to the other; the way back is not touched."""
-        self._record(source, Fault(f"cannot send to {target}"))
+        self._once_cut_off |= {source, target}
+        self._record(source, Fault(f"{CUT_OFF} {target}"))
         self.network.block(source, target)
 
     def heal(self, source: str, target: str) -> None:
         """It passes again."""
-        self._record(source, Fault(f"can send to {target} again"))
+        self._record(source, Fault(f"{REACHED} {target} again"))
         self.network.heal(source, target)
 
     def _record(self, name: str, what: Fault | ProcessEvent) -> None:

@@ -1,0 +1,81 @@
+"""Promise 2, judged from outside: no user code runs again for nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.highavailability.keys import Keys
+from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
+from tests.kit.simulation.checker import CheckerBase, subtask
+from tests.kit.simulation.history import (
+    AWAKE,
+    CUT_OFF,
+    FROZEN,
+    KILLED,
+    REACHED,
+    STARTS,
+    STOPPED,
+    Applied,
+    AttemptStarted,
+    Fault,
+    ProcessEvent,
+    Record,
+)
+
+
+class NothingRunsTwice(CheckerBase):
+    """Promise 2: user code of a subtask runs once, unless it has failed (R10) or its TaskManager has died, or could not
+    be reached, before that was accepted which it has done.
+    """
+
+    rule = "promise 2"
+
+    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent)
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys)
+        self._started: dict[tuple[JobId, str, int], tuple[ExecutionAttemptId, str]] = {}
+        self._accepted: set[ExecutionAttemptId] = set()
+        self._out_of_reach: dict[str, int] = defaultdict(int)
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Starts, what is accepted of them, durable resets, deaths, and who is out of reach."""
+        for job_id, one in self.job_events(record):
+            if isinstance(one, AttemptFinished):
+                self._accepted.add(one.attempt_id)
+            elif isinstance(one, SubtasksReset):
+                for index in one.subtasks:
+                    self._started.pop((job_id, one.vertex_id, index), None)
+        match record.what:
+            case Fault(what=what) | ProcessEvent(what=what):
+                self._note(record.process, what)
+            case AttemptStarted(attempt_id=attempt_id):
+                before, host = self._started.setdefault(subtask(attempt_id), (attempt_id, record.process))
+                if before != attempt_id and not self._out_of_reach[host]:
+                    yield f"{attempt_id} runs again what {before} has run"
+            case _:
+                return
+
+    def _note(self, host: str, what: str) -> None:
+        if what in {KILLED, STARTS, STOPPED}:
+            self._excuse(host)
+        elif what in {FROZEN, AWAKE}:
+            self._note_reach(host, is_lost=what == FROZEN)
+        elif what.startswith((CUT_OFF, REACHED)):
+            is_lost = what.startswith(CUT_OFF)
+            for end in (host, what.removeprefix(CUT_OFF if is_lost else REACHED).split()[0]):
+                self._note_reach(end, is_lost=is_lost)
+
+    def _note_reach(self, host: str, *, is_lost: bool) -> None:
+        self._out_of_reach[host] = max(0, self._out_of_reach[host] + (1 if is_lost else -1))
+        self._excuse(host)
+
+    def _excuse(self, host: str) -> None:
+        """What has begun there and is not accepted may run again."""
+        self._started = {
+            one: (attempt_id, where)
+            for one, (attempt_id, where) in self._started.items()
+            if where != host or attempt_id in self._accepted
+        }
