@@ -17,7 +17,7 @@ from runtime.rest.blobs import blobs_router
 from runtime.rest.cluster import cluster_router
 from runtime.rest.context import RestContext
 from runtime.rest.forwarding import LeaderForwarding
-from runtime.rest.guards import BearerGuard, BodyGuard, BodyRefusedError, TokenCheck
+from runtime.rest.guards import BearerGuard, BodyGuard, BodyRefusedError, StopGuard, TokenCheck
 from runtime.rest.jobs import jobs_router
 from runtime.rest.openapi import DescribedApp
 from runtime.rest.ui import ui_router
@@ -38,7 +38,7 @@ def create_app(context: RestContext, *, check_token: TokenCheck | None, content_
     app.add_exception_handler(BodyRefusedError, _on_body_refused)
     app.add_exception_handler(ClientDisconnect, _on_client_gone)
     app.add_exception_handler(Exception, errors.on_unexpected_error)
-    guarded: ASGIApp = BodyGuard(LeaderForwarding(app, context), content_length_max)
+    guarded: ASGIApp = StopGuard(BodyGuard(LeaderForwarding(app, context), content_length_max))
     return BearerGuard(guarded, check_token) if check_token is not None else guarded
 
 

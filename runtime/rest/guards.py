@@ -54,6 +54,30 @@ def _bearer(scope: Scope) -> str:
     return ""
 
 
+class StopGuard:
+    """Answers what is cut off by the end of this process with 503: clients ask again, at the next address."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through. Nobody else cancels it: who goes away is noticed by other means."""
+        is_begun = False
+
+        async def tell(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, tell)
+        except asyncio.CancelledError:
+            if not is_begun and scope["type"] == "http":
+                sentence = "This JobManager stops: ask another one, or ask again."
+                await answer_error(send, HTTPStatus.SERVICE_UNAVAILABLE, sentence, [(b"connection", b"close")])
+            raise
+
+
 class BodyGuard:
     """Refuses bodies above the limit of their path (413), and more of them than fit into memory at once (429).
 

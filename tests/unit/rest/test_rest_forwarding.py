@@ -29,6 +29,8 @@ class Pair:
     leader_address: str
     http: httpx.AsyncClient
     """Of the stand-by."""
+    servers: list[RestServer]
+    """The leader's and the stand-by's."""
 
 
 @pytest_asyncio.fixture
@@ -47,7 +49,7 @@ async def pair() -> AsyncIterator[Pair]:
         standby.other_leader.set(address)
         headers = {"authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{servers[1].port}", headers=headers) as http:
-            yield Pair(leader, standby, address, http)
+            yield Pair(leader, standby, address, http, servers)
         for server in servers:
             server.stop()
 
@@ -125,4 +127,16 @@ async def test_who_waits_for_a_leader_that_leads_no_more_is_told_at_once(pair: P
         while not pair.leader.dispatcher.polls:
             await asyncio.sleep(0.01)
         pair.standby.other_leader.set("")
+        assert (await polling).status_code == 503
+
+
+@pytest.mark.parametrize("is_asked_directly", [True, False])
+async def test_who_waits_while_the_process_stops_is_told_to_ask_again(pair: Pair, *, is_asked_directly: bool) -> None:
+    pair.leader.dispatcher.put(JOB, JobStatus.RUNNING, modified=1000)
+    host = f"http://{pair.leader_address}" if is_asked_directly else ""
+    polling = asyncio.ensure_future(pair.http.get(f"{host}/jobs/{JOB}/status", params={"wait": "60", "since": "1000"}))
+    async with asyncio.timeout(5):
+        while not pair.leader.dispatcher.polls:
+            await asyncio.sleep(0.01)
+        pair.servers[0 if is_asked_directly else 1].stop()
         assert (await polling).status_code == 503
