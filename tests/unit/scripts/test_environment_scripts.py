@@ -103,47 +103,53 @@ def test_uv_makes_the_environment_where_it_is(home: Path) -> None:
 
 PYTEST = """#!/bin/sh
 echo "pytest $*"
-case "$*" in *" -m not "*) exit {light};; *) exit {heavy};; esac
+case "$*" in *" -m not "*) exit {light};; *" -m spark"*) exit {jvm};; *) exit {heavy};; esac
 """
-HEAVY = "spark or airflow or etcd or process or slow"
+HEAVY, JVM = "etcd or process or slow", "spark or airflow"
 
 
-def run_tests(home: Path, *arguments: str, light: int = 0, heavy: int = 0) -> subprocess.CompletedProcess[str]:
+def run_tests(
+    home: Path, *arguments: str, light: int = 0, heavy: int = 0, jvm: int = 0
+) -> subprocess.CompletedProcess[str]:
     """bin/test.sh with tools that only say what they were told to do."""
     (home / "bin/environment.sh").write_text("ensure_environment() { :; }\n")
     (home / ".venv/bin").mkdir(parents=True, exist_ok=True)
-    tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "pytest": PYTEST.format(light=light, heavy=heavy)}
+    tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "pytest": PYTEST.format(light=light, heavy=heavy, jvm=jvm)}
     for name, text in tools.items():
         (home / ".venv/bin" / name).write_text(text)
         (home / ".venv/bin" / name).chmod(0o755)
     return run(home, "bash", "bin/test.sh", *arguments)
 
 
-def test_light_tests_run_in_two_processes_and_the_others_in_one(home: Path) -> None:
-    light, heavy = f"pytest -q -n 2 -x a b -m not ({HEAVY})\n", f"pytest -q -x a b -m {HEAVY}\n"
+def test_light_tests_run_in_two_processes_and_those_with_a_jvm_beside_the_others(home: Path) -> None:
+    light = f"pytest -q -n 2 -x a b -m not ({HEAVY} or {JVM})\n"
+    heavy, jvm = f"pytest -q -x a b -m ({HEAVY}) and not ({JVM})\n", f"pytest -q -x a b -m {JVM}\n"
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
     assert light in whole.stdout
     assert heavy in whole.stdout
+    assert jvm in whole.stdout
     fast = run_tests(home, "--fast", "-x", "a b")
     assert light in fast.stdout
     assert "heavy" not in fast.stdout
 
 
 @pytest.mark.parametrize(
-    ("light", "heavy", "said"),
+    ("light", "heavy", "jvm", "said"),
     [
-        (0, 0, "All checks and tests passed."),
-        (5, 0, "All checks and tests passed."),
-        (0, 5, "All checks and tests passed."),
-        (5, 5, "Failed: no test is selected"),
-        (1, 5, "Failed: light tests"),
-        (5, 2, "Failed: heavy tests"),
-        (1, 1, "Failed: light tests heavy tests"),
+        (0, 0, 0, "All checks and tests passed."),
+        (5, 0, 5, "All checks and tests passed."),
+        (0, 5, 5, "All checks and tests passed."),
+        (5, 5, 0, "All checks and tests passed."),
+        (5, 5, 5, "Failed: no test is selected"),
+        (1, 5, 5, "Failed: light tests"),
+        (5, 2, 0, "Failed: heavy tests"),
+        (0, 0, 1, "Failed: heavy tests"),
+        (1, 1, 5, "Failed: light tests heavy tests"),
     ],
 )
-def test_a_selection_has_to_match_in_one_of_the_two(home: Path, light: int, heavy: int, said: str) -> None:
-    done = run_tests(home, light=light, heavy=heavy)
+def test_a_selection_has_to_match_in_one_of_them(home: Path, light: int, heavy: int, jvm: int, said: str) -> None:
+    done = run_tests(home, light=light, heavy=heavy, jvm=jvm)
     assert done.stdout.splitlines()[-1] == said
     assert done.returncode == ("Failed" in said)
 
