@@ -456,6 +456,8 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.new_process()
             for process in self.processes.values():
                 process.is_draining = False
+                if not process.is_connected:
+                    self.connect(process)
             while self.pending:
                 self.execute(self.pending.pop(0), is_away=False)
             for process in list(self.processes.values()):
