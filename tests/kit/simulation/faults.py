@@ -88,6 +88,7 @@ SURVIVABLE = frozenset(
         FaultKind.TASK_MANAGER_STOP,
         FaultKind.TASK_MANAGER_DRAIN,
         FaultKind.PARTITION,
+        FaultKind.POWER_CUT,
     }
 )
 """No job may notice these, but for those whose stored bytes are lost or spoiled: they may fail. No task either, but for
