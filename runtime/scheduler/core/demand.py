@@ -2,7 +2,8 @@
 
 Invariants: a region is started once, all its vertices together, and what is reset of it waits anew; a subtask is queued
 only when every partition it reads is accepted (R10); *anticipated* subtasks are those whose inputs are all FINISHED but
-not durable yet: they keep slots and count as required, and are never deployed.
+not durable yet: they keep slots and count as required, and are never deployed. So does an *errand*, for which some
+TaskManager is needed when none is known any more.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Region:
 class Demand:
     """Regions that have not started, and the queues of subtasks that can."""
 
-    __slots__ = ("_graph", "_members", "_queues", "_waiting", "kinds")
+    __slots__ = ("_graph", "_members", "_queues", "_waiting", "errand", "kinds")
 
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
@@ -63,6 +64,8 @@ class Demand:
         self._queues: dict[SlotKind, deque[Execution]] = {}
         self._members = pipelined_regions(graph.job_graph)
         self._waiting: list[Region] = []
+        self.errand: ExecutionJobVertex | None = None
+        """A vertex for which something is left to do on any TaskManager that would give it a slot."""
         self.wait([execution for execution in graph.executions() if execution.state is ExecutionState.CREATED])
 
     def wait(self, executions: Sequence[Execution]) -> None:
@@ -110,6 +113,7 @@ class Demand:
         """Nothing is to be started any more."""
         self._queues.clear()
         self._waiting.clear()
+        self.errand = None
 
     def next_for(self, slot: ActiveSlot) -> Execution | None:
         """The attempt that an idle slot takes next, removed from its queue."""
@@ -146,6 +150,8 @@ class Demand:
         return counts
 
     def _anticipated(self) -> Iterator[tuple[ExecutionJobVertex, int]]:
+        if self.errand is not None:
+            yield self.errand, 1
         for region in self._waiting:
             if all(vertex.is_finished for vertex in region.producers):
                 yield from ((vertex, len(indices)) for vertex, indices in region.subtasks)

@@ -338,6 +338,7 @@ class JobMasterCore:
             return
         if failure is None:
             work.commits.done(vertex_id)
+            work.placement.seek(None)
         elif self.status in _ALIVE:
             self._fail(failure, None, self._graph.vertices[vertex_id].vertex.name)
 
@@ -545,8 +546,7 @@ class JobMasterCore:
         for vertex in work.commits.due():
             asked = work.commits.ask(vertex, work.placement.task_managers)
             if asked is None:
-                message = f"every TaskManager that could move the outputs of {vertex.vertex.name} is lost"
-                self._fail(self._system_failure("OutputCommitError", message), None, vertex.vertex.name)
+                work.placement.seek(vertex)
                 return
             self._outbox.to(asked).commits.append((vertex.id, outputs_of(vertex)))
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
-from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import PartitionDescriptor, TaskDeploymentDescriptor
@@ -117,6 +117,21 @@ class Placement:
                 letter.accepted.append(offer.allocation_id)
             else:
                 letter.rejected.append(offer.allocation_id)
+        if letter.accepted and self._demand.errand is not None:
+            self._know(location)
+
+    def seek(self, vertex: ExecutionJobVertex | None) -> None:
+        """Something is left to do for a vertex, and every TaskManager that could is lost: another one is needed.
+
+        None: it is done, the slot that was kept for it goes back.
+        """
+        self._demand.errand = vertex
+
+    def _know(self, location: TaskManagerLocation) -> None:
+        """From now on it gets messages of the job."""
+        if location.incarnation not in self.task_managers:
+            self.task_managers[location.incarnation] = location
+            self._outbox.to(location.incarnation).job = self._deployments.job
 
     def inherit(self, adoption: Adoption, at: Moment) -> None:
         """What one TaskManager has of a job that had an owner before: slots, attempts in them, and leftovers."""
@@ -203,10 +218,8 @@ class Placement:
         execution.place(slot.location, slot.allocation_id)
         self._graph.transition(execution, ExecutionState.DEPLOYING, at.millis)
         incarnation = slot.location.incarnation
+        self._know(slot.location)
         letter = self._outbox.to(incarnation)
-        if incarnation not in self.task_managers:
-            self.task_managers[incarnation] = slot.location
-            letter.job = self._deployments.job
         letter.fence_revision = self._fences.revision(incarnation)
         letter.deployed.append(self._deployments.descriptor(execution, slot.allocation_id))
 

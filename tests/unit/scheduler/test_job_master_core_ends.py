@@ -100,8 +100,20 @@ def test_another_task_manager_moves_the_outputs_when_the_first_is_lost() -> None
     job.lose_task_manager(2)
     assert [incarnation for incarnation, _ in job.commits] == [location(2).incarnation, location(1).incarnation]
     job.lose_task_manager(1)
+    assert not job.has_result()
+    assert job.requirements[-1].requirements[0].count == 1, "any TaskManager will do, and none is known any more"
+    job.lose_task_manager(2)
+    job.offer(3, 4, tm=3)
+    assert job.commits[-1][0] == location(3).incarnation
+    assert allocation(3) in job.slots
+    assert allocation(4) in job.rejected
+    assert not job.has_result()
+    job.handle(ev.OutputsMoved(job.commits[-1][1].vertex_id, None, job.at()))
     assert job.pending_result is not None
-    assert job.pending_result.status is J.FAILED
+    assert job.pending_result.status is J.FINISHED
+    job.result_durable()
+    assert job.slots == set()
+    assert any(isinstance(one, EndJob) for one in job.sent[-1][1])
 
 
 # --- failure, cancel, loss -------------------------------------------------------------------------------------------
