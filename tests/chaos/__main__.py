@@ -36,9 +36,7 @@ WITH_SPARK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
-SURVIVABLE = [kind for kind in FaultKind if kind not in {FaultKind.MAIN_FREEZE, FaultKind.TASKMANAGER_FREEZE}]
-"""What today's product gets over, each time."""
-FAULTS = {"all": frozenset(FaultKind), "control-plane": CONTROL_PLANE, "survivable": frozenset(SURVIVABLE)}
+FAULTS = {"all": frozenset(FaultKind), "control-plane": CONTROL_PLANE}
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -8,7 +8,8 @@ from random import SystemRandom
 import pytest
 
 from tests.chaos import demo
-from tests.chaos.__main__ import OPTIONS, SURVIVABLE, WITH_SPARK, run
+from tests.chaos.__main__ import OPTIONS, WITH_SPARK, run
+from tests.chaos.fate import FaultKind
 from tests.chaos.jobs import KINDS
 from tests.chaos.run import Settings
 
@@ -21,7 +22,7 @@ SECONDS = 120.0
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_doubled_or_restarted_by_the_control_plane(tmp_path: Path, class_archive: Path | None) -> None:
     seed = SystemRandom().randrange(1_000_000)
-    settings = Settings(SECONDS, 7.0, seed, 6, SURVIVABLE, list(KINDS))
+    settings = Settings(SECONDS, 7.0, seed, 6, list(FaultKind), list(KINDS))
     report = run(settings, {**OPTIONS, **WITH_SPARK}, class_archive=class_archive, keep=tmp_path)
     print(report.table())
     assert report.is_clean, f"bin/chaos.sh --seed {seed} --minutes 2 --every 7\n{report.table()}"
