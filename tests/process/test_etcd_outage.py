@@ -179,7 +179,7 @@ def test_everything_is_killed_at_once_and_started_again(tmp_path: Path, folder: 
             work.open_gate("first")
             reached(lambda: work.count("second", "begins") == 1, "the second one runs", timeout=30)
             guards = Keys.of_cluster("default").task_managers
-            reached(lambda: "guard-reached" in etcd.ctl("get", "--prefix", guards), "the guard is known (R13)")
+            reached(lambda: '"is_reached":true' in etcd.ctl("get", "--prefix", guards), "the guard is known (R13)")
             kill_everything(cluster, etcd)
             etcd.start()
             started = cluster.script("start-cluster.sh", *cluster.dynamic)

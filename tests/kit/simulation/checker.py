@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.gateways.job_master import DeployTasks
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Compare, Txn, TxnResult, WatchEvent
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import EventsRecord
-from runtime.scheduler.core.job_events import JobEvent, decode_events
+from runtime.scheduler.core.job_events import JobEvent, SubtasksReset, decode_events
 from tests.kit.simulation.history import Applied, Record
 
 
@@ -82,6 +84,28 @@ class CheckerBase:
             if name.startswith("events/") and not event.is_delete:
                 for one in job_events(event):
                     yield job_id, one
+
+
+class Replacements:
+    """Attempts whose subtask was durably reset after they were deployed: a late start or end of theirs is nobody's."""
+
+    def __init__(self) -> None:
+        self._deployed: dict[tuple[JobId, str, int], set[ExecutionAttemptId]] = defaultdict(set)
+        self._replaced: set[ExecutionAttemptId] = set()
+
+    def __contains__(self, attempt_id: ExecutionAttemptId) -> bool:
+        return attempt_id in self._replaced
+
+    def note(self, message: object) -> None:
+        """A message that a JobMaster has sent."""
+        if isinstance(message, DeployTasks):
+            for task in message.tasks:
+                self._deployed[subtask(task.attempt_id)].add(task.attempt_id)
+
+    def reset(self, job_id: JobId, event: SubtasksReset) -> None:
+        """A reset that is durable."""
+        for index in event.subtasks:
+            self._replaced |= self._deployed.pop((job_id, event.vertex_id, index), set())
 
 
 def job_events(event: WatchEvent) -> tuple[JobEvent, ...]:

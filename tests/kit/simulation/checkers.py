@@ -20,7 +20,7 @@ from runtime.highavailability.records import DoneRecord, OwnerRecord, ResultReco
 from runtime.highavailability.references import object_keys_in
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
-from tests.kit.simulation.checker import Violation, guards_that_held, job_events, subtask
+from tests.kit.simulation.checker import Replacements, Violation, guards_that_held, job_events, subtask
 from tests.kit.simulation.history import (
     Acknowledged,
     Applied,
@@ -266,7 +266,7 @@ class Acceptance(_Base):
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._finished: set[ExecutionAttemptId] = set()
-        self._replaced: set[ExecutionAttemptId] = set()
+        self._replaced = Replacements()
         self._accepted: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
         self._results: set[JobId] = set()
 
@@ -290,10 +290,9 @@ class Acceptance(_Base):
             return
         for one in events:
             if isinstance(one, SubtasksReset):
-                reset = {(job_id, one.vertex_id, index) for index in one.subtasks}
-                self._replaced |= {attempt_id for attempt_id in self._finished if subtask(attempt_id) in reset}
-                for key in reset:
-                    self._accepted.pop(key, None)
+                self._replaced.reset(job_id, one)
+                for index in one.subtasks:
+                    self._accepted.pop((job_id, one.vertex_id, index), None)
             if not isinstance(one, AttemptFinished):
                 continue
             before = self._accepted.setdefault(subtask(one.attempt_id), one.attempt_id)
@@ -303,6 +302,7 @@ class Acceptance(_Base):
                 yield f"{one.attempt_id} is accepted and has not finished"
 
     def _see_message(self, process: str, message: object) -> Iterator[str]:
+        self._replaced.note(message)
         if isinstance(message, AcknowledgeReports) and message.job_id not in self._results:
             for attempt_id in message.attempts:
                 is_open = attempt_id in self._finished and attempt_id not in self._replaced

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.highavailability.keys import Keys
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
-from tests.kit.simulation.checker import CheckerBase, subtask
+from tests.kit.simulation.checker import CheckerBase, Replacements, subtask
 from tests.kit.simulation.history import (
     AWAKE,
     CUT_OFF,
@@ -22,6 +22,7 @@ from tests.kit.simulation.history import (
     Fault,
     ProcessEvent,
     Record,
+    Sent,
 )
 
 
@@ -32,12 +33,13 @@ class NothingRunsTwice(CheckerBase):
 
     rule = "promise 2"
 
-    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent)
+    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent, Sent)
 
     def __init__(self, keys: Keys) -> None:
         super().__init__(keys)
         self._started: dict[tuple[JobId, str, int], tuple[ExecutionAttemptId, str]] = {}
         self._accepted: set[ExecutionAttemptId] = set()
+        self._replaced = Replacements()
         self._out_of_reach: dict[str, int] = defaultdict(int)
 
     def see(self, record: Record) -> Iterator[str]:
@@ -46,12 +48,15 @@ class NothingRunsTwice(CheckerBase):
             if isinstance(one, AttemptFinished):
                 self._accepted.add(one.attempt_id)
             elif isinstance(one, SubtasksReset):
+                self._replaced.reset(job_id, one)
                 for index in one.subtasks:
                     self._started.pop((job_id, one.vertex_id, index), None)
         match record.what:
             case Fault(what=what) | ProcessEvent(what=what):
                 self._note(record.process, what)
-            case AttemptStarted(attempt_id=attempt_id):
+            case Sent(message=message):
+                self._replaced.note(message)
+            case AttemptStarted(attempt_id=attempt_id) if attempt_id not in self._replaced:
                 before, host = self._started.setdefault(subtask(attempt_id), (attempt_id, record.process))
                 if before != attempt_id and not self._out_of_reach[host]:
                     yield f"{attempt_id} runs again what {before} has run"
