@@ -492,9 +492,10 @@ async def test_a_drain_is_asked_of_the_task_manager_itself(plane: ControlPlane) 
 async def test_a_drain_cannot_be_asked_of_a_task_manager_that_is_not_connected(plane: ControlPlane) -> None:
     leader = await start(plane)
     task_manager = await plane.start_task_manager(1)
+    manager = leader.resource_manager
+    await eventually(lambda: manager.slot_counts() == (1, 1), "it is used")
     assert task_manager.stream is not None
     task_manager.stream.abort("the network")
-    manager = leader.resource_manager
     await eventually(lambda: manager.slot_counts() == (1, 0), "it is not connected")
     with pytest.raises(UnavailableError, match="is not connected"):
         await manager.drain_task_manager("tm", is_draining=True)

@@ -303,9 +303,14 @@ class TestAcceptance:
         past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
         assert "before its event" in past.violations()["R10"][0]
 
-    def test_one_that_was_replaced_needs_none(self, past: Past) -> None:
-        past.run(attempt(), accept=False)
+    @pytest.mark.parametrize("is_late", [False, True], ids=["ended before", "ended behind"])
+    def test_one_that_was_replaced_needs_none(self, past: Past, is_late: bool) -> None:
+        past.add("master-1", Sent("tm-1", deployment(attempt())))
+        if not is_late:
+            past.run(attempt(), accept=False)
         past.write_event(SubtasksReset(VERTEX, (0,), (1,)))
+        if is_late:
+            past.run(attempt(), accept=False)
         past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
         assert "R10" not in past.violations()
 
@@ -345,6 +350,15 @@ def test_a_subtask_runs_again(past: Past) -> None:
     past.end(attempt(0), None)
     past.start(attempt(1))
     assert "runs again" in past.violations()["promise 2"][0]
+
+
+def test_what_starts_behind_its_reset_runs_nothing_twice(past: Past) -> None:
+    past.add("master-1", Sent("tm-1", deployment(attempt(0))))
+    past.write_event(SubtasksReset(VERTEX, (0,), (1,)))
+    past.start(attempt(0))
+    past.end(attempt(0))
+    past.start(attempt(1))
+    assert "promise 2" not in past.violations()
 
 
 class TestWhenATaskManagerDies:
