@@ -206,11 +206,28 @@ def _is_over(fault: FaultLine, later: FaultLine) -> bool:
 
 
 def _find_restarts(own: Sequence[TaskLine], windows: Sequence[_Window], verdict: Verdict) -> None:
-    begun = [line for line in own if line.step == "begin"]
+    begun: list[TaskLine] = []
+    for line in own:
+        if line.step == "begin" and not (begun and _is_late(line, begun[-1], windows)):
+            begun.append(line)
     for previous, again in pairwise(begun):
         failed = any(line.step == "fail" and line.attempt == previous.attempt for line in own)
         cause = OWN_FAILURE if failed else _fault_of(previous, again, windows)
         verdict.restarts.append(Restart(again.place, again.at, again.attempt, cause))
+
+
+def _is_late(line: TaskLine, newer: TaskLine, windows: Sequence[_Window]) -> bool:
+    """A TaskManager that was frozen begins what it had been sent before, though it was replaced meanwhile."""
+    return (
+        line.number < newer.number
+        and not line.exclusive
+        and any(
+            window.fault.step == "freeze"
+            and window.fault.task_manager == line.task_manager
+            and window.begin <= line.at <= window.end
+            for window in windows
+        )
+    )
 
 
 def _fault_of(previous: TaskLine, again: TaskLine, windows: Sequence[_Window]) -> str:

@@ -43,6 +43,19 @@ KILLED: list[Line] = [fault(2, "kill"), fault(2.5, "gone")]
 AGAIN: list[Line] = [task(4, "begin", "a1", tm="tm-1"), task(5, "end", "a1", tm="tm-1"), *ENDED]
 
 
+def late(*faults: Line, exclusive: bool = False) -> list[Line]:
+    """Attempt a1 runs, then a0 begins where those faults were."""
+    return [
+        ACKNOWLEDGED,
+        task(1, "begin", "a1", tm="tm-1", exclusive=exclusive),
+        *faults,
+        task(2, "end", "a1", tm="tm-1", exclusive=exclusive),
+        task(3, "begin", exclusive=exclusive),
+        task(3.2, "cancelled", exclusive=exclusive),
+        *ENDED,
+    ]
+
+
 def killed_by(*faults: Line, spark: bool = False, pid: int = 10) -> list[Line]:
     return [ACKNOWLEDGED, task(1, "begin", spark=spark, pid=pid), *faults, *AGAIN]
 
@@ -52,6 +65,7 @@ def killed_by(*faults: Line, spark: bool = False, pid: int = 10) -> list[Line]:
     [
         pytest.param(ONCE, {}, id="once"),
         pytest.param([], {}, id="nothing"),
+        pytest.param(late(fault(-8, "freeze"), fault(2.9, "wake")), {}, id="a frozen one begins what is replaced"),
         pytest.param(killed_by(*KILLED), {"taskmanager kill": 1}, id="its TaskManager was killed"),
         pytest.param(
             killed_by(fault(-6, "freeze"), fault(3, "wake")), {"taskmanager freeze": 1}, id="its TaskManager was frozen"
@@ -200,6 +214,8 @@ def test_a_wrong_end_is_found(end: Line, later: Line, said: str) -> None:
             [fault(-50, "freeze"), fault(-GRACE, "wake"), *killed_by()], id="its TaskManager was frozen long before"
         ),
         pytest.param(killed_by(fault(2, "freeze"), fault(3, "wake")), id="its TaskManager was frozen for a moment"),
+        pytest.param(late(), id="what is replaced begins on a TaskManager that was not frozen"),
+        pytest.param(late(fault(-8, "freeze"), fault(2, "wake"), exclusive=True), id="and where it is exclusive"),
         pytest.param(killed_by(fault(4.5, "kill")), id="its TaskManager died after it had begun again"),
     ],
 )
