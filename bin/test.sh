@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests: bin/test.sh [--fast] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-# Light tests run in two processes, then those with a JVM beside the other heavy ones. Arguments go to all; -m is taken.
+# Light tests run in four processes (some wait), then those with a JVM beside the other heavy ones. Arguments go to all; -m is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -55,7 +55,7 @@ heavy_tests() { # heavy_tests ARGUMENTS...: both kinds wait most of their time, 
 step "ruff" .venv/bin/ruff check .
 step "format" .venv/bin/ruff format --check .
 step "mypy" .venv/bin/mypy
-step "light tests" tests -n 2 "$@" -m "not ($heavy or $jvm)"
+step "light tests" tests -n 4 "$@" -m "not ($heavy or $jvm)"
 [ -n "$is_fast" ] || step "heavy tests" heavy_tests "$@"
 [ -n "$has_tests" ] || failed+=("no test is selected")
 

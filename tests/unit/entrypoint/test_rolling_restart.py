@@ -97,8 +97,10 @@ def test_who_is_started_first(kind: DaemonKind, dynamic: list[str], first: bool)
 
 
 def test_the_options_of_a_process_are_kept(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "input()", "-D", "a.b=1", "-D", "c=d e"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+    command = [sys.executable, "-c", "print(flush=True); input()", "-D", "a.b=1", "-D", "c=d e"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # amid exec(2) a process has no arguments yet
         identity = ProcessId.of(child.pid)
         assert identity is not None
         daemon = Daemon(JOBMASTER, Layout(tmp_path, tmp_path, tmp_path), os.environ, io.StringIO())
