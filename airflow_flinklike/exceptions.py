@@ -84,11 +84,12 @@ class JobFailedError(FlinklikeClientError):
 
 
 class JobCanceledError(FlinklikeClientError):
-    """The job was CANCELED."""
+    """The job was CANCELED. `reason`: why the cluster did it, "" when a person did."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} was canceled")
+    def __init__(self, job_id: str, reason: str = "") -> None:
+        super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""))
         self.job_id = job_id
+        self.reason = reason
 
-    def __reduce__(self) -> tuple[type[JobCanceledError], tuple[str]]:
-        return type(self), (self.job_id,)
+    def __reduce__(self) -> tuple[type[JobCanceledError], tuple[str, str]]:
+        return type(self), (self.job_id, self.reason)

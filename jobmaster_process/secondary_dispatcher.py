@@ -205,7 +205,7 @@ class JobMasterSecondaryDispatcher:
 
     def _on_cancel(self, message: CancelJobs) -> None:
         for job_id in message.jobs:
-            self._runners.cancel(job_id)
+            self._runners.cancel(job_id, message.reason)
 
     def _on_drop(self, message: DropJobs) -> None:
         for entry in message.jobs:

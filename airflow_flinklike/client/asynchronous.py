@@ -81,6 +81,10 @@ class AsyncFlinklikeClient:
         """Ask for cancellation."""
         await self.run(operations.cancel(job_id))
 
+    async def heartbeat(self, job_id: JobId, expires_millis: int) -> None:
+        """Promise to be back by then, in milliseconds since 1970, or have the job cancelled; 0: nobody has to be."""
+        await self.run(operations.heartbeat(job_id, expires_millis))
+
     async def get(self, path: str, **params: str) -> Any:
         """The JSON of any other path."""
         return await self.run(operations.get_json(path, params))

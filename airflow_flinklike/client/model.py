@@ -37,7 +37,10 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """How a job ended. `value` is the job's result when FINISHED, `failure` Flink's failure-cause when FAILED."""
+    """How a job ended. `value` is the job's result when FINISHED, `failure` Flink's failure-cause when FAILED.
+
+    A CANCELED job has a failure-cause when it was the cluster that cancelled it.
+    """
 
     job_id: JobId
     status: JobStatus
@@ -50,7 +53,7 @@ class JobExecutionResult:
         if self.status is JobStatus.FAILED:
             raise JobFailedError(self.job_id, self.failure)
         if self.status is JobStatus.CANCELED:
-            raise JobCanceledError(self.job_id)
+            raise JobCanceledError(self.job_id, str(self.failure.get("message", "")))
         return self.value
 
 

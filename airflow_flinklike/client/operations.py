@@ -127,6 +127,12 @@ def cancel(job_id: JobId, *, timeout: float = _ANSWER_SECONDS) -> Operation[None
     yield from ask(Request("PATCH", f"/jobs/{job_id}", {"mode": "cancel"}, timeout=timeout))
 
 
+def heartbeat(job_id: JobId, expires_millis: int) -> Operation[None]:
+    """Make durable when the client will be back. Idempotent; JobConflictError when the job is being cancelled."""
+    document = {"expiredTimestamp": expires_millis}
+    yield from ask(json_request("PATCH", f"/jobs/{job_id}/clientHeartbeat", document))
+
+
 def get_json(path: str, params: Mapping[str, str] | None = None) -> Operation[Any]:
     """Any other GET that answers JSON."""
     response = yield from ask(Request("GET", path, params or {}))

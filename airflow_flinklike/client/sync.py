@@ -84,6 +84,10 @@ class FlinklikeClient:
         """Ask for cancellation; an answer may take `timeout` seconds."""
         self.run(operations.cancel(job_id, timeout=timeout))
 
+    def heartbeat(self, job_id: JobId, expires_millis: int) -> None:
+        """Promise to be back by then, in milliseconds since 1970, or have the job cancelled; 0: nobody has to be."""
+        self.run(operations.heartbeat(job_id, expires_millis))
+
     def get(self, path: str, **params: str) -> Any:
         """The JSON of any other path: /jobs/overview, /jobs/:id, /taskmanagers, /jobmasters, /overview ..."""
         return self.run(operations.get_json(path, params))

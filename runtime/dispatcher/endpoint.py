@@ -56,7 +56,7 @@ class Dispatcher(ABC):
         self._settings = settings
         self._services = services
         self._resources = resources
-        self._registry = JobRegistry(settings.limits, settings.shown, settings.moves)
+        self._registry = JobRegistry(settings.limits, settings.shown, settings.moves, settings.client_grace)
         self._scope = Scope("dispatcher")
         self._waiters = JobWaiters()
         self._replies: dict[int, asyncio.Future[Any]] = {}
@@ -82,10 +82,11 @@ class Dispatcher(ABC):
             ev.StoreOwner: self._spawner("assign", self._transactions.assign),
             ev.StoreWanted: self._spawner("want", self._transactions.want),
             ev.StoreMoveWish: self._spawner("move", self._transactions.wish_move),
+            ev.StorePromise: self._spawner("promise", self._transactions.promise),
             ev.StoreEnd: self._spawner("end", self._transactions.end_without_owner),
             ev.ReloadJob: self._spawner("reload", self._transactions.reload),
             ev.SendAssign: lambda effect: self._send_assign(effect.incarnation, effect.message),
-            ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id),
+            ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id, effect.reason),
             ev.SendDrop: lambda effect: self._send_drop(effect.incarnation, effect.entries),
             ev.SendDrain: lambda effect: self._send_drain(effect.incarnation, is_draining=effect.is_draining),
             ev.SendNotTaken: lambda effect: self._send_not_taken(effect.incarnation, effect.reason),
@@ -151,7 +152,7 @@ class Dispatcher(ABC):
         """Have a process run a job. Delivery is not guaranteed: R5 repeats it."""
 
     @abstractmethod
-    def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
+    def _send_cancel(self, incarnation: Incarnation, job_id: JobId, reason: str) -> None:
         """Tell a process that a job is wanted cancelled."""
 
     @abstractmethod
@@ -242,7 +243,7 @@ class Dispatcher(ABC):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick_period)
-            self._post(ev.Ticked(self._services.clock.epoch_millis()))
+            self._post(ev.Ticked(self._services.clock.epoch_millis(), self._services.clock.monotonic()))
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -272,6 +273,13 @@ class Dispatcher(ABC):
             await self._reads.check_cancel_of_cleaned(request.job_id)
             return Empty()
         return await self._ask(lambda number: ev.CancelRequested(number, request.job_id), Empty)
+
+    async def client_heartbeat(self, job_id: JobId, /, *, expires_millis: int) -> None:
+        """The job's client will be back by then. Returns when that is durable."""
+        self._check_open()
+        if self._registry.entry(job_id) is None and await self.find_job(job_id) is not None:
+            return  # it has ended
+        await self._ask(lambda number: ev.HeartbeatRequested(number, job_id, expires_millis), Empty)
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         """The execution graph: from the owner while there is one, else from what is stored."""

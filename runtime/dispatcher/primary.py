@@ -305,8 +305,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _send_assign(self, incarnation: Incarnation, message: AssignJob) -> None:
         self._send(incarnation, message)
 
-    def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
-        self._send(incarnation, CancelJobs((job_id,)))
+    def _send_cancel(self, incarnation: Incarnation, job_id: JobId, reason: str) -> None:
+        self._send(incarnation, CancelJobs((job_id,), reason))
 
     def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
         self._send(incarnation, DropJobs(entries))

@@ -132,11 +132,11 @@ class JobManagerRunnerRegistry:
         except ScopeClosedError:
             logger.debug("job %s is not started again: this process lets go of its jobs", assignment.job_id)
 
-    def cancel(self, job_id: JobId) -> None:
-        """The job is wanted cancelled."""
+    def cancel(self, job_id: JobId, reason: str = "") -> None:
+        """The job is wanted cancelled, and why if no person wants it."""
         running = self._running.get(job_id)
         if running is not None:
-            running.runner.cancel_job()
+            running.runner.cancel_job(reason)
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
         """Why the job's requirements are not fulfilled."""

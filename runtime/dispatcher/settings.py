@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.dispatcher.core.client_promises import GRACE_SECONDS
 from runtime.dispatcher.core.jobs import DEFAULT_MOVES, JobRegistryLimits
 from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
@@ -14,7 +15,8 @@ class DispatcherSettings:
     """`shown` bounds the finished jobs that are listed, `remembered` the ids that are known to be taken.
 
     Dirty jobs are cleaned when `clean_jobs_min` of them have come together, at the latest every `clean_period`.
-    Their archives share objects of up to `pack_bytes_max`.
+    Their archives share objects of up to `pack_bytes_max`. `client_grace`: how long clients that have promised to come
+    back may look for a new leader.
     """
 
     limits: JobRegistryLimits
@@ -24,6 +26,7 @@ class DispatcherSettings:
     heartbeat_timeout: float
     rpc_timeout: float
     moves: MoveSettings = DEFAULT_MOVES
+    client_grace: float = GRACE_SECONDS
     tick_period: float = 1.0
     clean_period: float = 5.0
     clean_jobs_min: int = 100

@@ -68,8 +68,8 @@ class StandaloneDispatcher(Dispatcher):
     def _send_assign(self, incarnation: Incarnation, message: AssignJob) -> None:
         self._runners.start(message)
 
-    def _send_cancel(self, incarnation: Incarnation, job_id: JobId) -> None:
-        self._runners.cancel(job_id)
+    def _send_cancel(self, incarnation: Incarnation, job_id: JobId, reason: str) -> None:
+        self._runners.cancel(job_id, reason)
 
     def _send_drop(self, incarnation: Incarnation, entries: tuple[JobInventoryEntry, ...]) -> None:
         for entry in entries:

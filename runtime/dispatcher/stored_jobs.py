@@ -52,7 +52,16 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
     move_to = NO_PROCESS
     if stored.wanted is not None and stored.wanted.move_epoch == stored.epoch:
         move_to = stored.wanted.move_to
-    return RecoveredJob(source, stored.first_epoch, owner, wants_cancel, _ended(stored, source), move_to)
+    return RecoveredJob(
+        source=source,
+        first_epoch=stored.first_epoch,
+        owner=owner,
+        wants_cancel=wants_cancel,
+        ended=_ended(stored, source),
+        move_to=move_to,
+        cancel_reason=stored.wanted.reason if stored.wanted is not None else "",
+        client_expires_millis=stored.client.expires_millis if stored.client is not None else 0,
+    )
 
 
 def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:

@@ -20,10 +20,18 @@ from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.job_reads import load_graph
 from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.stored_jobs import encode_summary, recovered_job, unowned_archive
+from runtime.executiongraph.archived import CANCELLATION
 from runtime.executiongraph.core.failures import system_failure
 from runtime.highavailability.job_store import AlreadyStored, Submitted
 from runtime.highavailability.payloads import INLINE_BYTES_MAX
-from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord, WantedRecord
+from runtime.highavailability.records import (
+    ClientRecord,
+    GraphRecord,
+    OwnerRecord,
+    Payload,
+    ResultRecord,
+    WantedRecord,
+)
 from runtime.highavailability.references import object_keys_in
 
 logger = logging.getLogger(__name__)
@@ -88,11 +96,20 @@ class JobTransactions:
     async def want(self, effect: ev.StoreWanted) -> None:
         """Make the wish to cancel durable."""
         job_id = effect.job_id
-        await self._answer(f"cancel of job {job_id}", self._want(job_id), partial(ev.CancelFailed, job_id))
+        await self._answer(f"cancel of job {job_id}", self._want(effect), partial(ev.CancelFailed, job_id))
 
-    async def _want(self, job_id: JobId) -> ev.DispatcherEvent:
-        is_stored = await self._store.want(job_id, WantedRecord(wants_cancel=True, client=""))
-        return ev.WantedStored(job_id, is_stored)
+    async def _want(self, effect: ev.StoreWanted) -> ev.DispatcherEvent:
+        wanted = WantedRecord(wants_cancel=True, client="", reason=effect.reason)
+        return ev.WantedStored(effect.job_id, await self._store.want(effect.job_id, wanted))
+
+    async def promise(self, effect: ev.StorePromise) -> None:
+        """Make durable when the job's client will be back."""
+        job_id = effect.job_id
+        await self._answer(f"heartbeat for job {job_id}", self._promise(effect), partial(ev.PromiseFailed, job_id))
+
+    async def _promise(self, effect: ev.StorePromise) -> ev.DispatcherEvent:
+        is_stored = await self._store.promise(effect.job_id, ClientRecord(effect.expires_millis))
+        return ev.PromiseStored(effect.job_id, effect.expires_millis, is_stored)
 
     async def wish_move(self, effect: ev.StoreMoveWish) -> None:
         """Make the wish for another owner durable."""
@@ -124,6 +141,8 @@ class JobTransactions:
         failure = None
         if effect.status is JobStatus.FAILED:
             failure = system_failure("JobMasterError", f"nobody can run the job: {effect.reason}", now)
+        elif effect.reason:
+            failure = system_failure(CANCELLATION, effect.reason, now)
         archived = unowned_archive(effect.source, graph, summary, failure)
         archive = await self._services.payloads.store(archived.to_json())
         result = ResultRecord(summary.status, encode_summary(summary), archive)

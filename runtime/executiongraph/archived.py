@@ -22,6 +22,9 @@ from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 
 ARCHIVE_SCHEMA_VERSION = 1
 
+CANCELLATION = "JobCancellationError"
+"""Class of the entry that says why the cluster itself has cancelled a job."""
+
 _TERMINAL = (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
 
@@ -219,6 +222,12 @@ class ArchivedExecutionGraph:
     def failure(self) -> FailureInfo | None:
         """The root cause of a FAILED job."""
         return self.exceptions[0].failure if self.exceptions else None
+
+    @property
+    def cancellation(self) -> FailureInfo | None:
+        """Why a CANCELED job was cancelled, if no person wanted it."""
+        latest = self.failure
+        return latest if self.status is JobStatus.CANCELED and latest and latest.class_name == CANCELLATION else None
 
     def vertex(self, vertex_id: str) -> ArchivedVertex | None:
         """One vertex, None if the job has no such one."""

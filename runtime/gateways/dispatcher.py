@@ -213,9 +213,10 @@ class AssignJob:
 
 @dataclass(frozen=True, slots=True)
 class CancelJobs:
-    """These jobs' `wanted` key says cancel."""
+    """These jobs' `wanted` key says cancel, and why if no person wants it."""
 
     jobs: tuple[JobId, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

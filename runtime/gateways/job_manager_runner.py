@@ -36,8 +36,8 @@ class JobManagerRunner(Protocol):
     async def run(self) -> JobManagerRunnerResult:
         """Run the job until its result is durable, or until cancelled (then locally only)."""
 
-    def cancel_job(self) -> None:
-        """The job's `wanted` key says cancel. Idempotent."""
+    def cancel_job(self, reason: str = "") -> None:
+        """The job's `wanted` key says cancel, and why if no person wants it. Idempotent."""
 
     def notify_resources(self, reason: str) -> None:
         """Why requirements are not fulfilled, "" when they are."""

@@ -60,6 +60,13 @@ class DispatcherView(DispatcherGateway, Protocol):
         NotFoundError, ConflictError when jobs run inside the JobManager, UnavailableError.
         """
 
+    async def client_heartbeat(self, job_id: JobId, /, *, expires_millis: int) -> None:
+        """The job's client will be back by then, since 1970, or the job is cancelled; 0: nobody has to come back.
+
+        Returns when that is durable, at once if the job has ended. NotFoundError, ConflictError while it is being
+        cancelled.
+        """
+
     async def move_job(self, job_id: JobId, target: Incarnation, /) -> None:
         """Have another process run a job. Returns when the wish is durable. NotFoundError, ConflictError."""
 

@@ -13,6 +13,7 @@ from runtime.highavailability.kv import CompactedError, Get, KeyValue, KeyValueS
 from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.records import (
+    ClientRecord,
     DoneRecord,
     EventsRecord,
     GraphRecord,
@@ -173,6 +174,7 @@ def _stored_job(job_id: JobId, kvs: dict[str, KeyValue]) -> StoredJob:
     graph = records.get("graph", GraphRecord)
     owner = records.get("owner", OwnerRecord)
     wanted = records.get("wanted", WantedRecord)
+    client = records.get("client", ClientRecord)
     result = records.get("result", ResultRecord)
     problem = records.problem
     if "graph" not in kvs:
@@ -185,6 +187,7 @@ def _stored_job(job_id: JobId, kvs: dict[str, KeyValue]) -> StoredJob:
         epoch=kvs["owner"].mod_revision if "owner" in kvs else 0,
         first_epoch=kvs["owner"].create_revision if "owner" in kvs else 0,
         wanted=wanted,
+        client=client,
         events=sum(1 for name in kvs if name.startswith("events/")),
         result=result,
         problem=problem,

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from runtime.common.ids import JobId
 from runtime.highavailability.records import (
+    ClientRecord,
     DoneRecord,
     GraphRecord,
     OwnerRecord,
@@ -57,6 +58,9 @@ class LeaderJobStore(Protocol):
 
     async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
         """Make the wish durable; False when the job has a result (or is gone) already."""
+
+    async def promise(self, job_id: JobId, client: ClientRecord) -> bool:
+        """Make durable when the job's client will be back; False when the job has a result (or is gone) already."""
 
     async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:
         """The end of a job that nobody runs; False when the owner is not as read (0: absent) or there is a result."""

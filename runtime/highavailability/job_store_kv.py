@@ -33,6 +33,7 @@ from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Op, Put
 from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import (
+    ClientRecord,
     DoneRecord,
     EventsRecord,
     GraphRecord,
@@ -135,6 +136,14 @@ class KvLeaderJobStore(JobReader):
 
     async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
         """Idempotent: the last wish counts."""
+        return await self._note(job_id, Put(self._keys.wanted(job_id), encode_record(wanted)), "wish")
+
+    async def promise(self, job_id: JobId, client: ClientRecord) -> bool:
+        """Idempotent: the last promise counts."""
+        return await self._note(job_id, Put(self._keys.client(job_id), encode_record(client)), "promise")
+
+    async def _note(self, job_id: JobId, put: Put, what: str) -> bool:
+        """Something that a client wants of a job that has no result."""
         settled = await self._settle(
             Txn(
                 guards=(
@@ -142,12 +151,12 @@ class KvLeaderJobStore(JobReader):
                     present(self._keys.graph(job_id)),
                     absent(self._keys.result(job_id)),
                 ),
-                success=(Put(self._keys.wanted(job_id), encode_record(wanted)),),
+                success=(put,),
                 failure=gets(self._term.key),
             )
         )
         if not settled.result.succeeded:
-            check_leads(self._term, settled.answers()[0], f"wish for job {job_id}")
+            check_leads(self._term, settled.answers()[0], f"{what} for job {job_id}")
         return settled.result.succeeded
 
     async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:

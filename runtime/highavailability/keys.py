@@ -103,6 +103,10 @@ class Keys:
         """What a person asked for."""
         return f"{self.job(job_id)}wanted"
 
+    def client(self, job_id: JobId) -> str:
+        """When the job's client has promised to be back."""
+        return f"{self.job(job_id)}client"
+
     def result(self, job_id: JobId) -> str:
         """The terminal state (dirty)."""
         return f"{self.job(job_id)}result"

@@ -72,12 +72,21 @@ class WantedRecord:
     """`jobs/<id>/wanted`: what a person asked for.
 
     `move_to`: the process that is to run the job instead of its owner of `move_epoch`; void under any other epoch.
+    `reason`: why the cluster itself asks for it, "" when a person does.
     """
 
     wants_cancel: bool
     client: str
     move_to: Incarnation = _NOWHERE
     move_epoch: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRecord:
+    """`jobs/<id>/client`: when its client has promised to be back, since 1970; 0: nobody has to come back."""
+
+    expires_millis: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +169,4 @@ class StoredJob:
     result: ResultRecord | None
     problem: str = ""
     first_epoch: int = 0
+    client: ClientRecord | None = None

@@ -121,9 +121,9 @@ class DefaultJobManagerRunner:
         """The execution graph as JSON."""
         return self._job_master.archived().to_json()
 
-    def cancel_job(self) -> None:
-        """The job's `wanted` key says cancel. Idempotent."""
-        self._job_master.post(ev.CancelWanted(self._job_master.moment()))
+    def cancel_job(self, reason: str = "") -> None:
+        """The job's `wanted` key says cancel, and why if no person wants it. Idempotent."""
+        self._job_master.post(ev.CancelWanted(self._job_master.moment(), reason))
 
     def notify_resources(self, reason: str) -> None:
         """Why requirements are not fulfilled, "" when they are."""

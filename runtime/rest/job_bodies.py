@@ -204,8 +204,9 @@ def execution_result(graph: ArchivedExecutionGraph) -> Body:
     }
     if graph.status is JobStatus.FINISHED:
         result["result"] = json.loads(graph.result) if graph.result else None
-    if graph.status is JobStatus.FAILED and graph.failure is not None:
-        result["failure-cause"] = failure_cause(graph.failure)
+    cause = graph.failure if graph.status is JobStatus.FAILED else graph.cancellation
+    if cause is not None:
+        result["failure-cause"] = failure_cause(cause)
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 

@@ -15,7 +15,7 @@ from runtime.rest import job_bodies, shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
-from runtime.rest.request_bodies import MoveRequest, WaitRequest, parse_body
+from runtime.rest.request_bodies import ClientHeartbeat, MoveRequest, WaitRequest, parse_body
 from runtime.rest.submission import Submission, read_submission
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
@@ -135,6 +135,18 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
             message = f"mode={mode[:40]}: the only mode is cancel"
             raise InvalidInputError(message)
         return await _cancel(context, parse_job_id(job_id))
+
+    @router.patch(
+        "/jobs/{job_id}/clientHeartbeat",
+        status_code=202,
+        responses=answers(shapes.EMPTY, 202),
+        openapi_extra=takes(ClientHeartbeat),
+    )
+    async def client_heartbeat(job_id: str, request: Request) -> Response:
+        """Promise to be back, or say that nobody has to be. Answered when that is durable; idempotent."""
+        asked = parse_body(ClientHeartbeat, await request.body())
+        await context.dispatcher.client_heartbeat(parse_job_id(job_id), expires_millis=asked.expired_timestamp)
+        return JsonAnswer({}, status_code=202)
 
     @router.get("/jobs/{job_id}/yarn-cancel", status_code=202, responses=answers(shapes.EMPTY, 202))
     async def cancel_by_get(job_id: str) -> Response:

@@ -12,6 +12,8 @@ from runtime.jobgraph.limits import PROBLEMS_SHOWN_MAX
 
 WAIT_IDS_MAX = 10_000
 DIGESTS_MAX = 10_000
+MILLIS_MAX = 253_402_300_799_000
+"""The last second of the year 9999."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -45,6 +47,21 @@ class MoveRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     to: Annotated[str, Field(min_length=1, max_length=64, description="id of the JobMaster process")]
+
+
+class ClientHeartbeat(BaseModel):
+    """The body of PATCH /jobs/:id/clientHeartbeat."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    expired_timestamp: Annotated[
+        int,
+        Field(
+            alias="expiredTimestamp",
+            ge=0,
+            le=MILLIS_MAX,
+            description="milliseconds since 1970: cancel the job if no other heartbeat has come by then; 0: never",
+        ),
+    ]
 
 
 def parse_body(model: type[ModelT], body: bytes) -> ModelT:

@@ -20,6 +20,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Op, Put, Txn
 from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
 from runtime.highavailability.records import (
+    ClientRecord,
     DoneRecord,
     GraphRecord,
     OwnerRecord,
@@ -389,6 +390,38 @@ async def test_want_guards(box: Box) -> None:
     await box.owner().write_result(JOB, epoch, result_of())
     assert not await leader.want(JOB, WANTED)
     assert (await job_of(leader)).wanted is None
+
+
+@pytest.mark.parametrize("faults", LOSSES)
+async def test_the_last_promise_counts(box: Box, faults: list[Fault]) -> None:
+    leader = await box.win()
+    assert not await leader.promise(JOB, ClientRecord(7))
+    epoch = await box.submitted(leader)
+    assert (await job_of(leader)).client is None
+    assert await leader.promise(JOB, ClientRecord(7))
+    lose(box, faults)
+    assert await leader.promise(JOB, ClientRecord(8))
+    (found,), _ = await leader.jobs()
+    assert (found.client, found.wanted, found.epoch) == (ClientRecord(8), None, epoch)
+
+
+async def test_promise_guards(box: Box) -> None:
+    leader = await box.win()
+    epoch = await box.submitted(leader)
+    await box.owner().write_result(JOB, epoch, result_of())
+    assert not await leader.promise(JOB, ClientRecord(7))
+    await leader.clean([(JOB, done_of())])
+    assert not await leader.promise(JOB, ClientRecord(7))
+    assert await box.names() == [f"done/{JOB}"]
+
+
+async def test_promise_guard_leader_epoch(box: Box) -> None:
+    leader = await box.win()
+    await box.submitted(leader)
+    await box.lose_term()
+    with pytest.raises(StaleTokenError):
+        await leader.promise(JOB, ClientRecord(7))
+    assert (await job_of(leader)).client is None
 
 
 async def test_want_guard_leader_epoch(box: Box) -> None:

@@ -153,7 +153,8 @@ class ScriptedRunner:
     def break_down(self) -> None:
         self.end.set_exception(RuntimeError("a bug"))
 
-    def cancel_job(self) -> None:
+    def cancel_job(self, reason: str = "") -> None:
+        self.reasons.append(reason)
         self.finish(JobStatus.CANCELED)
 
     def notify_resources(self, reason: str) -> None:
@@ -406,6 +407,7 @@ class ControlPlane:
             tick_period=0.05,
             clean_period=self.clean_period,
             forget_period=0.05,
+            client_grace=0.5,
         )
 
     async def dial_guard(self, address: str, timeout: float) -> Dialled:

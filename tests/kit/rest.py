@@ -15,6 +15,7 @@ from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
+    CANCELLATION,
     NO_CONFIG,
     ArchivedEdge,
     ArchivedException,
@@ -23,6 +24,7 @@ from runtime.executiongraph.archived import (
     ArchivedSubtask,
     ArchivedVertex,
 )
+from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.dispatcher import (
     Empty,
@@ -109,6 +111,7 @@ class FakeDispatcher:
         self.graphs: dict[JobId, ArchivedExecutionGraph] = {}
         self.submitted: list[SubmitJobRequest] = []
         self.cancelled: list[JobId] = []
+        self.heartbeats: list[tuple[JobId, int]] = []
         self.moves: list[tuple[JobId, Incarnation]] = []
         self.is_draining = False
         self.refusal: Exception | None = None
@@ -120,6 +123,12 @@ class FakeDispatcher:
         self.summaries[job_id] = summary(job_id, status, modified)
         self.graphs[job_id] = archived(job_id, status)
         self.changed.set()
+
+    def put_cancelled(self, job_id: JobId, reason: str) -> None:
+        """The cluster has cancelled the job."""
+        self.put(job_id, JobStatus.CANCELED)
+        why = ArchivedException(system_failure(CANCELLATION, reason, 1000), "", "", "")
+        self.graphs[job_id] = replace(self.graphs[job_id], exceptions=(why,))
 
     def set_config(self, job_id: JobId, params: dict[str, Any], spark_conf: dict[str, str]) -> None:
         """What the job was submitted with."""
@@ -146,6 +155,12 @@ class FakeDispatcher:
         """Remember the wish."""
         self.cancelled.append(request.job_id)
         return Empty()
+
+    async def client_heartbeat(self, job_id: JobId, /, *, expires_millis: int) -> None:
+        """Remember the promise."""
+        if job_id not in self.summaries:
+            raise NotFoundError(f"Job {job_id} not found")
+        self.heartbeats.append((job_id, expires_millis))
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         """The graph."""

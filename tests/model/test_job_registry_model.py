@@ -30,6 +30,8 @@ class Stored:
     graph_revision: int
     owner: ev.JobOwner | None = None
     wanted: bool = False
+    reason: str = ""
+    expires: int = 0
     move_to: tuple[Incarnation, int] = (Incarnation(""), 0)
     ended: JobSummary | None = None
     is_cleaned: bool = False
@@ -39,7 +41,9 @@ class Stored:
             return None
         target, epoch = self.move_to
         move_to = target if self.owner is not None and self.owner.epoch == epoch else Incarnation("")
-        return ev.RecoveredJob(self.source, self.graph_revision, self.owner, self.wanted, self.ended, move_to)
+        return ev.RecoveredJob(
+            self.source, self.graph_revision, self.owner, self.wanted, self.ended, move_to, self.reason, self.expires
+        )
 
 
 @dataclass
@@ -58,7 +62,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.registry = JobRegistry(JobRegistryLimits(2, 2), Retention(10, 1000))
+        self.registry = JobRegistry(JobRegistryLimits(2, 2), Retention(10, 1000), client_grace=1.0)
         self.revision = 100
         self.store: dict[JobId, Stored] = {}
         self.pending: list[ev.DispatcherEffect] = []
@@ -66,6 +70,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         self.asked: set[int] = set()
         self.answered: set[int] = set()
         self.requests = 0
+        self.heartbeats: dict[int, tuple[JobId, int]] = {}
         self.names = 0
         self.now = 0
 
@@ -76,6 +81,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
                     self.answer(request)
                 case ev.ReplyDone(request=request):
                     self.answer(request)
+                    self.check_promise(request)
                 case ev.SendNotTaken(incarnation=incarnation):
                     taker = [one for one in self.registry.processes if one.may_get_room]
                     assert not taker, incarnation
@@ -86,20 +92,34 @@ class JobRegistryMachine(RuleBasedStateMachine):
                     assert stored.owner is not None, "sent only what is stored (R5)"
                     assert (stored.owner.incarnation, stored.owner.epoch) == (incarnation, message.epoch)
                     self.deliver(incarnation, message)
-                case ev.SendCancel(incarnation=incarnation, job_id=job_id):
+                case ev.SendCancel(incarnation=incarnation, job_id=job_id, reason=reason):
                     assert self.store[job_id].wanted
+                    assert self.store[job_id].reason == reason
                     self.deliver(incarnation, effect)
                 case ev.SendDrop(incarnation=incarnation) | ev.SendDrain(incarnation=incarnation):
                     self.deliver(incarnation, effect)
                 case ev.PublishSummary() | ev.EndJobEverywhere():
                     pass
                 case _:
+                    self.check_transaction(effect)
                     self.pending.append(effect)
+
+    def check_transaction(self, effect: ev.DispatcherEffect) -> None:
+        """Nobody's job is cancelled who has not promised anything, has withdrawn it, or is about to (R2)."""
+        if isinstance(effect, ev.StoreWanted) and effect.reason:
+            assert 0 < self.store[effect.job_id].expires <= self.now
+            assert effect.job_id not in [one.job_id for one in self.pending if isinstance(one, ev.StorePromise)]
 
     def answer(self, request: int) -> None:
         assert request in self.asked
         assert request not in self.answered
         self.answered.add(request)
+
+    def check_promise(self, request: int) -> None:
+        """R3: what is answered is durable, unless the job has ended."""
+        job_id, expires = self.heartbeats.get(request, (JOBS[0], -1))
+        stored = self.store.get(job_id)
+        assert expires < 0 or stored is None or stored.ended is not None or stored.expires == expires
 
     def deliver(self, incarnation: Incarnation, message: Order) -> None:
         process = self.processes.get(incarnation)
@@ -138,6 +158,15 @@ class JobRegistryMachine(RuleBasedStateMachine):
     @rule(job_id=st.sampled_from(JOBS), stage=STAGES)
     def cancel(self, job_id: JobId, stage: int) -> None:
         self.post(ev.CancelRequested(self.next_request(), job_id))
+        self.go_on(stage)
+
+    @rule(data=st.data(), seconds=st.sampled_from([0, 1, 4]), stage=STAGES)
+    def promise(self, data: st.DataObject, seconds: int, stage: int) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.registry._jobs) or JOBS))
+        expires = self.now + 1000 * seconds if seconds else 0
+        request = self.next_request()
+        self.heartbeats[request] = (job_id, expires)
+        self.post(ev.HeartbeatRequested(request, job_id, expires))
         self.go_on(stage)
 
     @rule(job_id=st.sampled_from(JOBS), data=st.data(), stage=STAGES)
@@ -188,8 +217,10 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.store_job(effect, source, is_away=is_away)
             case ev.StoreOwner():
                 self.store_owner(effect)
-            case ev.StoreWanted(job_id=job_id):
-                self.store_wanted(job_id, is_away=is_away)
+            case ev.StoreWanted():
+                self.store_wanted(effect, is_away=is_away)
+            case ev.StorePromise():
+                self.store_promise(effect, is_away=is_away)
             case ev.StoreMoveWish():
                 self.store_move_wish(effect, is_away=is_away)
             case ev.StoreEnd():
@@ -224,13 +255,23 @@ class JobRegistryMachine(RuleBasedStateMachine):
         stored.owner = ev.JobOwner(effect.incarnation, effect.address, revision)
         self.post(ev.OwnerStored(effect.job_id, revision))
 
-    def store_wanted(self, job_id: JobId, *, is_away: bool) -> None:
+    def store_promise(self, effect: ev.StorePromise, *, is_away: bool) -> None:
+        stored = self.store[effect.job_id]
+        if is_away:
+            self.post(ev.PromiseFailed(effect.job_id, UnavailableError("away")))
+            return
+        if stored.ended is None:
+            stored.expires = effect.expires_millis
+        self.post(ev.PromiseStored(effect.job_id, effect.expires_millis, stored.ended is None))
+
+    def store_wanted(self, effect: ev.StoreWanted, *, is_away: bool) -> None:
+        job_id = effect.job_id
         stored = self.store[job_id]
         if is_away:
             self.post(ev.CancelFailed(job_id, UnavailableError("away")))
             return
         if stored.ended is None:
-            stored.wanted = True
+            stored.wanted, stored.reason = True, effect.reason
             stored.move_to = (Incarnation(""), 0)
         self.post(ev.WantedStored(job_id, stored.ended is None))
 
@@ -423,7 +464,14 @@ class JobRegistryMachine(RuleBasedStateMachine):
     @rule(millis=st.integers(1, 100_000))
     def tick(self, millis: int) -> None:
         self.now += millis
-        self.post(ev.Ticked(self.now))
+        self.post(ev.Ticked(self.now, self.now / 1000))
+
+    @rule(data=st.data(), seconds=st.integers(1, 6), stage=STAGES)
+    def go_away(self, data: st.DataObject, seconds: int, stage: int) -> None:
+        """A client promises to be back in a second, and time goes on."""
+        self.promise(data, 1, stage)
+        for _ in range(seconds):
+            self.tick(1000)
 
     # --- what holds always --------------------------------------------------------------------------------
 
@@ -464,7 +512,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 while process.inbox:
                     self.obey(process, process.inbox.pop(0))
                 self.heartbeat(process)
-            self.post(ev.Ticked(self.now))
+            self.post(ev.Ticked(self.now, self.now / 1000))
         assert self.asked == self.answered
         for entry in self.registry._jobs.values():
             assert entry.phase.state in {JobPhase.ASSIGNED, JobPhase.TERMINAL}, entry

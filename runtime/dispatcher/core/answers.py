@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from runtime.common.errors import ConflictError, FlinklikeError
+from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError
+from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JobEntry
 from runtime.gateways.dispatcher import JobSummary, SubmitOutcome
+
+SUBMIT_RETRY_SECONDS = 1.0
+
+
+def refuse_for_now(request: int, job_id: JobId, unfinished: int, *, dirty: int, in_flight: int) -> ev.DispatcherEffect:
+    """Answer a submit above a limit."""
+    message = (
+        f"submit of job {job_id} refused for now: {unfinished} jobs are not finished,"
+        f" {dirty} finished ones are being archived, {in_flight} submits are being stored"
+    )
+    return ev.Refuse(request, BackpressureError(message, retry_after=SUBMIT_RETRY_SECONDS))
 
 
 def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ev.DispatcherEffect]:
@@ -14,6 +26,7 @@ def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ev.Dispatcher
     requests = tuple(entry.cancel_requests)
     entry.cancel_requests.clear()
     entry.wants_cancel = entry.is_wish_stored
+    entry.cancel_reason = entry.cancel_reason if entry.is_wish_stored else ""
     return [ev.Refuse(request, error) for request in requests]
 
 

@@ -41,6 +41,8 @@ class RecoveredJob:
 
     `first_epoch` is that of its first owner: another one has taken over what that one may have started (R6).
     `move_to` is the process that somebody wants to run it instead of the present owner, "" if nobody does.
+    `cancel_reason` says why the cluster wants it cancelled, "" if a person does. `client_expires_millis` is when its
+    client has promised to be back, 0 if nobody has to.
     """
 
     source: JobSource
@@ -49,6 +51,8 @@ class RecoveredJob:
     wants_cancel: bool
     ended: JobSummary | None
     move_to: Incarnation = NO_PROCESS
+    cancel_reason: str = ""
+    client_expires_millis: int = 0
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -262,10 +266,40 @@ class MoveWishFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatRequested:
+    """A client says until when it will be back, since 1970; 0: it is here, or nobody has to come back."""
+
+    request: int
+    job_id: JobId
+    expires_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseStored:
+    """The promise is durable, or (`is_stored` False) the job has a result already."""
+
+    job_id: JobId
+    expires_millis: int
+    is_stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseFailed:
+    """The promise could not be made durable."""
+
+    job_id: JobId
+    error: FlinklikeError
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed: refusals that were not for good are forgotten, waiting jobs are tried again, others moved."""
+    """Time passed: refusals that were not for good are forgotten, waiting jobs are tried again, others moved.
+
+    `now` is the monotonic clock in seconds.
+    """
 
     now_millis: int = 0
+    now: float = 0.0
 
 
 DispatcherEvent = (
@@ -293,6 +327,9 @@ DispatcherEvent = (
     | MoveRequested
     | MoveWishStored
     | MoveWishFailed
+    | HeartbeatRequested
+    | PromiseStored
+    | PromiseFailed
     | Ticked
 )
 
@@ -320,9 +357,18 @@ class StoreOwner:
 
 @dataclass(frozen=True, slots=True)
 class StoreWanted:
-    """Run the want transaction."""
+    """Run the want transaction: cancel, because of `reason` if it is the cluster that wants it."""
 
     job_id: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePromise:
+    """Run the promise transaction: the job's client will be back by then."""
+
+    job_id: JobId
+    expires_millis: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +382,7 @@ class StoreMoveWish:
 
 @dataclass(frozen=True, slots=True)
 class StoreEnd:
-    """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`.
+    """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`. A cancel may have one too.
 
     `summary` is the job as shown until now, `previous_epoch` that of its last owner, 0 if it had none.
     """
@@ -365,10 +411,11 @@ class SendAssign:
 
 @dataclass(frozen=True, slots=True)
 class SendCancel:
-    """Tell the owner that the job is wanted cancelled."""
+    """Tell the owner that the job is wanted cancelled, and why if no person wants it."""
 
     incarnation: Incarnation
     job_id: JobId
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,7 +474,7 @@ class ReplyCancelled:
 
 @dataclass(frozen=True, slots=True)
 class ReplyDone:
-    """Answer a drain or move."""
+    """Answer a drain, a move or a heartbeat."""
 
     request: int
 
@@ -445,6 +492,7 @@ DispatcherEffect = (
     | StoreOwner
     | StoreWanted
     | StoreMoveWish
+    | StorePromise
     | StoreEnd
     | ReloadJob
     | SendAssign

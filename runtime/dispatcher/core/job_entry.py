@@ -47,7 +47,8 @@ class JobEntry:
     `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before, each of
     them refused, or was never told. `may_have_begun`: the present owner was told, by this leader or an earlier one.
     `former` runs the job until the transaction that names another owner has succeeded. `move_to`: the process that
-    somebody wants to run it; `move_requests` wait until that is durable.
+    somebody wants to run it; `move_requests` wait until that is durable. `cancel_reason`: why the cluster wants it
+    cancelled, "" if a person does.
     """
 
     source: JobSource
@@ -60,6 +61,7 @@ class JobEntry:
     may_have_begun: bool = False
     is_reason_ours: bool = False
     wants_cancel: bool = False
+    cancel_reason: str = ""
     is_wish_stored: bool = False
     submit_requests: list[int] = field(default_factory=list)
     cancel_requests: list[int] = field(default_factory=list)

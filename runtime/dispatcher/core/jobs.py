@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime.common.errors import BackpressureError, FlinklikeError, NotFoundError, UnavailableError
+from runtime.common.errors import FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.answers import answer_again, answer_cancel_of_ended, refuse_cancels
+from runtime.dispatcher.core.answers import answer_again, answer_cancel_of_ended, refuse_cancels, refuse_for_now
+from runtime.dispatcher.core.client_promises import GRACE_SECONDS, ClientPromises
 from runtime.dispatcher.core.events import NO_PROCESS
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase, new_entry, recovered_entry
 from runtime.dispatcher.core.planned_moves import MoveSettings, PlannedMoves
@@ -24,7 +25,6 @@ from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retenti
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
 
 Effects = list[ev.DispatcherEffect]
-SUBMIT_RETRY_SECONDS = 1.0
 PROCESS_LOST = "its JobMaster process was lost"
 DEFAULT_MOVES = MoveSettings()
 
@@ -40,7 +40,13 @@ class JobRegistryLimits:
 class JobRegistry:
     """The machine. Every public method but `handle` only reads."""
 
-    def __init__(self, limits: JobRegistryLimits, retention: Retention, moves: MoveSettings = DEFAULT_MOVES) -> None:
+    def __init__(
+        self,
+        limits: JobRegistryLimits,
+        retention: Retention,
+        moves: MoveSettings = DEFAULT_MOVES,
+        client_grace: float = GRACE_SECONDS,
+    ) -> None:
         self._limits = limits
         self._jobs: dict[JobId, JobEntry] = {}
         self._waiting: dict[JobId, None] = {}
@@ -51,6 +57,9 @@ class JobRegistry:
         self.finished = FinishedJobs(retention)
         self._moves = PlannedMoves(
             moves, self._jobs, self.processes, shown=self.summary, begin=self._begin_move, reload=self._reload
+        )
+        self._promises = ClientPromises(
+            self._jobs, shown=self.summary, cancel=self._pursue_cancel, reload=self._reload, grace=client_grace
         )
         self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
             ev.SubmitRequested: self._on_submit_requested,
@@ -77,6 +86,9 @@ class JobRegistry:
             ev.MoveRequested: self._moves.on_move_requested,
             ev.MoveWishStored: self._on_move_wish_settled,
             ev.MoveWishFailed: self._on_move_wish_settled,
+            ev.HeartbeatRequested: self._promises.on_heartbeat,
+            ev.PromiseStored: self._promises.on_stored,
+            ev.PromiseFailed: self._promises.on_failed,
             ev.Ticked: self._on_ticked,
         }
 
@@ -154,11 +166,8 @@ class JobRegistry:
             return [answer_again(request, source, finished.digest, finished.summary.status)]
         limits = self._limits
         if len(self._jobs) >= limits.jobs_max or self._submits_in_flight >= limits.submits_in_flight_max:
-            message = (
-                f"submit of job {source.job_id} refused for now: {len(self._jobs) - self._dirty} jobs are not finished,"
-                f" {self._dirty} finished ones are being archived, {self._submits_in_flight} submits are being stored"
-            )
-            return [ev.Refuse(request, BackpressureError(message, retry_after=SUBMIT_RETRY_SECONDS))]
+            unfinished, in_flight = len(self._jobs) - self._dirty, self._submits_in_flight
+            return [refuse_for_now(request, source.job_id, unfinished, dirty=self._dirty, in_flight=in_flight)]
         entry = new_entry(source)
         entry.submit_requests.append(request)
         self._jobs[source.job_id] = entry
@@ -238,7 +247,7 @@ class JobRegistry:
             case JobPhase.WAITING if entry.epoch == 0:
                 return self._abort(entry)
             case JobPhase.WAITING | JobPhase.ASSIGNING | JobPhase.ASSIGNED:
-                return [ev.StoreWanted(entry.job_id)]
+                return [ev.StoreWanted(entry.job_id, entry.cancel_reason)]
             case _:
                 return []
 
@@ -252,7 +261,7 @@ class JobRegistry:
         effects: Effects = [ev.ReplyCancelled(request) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
         if entry.phase.state is JobPhase.ASSIGNED:
-            effects.append(ev.SendCancel(entry.owner, entry.job_id))
+            effects.append(ev.SendCancel(entry.owner, entry.job_id, entry.cancel_reason))
         return effects
 
     def _on_move_wish_settled(self, event: ev.MoveWishStored | ev.MoveWishFailed) -> Effects:
@@ -268,7 +277,7 @@ class JobRegistry:
         self._waiting.pop(entry.job_id, None)
         entry.phase.to(JobPhase.ABORTING)
         status = JobStatus.CANCELED if entry.wants_cancel else JobStatus.FAILED
-        reason = "" if entry.wants_cancel else entry.summary.pending_reason
+        reason = entry.cancel_reason if entry.wants_cancel else entry.summary.pending_reason
         return [ev.StoreEnd(entry.source, entry.summary, status, reason, entry.epoch)]
 
     def _on_end_stored(self, event: ev.EndStored) -> Effects:
@@ -335,14 +344,9 @@ class JobRegistry:
         reason = refusal or (self.processes.shortage() if is_waiting else "")
         if reason and entry.show_waiting(reason):
             effects.append(ev.PublishSummary(entry.job_id))
-        if is_waiting and self._is_refused_by_all(entry):
+        if is_waiting and self.processes.have_all_refused(entry.refused_by):
             effects += self._abort(entry)
         return effects
-
-    def _is_refused_by_all(self, entry: JobEntry) -> bool:
-        """True if every process that there is has refused the job for good: nobody is left to wait for."""
-        processes = [process.incarnation for process in self.processes]
-        return bool(processes) and all(entry.refused_by.get(incarnation) for incarnation in processes)
 
     def _on_owner_stored(self, event: ev.OwnerStored) -> Effects:
         return self._own(self._jobs[event.job_id], event.epoch)
@@ -374,7 +378,7 @@ class JobRegistry:
         entry.may_have_begun = True
         effects: Effects = [ev.SendAssign(entry.owner, entry.assignment())]
         if entry.is_wish_stored:
-            effects.append(ev.SendCancel(entry.owner, entry.job_id))
+            effects.append(ev.SendCancel(entry.owner, entry.job_id, entry.cancel_reason))
         return effects
 
     def _begin_move(self, entry: JobEntry, target: JobMasterProcess) -> Effects:
@@ -483,7 +487,7 @@ class JobRegistry:
         if entry.job_id in process.sent:
             return []
         process.sent.add(entry.job_id)
-        return [ev.SendCancel(entry.owner, entry.job_id)] if entry.is_wish_stored else []
+        return [ev.SendCancel(entry.owner, entry.job_id, entry.cancel_reason)] if entry.is_wish_stored else []
 
     def _is_over(self, incarnation: Incarnation, held: JobInventoryEntry) -> bool:
         """True if the process has no business with this job (any more)."""
@@ -554,6 +558,8 @@ class JobRegistry:
             return [*effects, ev.PublishSummary(entry.job_id)]
         entry.is_wish_stored = found.wants_cancel
         entry.wants_cancel = entry.wants_cancel or found.wants_cancel
+        entry.cancel_reason = found.cancel_reason if found.wants_cancel else entry.cancel_reason
+        self._promises.recovered(entry.job_id, found.client_expires_millis)
         if found.ended is not None:
             entry.summary = found.ended
             return self._end(entry)
@@ -577,13 +583,14 @@ class JobRegistry:
         return self._own(entry, owner.epoch)
 
     def _on_ticked(self, event: ev.Ticked) -> Effects:
-        for job_id in self._waiting:
-            refused_by = self._jobs[job_id].refused_by
-            for incarnation in [peer for peer, is_permanent in refused_by.items() if not is_permanent]:
-                del refused_by[incarnation]
-        doomed = [entry for job_id in self._waiting if self._is_refused_by_all(entry := self._jobs[job_id])]
+        waiting = [self._jobs[job_id] for job_id in self._waiting]
+        for entry in waiting:
+            for incarnation in [peer for peer, is_permanent in entry.refused_by.items() if not is_permanent]:
+                del entry.refused_by[incarnation]
+        doomed = [entry for entry in waiting if self.processes.have_all_refused(entry.refused_by)]
         drops, self._drops = self._drops, {}
         effects: Effects = [ev.SendDrop(incarnation, tuple(entries)) for incarnation, entries in drops.items()]
         for entry in doomed:
             effects += self._abort(entry)
+        effects += self._promises.at(event.now_millis, event.now)
         return effects + self._assign_waiting() + self._moves.at(event.now_millis)

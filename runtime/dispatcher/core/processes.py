@@ -5,7 +5,7 @@ Invariant: a job is counted at one process at most, from the start of the transa
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from runtime.common.ids import Incarnation, JobId
@@ -93,6 +93,10 @@ class ProcessTable:
             if best is None or rank < best_rank:
                 best, best_rank = process, rank
         return best
+
+    def have_all_refused(self, refused_by: Mapping[Incarnation, bool]) -> bool:
+        """True if every process that there is has refused a job for good: nobody is left to wait for."""
+        return bool(self._processes) and all(refused_by.get(incarnation) for incarnation in self._processes)
 
     def reserve(self, process: JobMasterProcess, job_id: JobId) -> None:
         """Count a job at a process."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from runtime.executiongraph.archived import ArchivedException
+from runtime.executiongraph.archived import CANCELLATION, ArchivedException
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.failure_enricher import Enrich, FailureContext
@@ -63,6 +63,11 @@ class FailureHistory:
             return False
         concurrent.append(exception)
         return True
+
+    def cancelled(self, reason: str | None, at_millis: int) -> None:
+        """The job is cancelled; record why, if the cluster says so."""
+        if reason:
+            self.add(self.exception(system_failure(CANCELLATION, reason, at_millis), None), is_concurrent=False)
 
     @property
     def latest(self) -> str:

@@ -204,9 +204,10 @@ class OwnershipLost:
 
 @dataclass(frozen=True, slots=True)
 class CancelWanted:
-    """A person wants the job to end."""
+    """A person wants the job to end, or the cluster does: because of `reason`."""
 
     at: Moment
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

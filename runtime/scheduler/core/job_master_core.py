@@ -221,15 +221,16 @@ class JobMasterCore:
         if isinstance(found, ev.InitializationFailed):
             self._give_up(found)
         elif found is not None:
-            self._take_over(found, is_cancel_wanted=recovery.is_cancel_wanted)
+            self._take_over(found, recovery.cancel_reason)
 
     def _give_up(self, event: ev.InitializationFailed) -> None:
         self._graph.name = event.name
         self._failures.add(self._failures.exception(event.failure, None), is_concurrent=False)
-        is_cancelled = self._recovery is not None and self._recovery.is_cancel_wanted
-        self._write_result(JobStatus.CANCELED if is_cancelled else JobStatus.FAILED)
+        reason = self._recovery.cancel_reason if self._recovery is not None else None
+        self._failures.cancelled(reason, self._at.millis)
+        self._write_result(JobStatus.FAILED if reason is None else JobStatus.CANCELED)
 
-    def _take_over(self, found: Inheritance, *, is_cancel_wanted: bool) -> None:
+    def _take_over(self, found: Inheritance, cancel_reason: str | None) -> None:
         self._recovery = None
         self._work = Work.taken_over(
             found, self._graph, self._outbox, self._failures, self._failover_settings, self._fences, self._at
@@ -242,8 +243,8 @@ class JobMasterCore:
         self._publication.counted()
         for event in found.kept:
             self._on_task_manager(event)
-        if is_cancel_wanted:
-            self._cancel()
+        if cancel_reason is not None:
+            self._cancel(cancel_reason)
 
     def _on_store(self, event: ev.StoreEvent) -> None:
         match event:
@@ -260,8 +261,8 @@ class JobMasterCore:
 
     def _on_control(self, event: ev.ControlEvent) -> None:
         match event:
-            case ev.CancelWanted():
-                self._cancel()
+            case ev.CancelWanted(reason=reason):
+                self._cancel(reason)
             case ev.DeadlineReached():
                 if self._work is not None and self.status in _STARTED and self._result is None:
                     self._fail(self._work.timeout.failure(self._at))
@@ -457,15 +458,17 @@ class JobMasterCore:
             self._graph.enter(JobStatus.FAILING, self._at.millis, failure.class_name)
             self._stop_attempts()
 
-    def _cancel(self) -> None:
+    def _cancel(self, reason: str) -> None:
         if self._result is not None:
             return
         if self._recovery is not None:
-            self._recovery.is_cancel_wanted = True
+            self._recovery.cancel_reason = reason
         elif self.status is JobStatus.INITIALIZING:
+            self._failures.cancelled(reason, self._at.millis)
             self._write_result(JobStatus.CANCELED)
         elif self.status in _ALIVE:
-            self._graph.enter(JobStatus.CANCELLING, self._at.millis)
+            self._failures.cancelled(reason, self._at.millis)
+            self._graph.enter(JobStatus.CANCELLING, self._at.millis, reason)
             self._stop_attempts()
 
     def _stop_attempts(self) -> None:

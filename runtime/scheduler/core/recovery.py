@@ -32,7 +32,7 @@ class Inheritance:
 class Recovery:
     """Collects, from the first thing that says that the job had an owner before."""
 
-    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "is_cancel_wanted")
+    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "cancel_reason")
 
     def __init__(self) -> None:
         self._census = Census()
@@ -41,8 +41,8 @@ class Recovery:
         self._told: set[tuple[Incarnation, ExecutionAttemptId]] = set()
         self._lost: set[Incarnation] = set()
         self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
-        self.is_cancel_wanted = False
-        """A cancel that has to wait until it is known what there is to stop (R16)."""
+        self.cancel_reason: str | None = None
+        """Of a cancel that has to wait until it is known what there is to stop (R16)."""
 
     @property
     def reason(self) -> str:

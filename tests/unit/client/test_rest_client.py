@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,22 @@ def test_a_canceled_job_raises(box: ClientBox) -> None:
     box.fakes.dispatcher.put(JOB, JobStatus.CANCELED)
     with pytest.raises(JobCanceledError):
         box.call("wait_for_result", JOB).value_or_raise()
+
+
+def test_a_heartbeat(box: ClientBox) -> None:
+    box.fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    box.call("heartbeat", JOB, 1_767_268_800_000)
+    box.call("heartbeat", JOB, 0)
+    assert box.fakes.dispatcher.heartbeats == [(JOB, 1_767_268_800_000), (JOB, 0)]
+    with pytest.raises(JobNotFoundError):
+        box.call("heartbeat", JobId("0" * 32), 0)
+
+
+def test_a_job_that_the_cluster_has_canceled_says_why(box: ClientBox) -> None:
+    box.fakes.dispatcher.put_cancelled(JOB, "its client did not come back")
+    with pytest.raises(JobCanceledError, match="its client did not come back") as caught:
+        box.call("wait_for_result", JOB).value_or_raise()
+    assert pickle.loads(pickle.dumps(caught.value)).reason == "its client did not come back"
 
 
 def test_cancel(box: ClientBox) -> None:

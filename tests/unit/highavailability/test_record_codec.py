@@ -19,6 +19,7 @@ ALL = [
     records.ResultRecord(JobStatus.FAILED, b"\xff", PAYLOAD),
     records.DoneRecord("d", JobStatus.FINISHED, b"", "key", 1, 2, "s"),
     records.WantedRecord(wants_cancel=True, client="me"),
+    records.ClientRecord(5),
     records.LeaderRecord(Incarnation("1" * 32), "a:1", "b:2"),
     records.JobMasterRecord(Incarnation("1" * 32), "a:1", 5, 2, "ready", "0.1.0"),
     records.TaskManagerRecord(Incarnation("1" * 32), "tm", "a:1", "b:2", "boot", 4),

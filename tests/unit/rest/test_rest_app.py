@@ -210,6 +210,32 @@ async def test_a_job_that_is_not_listed_any_more_is_still_answered(http: httpx.A
 
 
 @pytest.mark.asyncio
+async def test_client_heartbeat(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    path = f"/jobs/{JOB}/clientHeartbeat"
+    answer = await http.patch(path, json={"expiredTimestamp": 1_767_268_800_000})
+    assert (answer.status_code, answer.json()) == (202, {})
+    assert (await http.patch(f"/v1{path}", json={"expiredTimestamp": 0})).status_code == 202
+    assert fakes.dispatcher.heartbeats == [(JOB, 1_767_268_800_000), (JOB, 0)]
+    unknown = await http.patch(f"/jobs/{'0' * 32}/clientHeartbeat", json={"expiredTimestamp": 1})
+    assert unknown.status_code == 404
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"{}", b'{"expiredTimestamp": -1}', b'{"expiredTimestamp": "1"}', b'{"expiredTimestamp": 1e999}',
+     b'{"expiredTimestamp": 9223372036854775808}', b'{"expiredTimestamp": 1, "more": 1}'],
+)  # fmt: skip
+async def test_client_heartbeats_that_are_none(http: httpx.AsyncClient, fakes: RestFakes, body: bytes) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    answer = await http.patch(f"/jobs/{JOB}/clientHeartbeat", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["errors"]
+    assert fakes.dispatcher.heartbeats == []
+
+
+@pytest.mark.asyncio
 async def test_cancel(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     fakes.dispatcher.put(JOB, JobStatus.RUNNING)
     assert (await http.patch(f"/jobs/{JOB}?mode=cancel")).status_code == 202

@@ -195,6 +195,23 @@ def test_cancel_stops_every_task_before_the_result() -> None:  # R16
     assert job.core.summary().tasks.canceled == 3
 
 
+def test_a_cancel_of_the_cluster_says_why() -> None:
+    """Also while it is initialised, and once however often it is told. A person's says nothing."""
+    running, waiting, person = JobMasterDriver(lone()), JobMasterDriver(), JobMasterDriver(lone())
+    running.offer(1)
+    for job in (running, waiting):
+        job.handle(ev.CancelWanted(job.at(), "nobody came back"))
+        job.handle(ev.CancelWanted(job.at(), "nobody came back"))
+    running.report(running.running()[0], E.CANCELED)
+    person.handle(ev.CancelWanted(person.at()))
+    for job, reasons in ((running, ["nobody came back"]), (waiting, ["nobody came back"]), (person, [])):
+        job.result_durable()
+        archived = job.core.archived()
+        assert archived.status is J.CANCELED
+        assert [one.failure.message for one in archived.exceptions] == reasons
+        assert (archived.cancellation is not None) is bool(reasons)
+
+
 def test_cancel_of_a_failing_job_and_failure_of_a_cancelled_one_change_nothing() -> None:
     failing = JobMasterDriver(wide(2))
     failing.offer(1, 2)

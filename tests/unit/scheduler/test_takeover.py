@@ -203,12 +203,15 @@ def test_an_unreadable_job_that_was_to_be_cancelled_is() -> None:
     job = running_pair()
     census = job.census_of(location(1))
     unreadable(job, 1)
-    job.handle(ev.CancelWanted(job.at()))
+    job.handle(ev.CancelWanted(job.at(), "nobody came back"))
     job.handle(census)
     for attempt_id in list(job.cancelled):
         job.report(attempt_id, E.CANCELED)
     job.result_durable()
     assert job.status() is J.CANCELED
+    cancellation = job.core.archived().cancellation
+    assert cancellation is not None
+    assert cancellation.message == "nobody came back"
 
 
 def test_a_fresh_job_that_cannot_be_read_has_failed_at_once() -> None:
