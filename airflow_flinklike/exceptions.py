@@ -1,7 +1,7 @@
 """What can go wrong, as users meet it. One root; the class says whether trying again can help.
 
 Retry rules (Airflow's `retry_policy`) may name these classes: JobFailedError, JobCanceledError, JobRefusedError,
-ClusterUnavailableError, JobNotFoundError.
+ClusterUnavailableError, JobNotFoundError, WorkerStoppedError.
 """
 
 from __future__ import annotations
@@ -81,6 +81,22 @@ class JobFailedError(FlinklikeClientError):
     def kind(self) -> str:
         """USER, SYSTEM or RESOURCE."""
         return str(self.failure.get("kind", ""))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the cluster's failure enrichers say about it, and its kind."""
+        given = self.failure.get("failure-labels")
+        labels = {str(key): str(value) for key, value in given.items()} if isinstance(given, Mapping) else {}
+        return {"kind": self.kind, **labels}
+
+    @property
+    def is_recoverable(self) -> bool:
+        """False when the job would fail again in the same way: code that cannot be loaded, NonRecoverableError, ..."""
+        return bool(self.failure.get("recoverable", True))
+
+
+class WorkerStoppedError(FlinklikeClientError):
+    """The worker of a task goes away while its job goes on; the next try adopts the job."""
 
 
 class JobCanceledError(FlinklikeClientError):

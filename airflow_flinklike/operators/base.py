@@ -1,30 +1,33 @@
 """FlinklikeJobOperator: submits one job and waits for it, over worker losses, retries, clears, kills and deferral.
 
-The job id is chosen here and stored in `task_state_store` before the submit, together with `max_tries`. A retry finds
-it and adopts the job; a human's clear raises `max_tries`, so the old job is ended and a new one submitted.
+What decides and what waits is beside: adoption.py (which job), job_run.py (requests and waiting), task_states.py (why a
+task is killed), final_errors.py (what is not retried). Here is what Airflow calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, conf, timezone
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralTimeout
 
-from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
+from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.exceptions import (
     FlinklikeClientError,
     JobCanceledError,
-    JobConflictError,
     JobFailedError,
-    JobNotFoundError,
+    WorkerStoppedError,
 )
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links import FlinklikeJobLink
+from airflow_flinklike.observation import JobObserver
+from airflow_flinklike.operators.calls import CallInterruptedError, InterruptibleCalls
+from airflow_flinklike.operators.final_errors import final_form, is_ruled
+from airflow_flinklike.operators.job_run import JobRun, RunSettings
 from airflow_flinklike.program import JobProgram
+from airflow_flinklike.task_states import WORKED_ON, KillCause, TaskKey, kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -32,36 +35,15 @@ from runtime.common.states import JobStatus
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-STORE_KEY = "flinklike_job"
+T = TypeVar("T")
+
 _DEFERRED_TIMEOUT_MARGIN = timedelta(minutes=5)
-# Airflow follows a SIGTERM with a SIGKILL after five seconds.
-_KILL_SECONDS = 3.0
-
-
-class _Store(Protocol):
-    def get(self, key: str) -> Any: ...
-
-    def set(self, key: str, value: Any) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class StoredJob:
-    """What `task_state_store` holds: the job of this task, and which life of the task submitted it."""
-
-    job_id: JobId
-    max_tries: int
-
-    @classmethod
-    def read(cls, store: _Store) -> StoredJob | None:
-        """The stored job, None when there is none or it is not readable."""
-        value = store.get(STORE_KEY)
-        if not isinstance(value, Mapping) or "job_id" not in value:
-            return None
-        return cls(JobId(str(value["job_id"])), int(value.get("max_tries", -1)))
-
-    def write(self, store: _Store) -> None:
-        """Store it, before the job is submitted."""
-        store.set(STORE_KEY, {"job_id": self.job_id, "max_tries": self.max_tries})
+_RIDE_SECONDS = 3600.0
+"""How long a cluster that does not answer is tried again where no execution_timeout bounds it."""
+# Airflow follows a SIGTERM with a SIGKILL after five seconds: what a kill takes must stay below.
+_ASK_SECONDS = 1.5
+_KILL_SECONDS = 2.5
+_TIMEOUT_SECONDS = 5.0
 
 
 class FlinklikeJobOperator(BaseOperator):
@@ -69,9 +51,9 @@ class FlinklikeJobOperator(BaseOperator):
 
     :param flinklike_conn_id: the connection to the cluster
     :param deferrable: wait in the triggerer instead of in a worker slot
-    :param inline_seconds: how long to wait in the worker before deferring: small jobs never pay the hand-over
+    :param inline_timeout: how long to wait in the worker before deferring: short jobs never pay for the hand-over
     :param durable: a retry adopts the job that an earlier try submitted
-    :param cancel_on_kill: cancel the job when the task is killed, cleared or marked
+    :param cancel_on_kill: cancel the job when a person marks or clears the task
     :param poll_interval: seconds of one long poll
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     """
@@ -84,7 +66,7 @@ class FlinklikeJobOperator(BaseOperator):
         *,
         flinklike_conn_id: str = DEFAULT_CONN_ID,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        inline_seconds: float = 5.0,
+        inline_timeout: float | timedelta = 20.0,
         durable: bool = True,
         cancel_on_kill: bool = True,
         poll_interval: float = 10.0,
@@ -97,123 +79,109 @@ class FlinklikeJobOperator(BaseOperator):
         super().__init__(**kwargs)
         self.flinklike_conn_id = flinklike_conn_id
         self.deferrable = deferrable
-        self.inline_seconds = inline_seconds
+        self.inline_timeout = inline_timeout
         self.durable_job = durable
         self.cancel_on_kill = cancel_on_kill
         self.poll_interval = poll_interval
         self.wait_for_completion = wait_for_completion
-        self._job_id: JobId | None = None
-        self._is_killed = False
+        self._calls: InterruptibleCalls | None = None
 
     def build_program(self, context: Context) -> JobProgram:
         """The job, built in the worker from rendered fields. Raises PipelineError."""
         raise NotImplementedError
 
+    def make_observer(self, bookmark: Mapping[str, Any] | None = None) -> JobObserver:
+        """Who is told of every look at the job. `bookmark` is what an earlier phase of this try left."""
+        return JobObserver(self.log, bookmark)
+
     @property
     def hook(self) -> FlinklikeHook:
-        """A hook on the task's connection."""
-        return FlinklikeHook(self.flinklike_conn_id)
+        """A hook on the task's connection. A cluster that is away is waited for until the task's own timeout."""
+        timeout = self.execution_timeout
+        return FlinklikeHook(
+            self.flinklike_conn_id, retry_for=_RIDE_SECONDS if timeout is None else timeout.total_seconds()
+        )
+
+    # --- what Airflow calls -------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> Any:
         """Adopt or submit, then wait or defer. Returns the job's value, or its id when nobody waits."""
-        with self.hook.get_conn() as client:
-            job_id = self._adopt_or_submit(context, client)
-            if not self.wait_for_completion:
-                return job_id
-            if self.deferrable:
-                result = client.result_within(job_id, wait=self.inline_seconds)
-                if result is None:
-                    self._defer(context, job_id)
-            else:
-                result = self._wait(client, job_id)
-        assert result is not None
-        return self._finish(result)
+        return self._guarded(context, lambda run: self._execute(context, run))
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """The trigger has fired. Returns the job's value or raises what happened."""
-        del context
-        reason, job_id = JobEventReason(event["reason"]), JobId(event["job_id"])
-        self._job_id = job_id
-        match reason:
-            case JobEventReason.FINISHED | JobEventReason.FAILED | JobEventReason.CANCELED:
-                with self.hook.get_conn() as client:
-                    return self._finish(client.wait_for_result(job_id))
-            case JobEventReason.TIMEOUT:
-                self.on_kill()
-                message = f"job {job_id} was not over within execution_timeout {self.execution_timeout}"
-                raise AirflowTaskTimeout(message)
-            case _:
-                raise error_of_event(event)
+        reason = JobEventReason(event["reason"])
+        if reason not in _ENDS and reason is not JobEventReason.TIMEOUT:
+            raise error_of_event(event)
+
+        def complete(run: JobRun) -> Any:
+            run.job_id = JobId(event["job_id"])
+            if reason is JobEventReason.TIMEOUT:
+                raise AirflowTaskTimeout
+            result = run.wait(run.job_id)
+            assert result is not None
+            return self._value_of(result)
+
+        return self._guarded(context, complete, bookmark=event.get("bookmark"))
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """A deferral that timed out, because no triggerer took the trigger, ends the job as the trigger would."""
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
+            return self._guarded(context, self._deferral_over)
 
     def on_kill(self) -> None:
-        """The task is being killed: cancel its job. Quick, idempotent, and with a client of its own."""
-        self._is_killed = True
-        if not self.cancel_on_kill or self._job_id is None:
-            return
+        """The task is being killed. Called in a signal handler: it only breaks the wait, which then finds out why."""
+        if self._calls is not None:
+            self._calls.interrupt()
+
+    # --- one execution ------------------------------------------------------------------------------------
+
+    def _guarded(
+        self, context: Context, work: Callable[[JobRun], T], *, bookmark: Mapping[str, Any] | None = None
+    ) -> T:
+        """Do the work; see to the job when the task is killed or runs out of time."""
+        self._calls = InterruptibleCalls()
         try:
-            with FlinklikeHook(self.flinklike_conn_id, retry_for=_KILL_SECONDS).get_conn() as client:
-                client.cancel(self._job_id, timeout=_KILL_SECONDS / len(client.addresses))
-            self.log.info("Job %s: cancellation requested, the task is being killed", self._job_id)
+            with self.hook.get_conn() as client:
+                return self._worked(context, self._run(context, client, self._calls, bookmark), work)
         except FlinklikeClientError as error:
-            self.log.warning("Job %s could not be cancelled: %s", self._job_id, error)
+            final = final_form(error)
+            if final is None or is_ruled(error, self.retry_policy, context):
+                raise
+            raise final from error
 
-    # --- which job ----------------------------------------------------------------------------------------
+    def _run(
+        self,
+        context: Context,
+        client: FlinklikeClient,
+        calls: InterruptibleCalls,
+        bookmark: Mapping[str, Any] | None,
+    ) -> JobRun:
+        settings = RunSettings(self.durable_job, self.cancel_on_kill, self.poll_interval)
+        observer = self.make_observer(bookmark)
+        return JobRun(context, client, self.hook.access(), calls, settings, observer=observer, log=self.log)
 
-    def _adopt_or_submit(self, context: Context, client: FlinklikeClient) -> JobId:
-        """The job of an earlier try of the same life of this task, when it runs or has finished; else a new one."""
-        stored = StoredJob.read(context["task_state_store"]) if self.durable_job else None
-        if stored is None:
-            return self._submit(context, client, new_job_id())
-        self._job_id = stored.job_id
-        if stored.max_tries != _max_tries(context):
-            self.log.info("The task was cleared: ending its job %s and submitting afresh", stored.job_id)
-            self._end(client, stored.job_id)
-            return self._submit(context, client, new_job_id())
+    def _worked(self, context: Context, run: JobRun, work: Callable[[JobRun], T]) -> T:
         try:
-            state = client.status(stored.job_id)
-        except JobNotFoundError:
-            # The try before died before its submit, or its request is still on the way: the same id settles it.
-            self.log.info("The cluster does not know job %s: submitting it", stored.job_id)
-            return self._submit(context, client, stored.job_id)
-        if state.status in {JobStatus.FAILING, JobStatus.CANCELLING}:
-            state = self._wait_for_end(client, stored.job_id)
-        if state.status in {JobStatus.FAILED, JobStatus.CANCELED}:
-            self.log.info("Job %s of an earlier try is %s: submitting afresh", stored.job_id, state.status.value)
-            return self._submit(context, client, new_job_id())
-        self.log.info("Adopting job %s of an earlier try: %s", stored.job_id, state.status.value)
-        self._push_link(context, stored.job_id)
-        return stored.job_id
+            try:
+                return work(run)
+            except CallInterruptedError:
+                self._killed(context, run)
+        except AirflowTaskTimeout as error:
+            raise AirflowTaskTimeout(self._timed_out(run)) from error
 
-    def _end(self, client: FlinklikeClient, job_id: JobId) -> None:
-        """Wait for its end, so that the old and the new job never run at once; cancel it if that is wanted."""
-        try:
-            if self.cancel_on_kill:
-                client.cancel(job_id)
-            self._wait_for_end(client, job_id)
-        except (JobNotFoundError, JobConflictError):
-            return
-
-    def _submit(self, context: Context, client: FlinklikeClient, job_id: JobId) -> JobId:
-        program = self.build_program(context)
-        self._job_id = job_id
-        StoredJob(job_id, _max_tries(context)).write(context["task_state_store"])
-        if self._is_killed:
-            raise JobCanceledError(job_id)
+    def _execute(self, context: Context, run: JobRun) -> Any:
         label = f"airflow {self.dag_id}.{self.task_id} {context['run_id']}"[:256]
-        try:
-            client.submit(program.graph, job_id=job_id, contents=program.uploads, client=label)
-            self.log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, client.addresses[0])
-        except JobConflictError:
-            # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
-            self.log.info("Adopting job %s, which an earlier try submitted", job_id)
+        job_id = run.begin(lambda: self.build_program(context), label=label)
         self._push_link(context, job_id)
-        if self._must_cancel():
-            self.on_kill()  # again: the first request may have overtaken the job
-            raise JobCanceledError(job_id)
-        return job_id
-
-    def _must_cancel(self) -> bool:
-        return self._is_killed and self.cancel_on_kill
+        if not self.wait_for_completion:
+            return job_id
+        result = run.wait(job_id, _seconds(self.inline_timeout) if self.deferrable else None)
+        if result is None:
+            self._defer(context, run)
+        return self._value_of(result)
 
     def _push_link(self, context: Context, job_id: JobId) -> None:
         """At once: Airflow itself stores links only at the end of a task."""
@@ -221,23 +189,8 @@ class FlinklikeJobOperator(BaseOperator):
         context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=url)
         context["ti"].xcom_push(key="job_id", value=job_id)
 
-    # --- waiting ------------------------------------------------------------------------------------------
-
-    def _wait(self, client: FlinklikeClient, job_id: JobId) -> JobExecutionResult:
-        self._wait_for_end(client, job_id)
-        return client.wait_for_result(job_id)
-
-    def _wait_for_end(self, client: FlinklikeClient, job_id: JobId) -> JobState:
-        seen: JobState | None = None
-        while True:
-            state = client.status(job_id, wait=self.poll_interval, since=seen.last_modification if seen else 0)
-            if seen is None or (state.status, state.pending_reason) != (seen.status, seen.pending_reason):
-                self.log.info("Job %s: %s %s", job_id, state.status.value, state.pending_reason)
-            if state.status.is_globally_terminal:
-                return state
-            seen = state
-
-    def _defer(self, context: Context, job_id: JobId) -> None:
+    def _defer(self, context: Context, run: JobRun) -> NoReturn:
+        assert run.job_id is not None
         deadline, timeout = None, None
         if self.execution_timeout is not None:
             now = timezone.utcnow()
@@ -245,17 +198,18 @@ class FlinklikeJobOperator(BaseOperator):
             timeout = max(deadline - now, timedelta(0)) + _DEFERRED_TIMEOUT_MARGIN
         self.defer(
             trigger=FlinklikeJobTrigger(
-                job_id,
+                run.job_id,
                 self.flinklike_conn_id,
                 cancel_on_kill=self.cancel_on_kill,
                 deadline_millis=None if deadline is None else int(deadline.timestamp() * 1000),
                 poll_interval=self.poll_interval,
+                bookmark=run.observer.bookmark(),
             ),
             method_name="execute_complete",
             timeout=timeout,
         )
 
-    def _finish(self, result: JobExecutionResult) -> Any:
+    def _value_of(self, result: JobExecutionResult) -> Any:
         if result.status is JobStatus.FAILED:
             failure = JobFailedError(result.job_id, result.failure)
             self.log.error("Job %s FAILED: %s\n%s", result.job_id, failure.root_cause, failure.stack_trace)
@@ -263,7 +217,46 @@ class FlinklikeJobOperator(BaseOperator):
         self.log.info("Job %s FINISHED in %.3f s", result.job_id, result.net_runtime_millis / 1000)
         return value
 
+    # --- kills and timeouts -------------------------------------------------------------------------------
 
-def _max_tries(context: Context) -> int:
-    """Constant over the retries of a task, raised when a person clears it."""
-    return int(getattr(context["ti"], "max_tries", 0) or 0)
+    def _killed(self, context: Context, run: JobRun) -> NoReturn:
+        """End the job when a person wants that; leave it to the next try when only this process goes away."""
+        if run.job_id is None:
+            message = "the task was killed before it had a job"
+            raise WorkerStoppedError(message)
+        if self._kill_cause(context) is KillCause.USER:
+            if self.cancel_on_kill:
+                self.log.info("The task was marked or cleared: job %s ends", run.job_id)
+                run.cancel(seconds=_KILL_SECONDS)
+            raise JobCanceledError(run.job_id)
+        message = f"the worker of the task goes away while job {run.job_id} goes on: the next try adopts it"
+        raise WorkerStoppedError(message)
+
+    def _kill_cause(self, context: Context) -> KillCause:
+        task = TaskKey.of(context["ti"])
+        try:
+            states = InterruptibleCalls().run(task.ask, timeout=_ASK_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
+            self.log.warning("Airflow does not say why the task is killed (%s): its job is left alone", error)
+            states = None
+        return kill_cause(task, states, WORKED_ON)
+
+    def _timed_out(self, run: JobRun) -> str:
+        """Cancel the job. Returns what is to be said."""
+        over = f"execution_timeout {self.execution_timeout} is over"
+        if run.job_id is None:
+            return over
+        was_taken = run.cancel(seconds=_TIMEOUT_SECONDS)
+        return f"{over}: job {run.job_id} {'was cancelled' if was_taken else 'could not be cancelled'}"
+
+    def _deferral_over(self, run: JobRun) -> NoReturn:
+        stored = run.stored()
+        run.job_id = None if stored is None else stored.job_id
+        raise AirflowTaskTimeout
+
+
+_ENDS = frozenset({JobEventReason.FINISHED, JobEventReason.FAILED, JobEventReason.CANCELED})
+
+
+def _seconds(value: float | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)

@@ -5,6 +5,7 @@ Only scalars are kept; the event carries a reason and never the job's result, wh
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from enum import Enum
 from typing import Any
@@ -13,18 +14,24 @@ from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_flinklike.client import AsyncFlinklikeClient, JobState
+from airflow_flinklike.client import AsyncFlinklikeClient
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
     FlinklikeClientError,
+    JobConflictError,
     JobNotFoundError,
 )
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
+from airflow_flinklike.observation import AsyncJobObserver
+from airflow_flinklike.task_states import WAITED_FOR, KillCause, TaskKey, kill_cause
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
-TRIGGER_RETRY_SECONDS = 900.0
+TRIGGER_RETRY_SECONDS = 3600.0
+"""How long a cluster that does not answer is tried again where no deadline bounds it."""
+_ASK_SECONDS = 10.0
+_CANCEL_SECONDS = 10.0
 
 
 class JobEventReason(Enum):
@@ -60,7 +67,8 @@ def error_of_event(event: Mapping[str, Any]) -> Exception:
 class FlinklikeJobTrigger(BaseTrigger):
     """Fires when the job ends, or at `deadline_millis` (since 1970).
 
-    `cancel_on_kill`: a user's kill of the deferred task cancels the job; sensors leave it alone.
+    `cancel_on_kill`: a person's mark or clear of the deferred task cancels the job, and so does the deadline; sensors
+    leave it alone. `bookmark` is what the worker's observer left.
     """
 
     def __init__(
@@ -71,6 +79,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         cancel_on_kill: bool = False,
         deadline_millis: int | None = None,
         poll_interval: float = 20.0,
+        bookmark: Mapping[str, Any] | None = None,
     ) -> None:
         if poll_interval <= 0:
             message = f"poll_interval is {poll_interval:g}: it must be above 0"
@@ -81,6 +90,11 @@ class FlinklikeJobTrigger(BaseTrigger):
         self.cancel_on_kill = cancel_on_kill
         self.deadline_millis = deadline_millis
         self.poll_interval = poll_interval
+        self.bookmark = dict(bookmark or {})
+
+    def make_observer(self) -> AsyncJobObserver:
+        """Who is told of every look at the job."""
+        return AsyncJobObserver(self.log, self.bookmark)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""
@@ -90,13 +104,15 @@ class FlinklikeJobTrigger(BaseTrigger):
             "cancel_on_kill": self.cancel_on_kill,
             "deadline_millis": self.deadline_millis,
             "poll_interval": self.poll_interval,
+            "bookmark": self.bookmark,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait by long poll; yield one event."""
+        observer = self.make_observer()
         try:
-            async with await self._connect() as client:
-                reason, message = await self._wait(client)
+            async with await self._connect(retry_for=self._ride_seconds()) as client:
+                reason, message = await self._wait(client, observer)
         except JobNotFoundError as error:
             reason, message = JobEventReason.NOT_FOUND, str(error)
         except AuthenticationError as error:
@@ -105,32 +121,58 @@ class FlinklikeJobTrigger(BaseTrigger):
             reason, message = JobEventReason.NO_CONNECTION, str(error)
         except (FlinklikeClientError, OSError) as error:
             reason, message = JobEventReason.ERROR, f"{type(error).__name__}: {error}"
-        payload = {"reason": reason.value, "job_id": self.job_id, "message": message}
+        if reason is JobEventReason.ERROR and self._remaining_seconds() <= 0:
+            reason = JobEventReason.TIMEOUT
+        if reason is JobEventReason.TIMEOUT and self.cancel_on_kill:
+            await self._cancel("the time of the task is over")
+        payload = {"reason": reason.value, "job_id": self.job_id, "message": message, "bookmark": observer.bookmark()}
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow has no hints here
 
     async def on_kill(self) -> None:
-        """A user marked the deferred task failed or succeeded, or cleared it."""
-        if self.cancel_on_kill:
-            async with await self._connect(retry_for=10.0) as client:
-                await client.cancel(JobId(self.job_id))
-            self.log.info("Job %s: cancellation requested, the task was killed", self.job_id)
+        """Airflow has taken the trigger away: by a mark or a clear of the task, or because another triggerer has it."""
+        if self.cancel_on_kill and await self._kill_cause() is KillCause.USER:
+            await self._cancel("the task was marked or cleared")
 
-    async def _connect(self, *, retry_for: float = TRIGGER_RETRY_SECONDS) -> AsyncFlinklikeClient:
+    async def _kill_cause(self) -> KillCause:
+        if self.task_instance is None:
+            return KillCause.USER
+        task = TaskKey.of(self.task_instance)
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                states = await asyncio.to_thread(task.ask)
+        except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
+            self.log.warning("Airflow does not say why the trigger is killed (%s): job %s goes on", error, self.job_id)
+            return KillCause.PROCESS
+        return kill_cause(task, states, WAITED_FOR)
+
+    async def _cancel(self, why: str) -> None:
+        try:
+            async with await self._connect(retry_for=_CANCEL_SECONDS) as client:
+                await client.cancel(JobId(self.job_id))
+        except (JobConflictError, JobNotFoundError):
+            self.log.info("Job %s has ended already", self.job_id)
+        except (FlinklikeClientError, OSError) as error:
+            self.log.warning("Job %s could not be cancelled: %s", self.job_id, error)
+        else:
+            self.log.info("Job %s: cancellation requested, %s", self.job_id, why)
+
+    async def _connect(self, *, retry_for: float) -> AsyncFlinklikeClient:
         return await FlinklikeHook(self.flinklike_conn_id, retry_for=retry_for).aget_conn()
 
-    async def _wait(self, client: AsyncFlinklikeClient) -> tuple[JobEventReason, str]:
-        seen: JobState | None = None
-        while True:
-            remaining = self._remaining_seconds()
-            if remaining <= 0:
-                return JobEventReason.TIMEOUT, "the time of the task is over"
-            since = seen.last_modification if seen else 0
-            state = await client.status(JobId(self.job_id), wait=min(self.poll_interval, remaining), since=since)
-            if seen is None or (state.status, state.pending_reason) != (seen.status, seen.pending_reason):
-                self.log.info("Job %s: %s %s", self.job_id, state.status.value, state.pending_reason)
-            seen = state
+    async def _wait(self, client: AsyncFlinklikeClient, observer: AsyncJobObserver) -> tuple[JobEventReason, str]:
+        since = 0
+        while (remaining := self._remaining_seconds()) > 0:
+            wait = min(self.poll_interval, observer.interval, remaining)
+            state = await client.status(JobId(self.job_id), wait=wait, since=since)
+            await observer.observe(client, state)
             if state.status in _REASON_OF:
                 return _REASON_OF[state.status], ""
+            since = state.last_modification
+        return JobEventReason.TIMEOUT, "the time of the task is over"
+
+    def _ride_seconds(self) -> float:
+        """A cluster that is away is waited for until the task's own timeout."""
+        return TRIGGER_RETRY_SECONDS if self.deadline_millis is None else max(0.0, self._remaining_seconds())
 
     def _remaining_seconds(self) -> float:
         if self.deadline_millis is None:

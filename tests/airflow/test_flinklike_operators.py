@@ -1,33 +1,22 @@
 """Operators and decorator against a fake REST endpoint: what is submitted, adopted, cancelled."""
 
-import json
 import pickle
-import socket
 import threading
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
-    TaskDeferred,
-)
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
-from airflow_flinklike.exceptions import (
-    JobCanceledError,
-    JobFailedError,
-    PipelineError,
-)
-from airflow_flinklike.operators.base import STORE_KEY
+from airflow_flinklike.exceptions import JobFailedError, PipelineError
+from airflow_flinklike.operators.adoption import STORE_KEY
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
-from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph, PickledCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from tests.kit.airflow_context import FakeStateStore, context
-from tests.kit.airflow_jobs import job, only_job, started, submit
+from tests.kit.airflow_jobs import only_job, started, submit
 from tests.kit.fake_rest import FakeCluster
 
 # --- submit -----------------------------------------------------------------------------------------------
@@ -57,13 +46,6 @@ def test_the_link_and_the_stored_id_are_there_while_the_job_runs(rest: FakeClust
 
     rest_of = threading.Thread(target=look_and_finish)
     rest_of.start()
-    original = rest.answer
-
-    def noticing(method: str, target: str, body: bytes) -> tuple[int, Any]:
-        rest.changed.notify_all()
-        return original(method, target, body)
-
-    rest.answer = noticing  # type: ignore[method-assign]  # so that the observer wakes up
     assert submit("hang").execute(seen) == 7
     rest_of.join()
     xcoms, stored = found[0]
@@ -201,7 +183,7 @@ def test_every_template_field_is_assigned_verbatim() -> None:
     assert all(hasattr(decorated(lambda: 1), field) for field in FlinklikeDecoratedOperator.template_fields)
 
 
-# --- adopt, clear, kill -------------------------------------------------------------------------------------
+# --- adopt, clear -------------------------------------------------------------------------------------------
 
 
 def test_a_retry_adopts_a_finished_job_with_its_value(rest: FakeCluster) -> None:
@@ -272,88 +254,6 @@ def test_a_request_of_an_earlier_try_that_arrives_late_is_adopted(rest: FakeClus
     rest.submit = after_the_late_one  # type: ignore[method-assign]  # the earlier request is executed first
     submit("finish again").execute(context(store))
     assert list(rest.jobs) == [job_id]
-
-
-def test_a_kill_cancels_the_job(rest: FakeCluster) -> None:
-    operator = submit("hang")
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            operator.execute(context())
-        except JobCanceledError as error:
-            raised.append(error)
-
-    worker = threading.Thread(target=run)
-    with rest.changed:
-        worker.start()
-        assert rest.changed.wait_for(lambda: operator._job_id in rest.jobs or _poke(rest), timeout=10)
-    operator.on_kill()
-    operator.on_kill()
-    worker.join(10)
-    assert rest.cancels[0] == operator._job_id
-    assert len(raised) == 1
-
-
-def _poke(rest: FakeCluster) -> bool:
-    """Give the fake's threads the lock for a moment."""
-    rest.changed.wait(0.01)
-    return bool(rest.jobs)
-
-
-def test_a_kill_before_the_submit_or_without_consent_does_nothing(rest: FakeCluster) -> None:
-    submit().on_kill()
-    store, _ = started(rest, "hang")
-    operator = submit("hang", cancel_on_kill=False)
-    operator._job_id = store.values[STORE_KEY]["job_id"]
-    operator.on_kill()
-    assert not rest.cancels
-
-
-def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster) -> None:
-    operator = submit("hang")
-
-    def killed_meanwhile() -> Pipeline:
-        operator.on_kill()
-        return job("hang")()
-
-    operator.pipeline = killed_meanwhile
-    with pytest.raises(JobCanceledError):
-        operator.execute(context())
-    assert not rest.jobs
-
-
-@pytest.mark.parametrize("consent", [True, False])
-def test_a_kill_that_overtakes_the_submit_cancels_after_it(rest: FakeCluster, *, consent: bool) -> None:
-    """The signal arrives while the request is on the way: the cluster does not know the job yet."""
-    operator = submit("hang", cancel_on_kill=consent, deferrable=True, inline_seconds=0)
-    original = rest.submit
-
-    def killed_meanwhile(body: dict[str, Any]) -> tuple[int, Any]:
-        operator._is_killed = True
-        return original(body)
-
-    rest.submit = killed_meanwhile  # type: ignore[method-assign]  # what on_kill leaves behind when it finds no job
-    with pytest.raises(JobCanceledError if consent else TaskDeferred):
-        operator.execute(context())
-    job_id, submitted = only_job(rest)
-    assert rest.cancels == ([job_id] if consent else [])
-    assert submitted.status == ("CANCELED" if consent else "RUNNING")
-
-
-def test_a_kill_does_not_wait_for_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AIRFLOW_CONN_SILENT", connection_of(silent))
-        operator = submit("hang", flinklike_conn_id="silent")
-        operator._job_id = JobId("a" * 32)
-        begin = time.monotonic()
-        operator.on_kill()
-        assert time.monotonic() - begin < 5, "Airflow sends SIGKILL after five seconds"
-
-
-def connection_of(server: socket.socket) -> str:
-    host, port = server.getsockname()
-    return json.dumps({"conn_type": "flinklike", "host": host, "port": port, "password": "x"})
 
 
 # --- decorator ----------------------------------------------------------------------------------------------

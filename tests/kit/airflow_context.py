@@ -8,6 +8,11 @@ from typing import Any
 class FakeTaskInstance:
     """Keeps XComs."""
 
+    dag_id = "dag"
+    run_id = "manual__1"
+    task_id = "run"
+    map_index = -1
+
     def __init__(self, max_tries: int = 2, try_number: int = 1) -> None:
         self.max_tries = max_tries
         self.try_number = try_number

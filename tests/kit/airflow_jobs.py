@@ -10,7 +10,6 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
-from runtime.common.ids import JobId
 from tests.kit.airflow_context import FakeStateStore, context
 from tests.kit.fake_rest import FakeCluster, FakeJob
 
@@ -42,9 +41,7 @@ def only_job(rest: FakeCluster) -> tuple[str, FakeJob]:
 def started(rest: FakeCluster, name: str, *, max_tries: int = 2) -> tuple[FakeStateStore, str]:
     """A first try whose worker died while the job ran (or after it ended)."""
     store = FakeStateStore()
-    operator = submit(name)
-    with operator.hook.get_conn() as client:
-        job_id = operator._submit(context(store, max_tries=max_tries), client, JobId("b" * 32))
+    job_id: str = submit(name, wait_for_completion=False).execute(context(store, max_tries=max_tries))
     rest.requests.clear()
     return store, job_id
 

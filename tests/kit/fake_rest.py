@@ -130,10 +130,12 @@ class _Handler(BaseHTTPRequestHandler):
         cluster = self.cluster
         with cluster.changed:
             cluster.requests.append((self.command, self.path))
+            cluster.changed.notify_all()
             if self.headers.get("authorization") != f"Bearer {TOKEN}":
                 status, answer = 401, {"errors": ["the cluster's token is missing or wrong"]}
             else:
                 status, answer = cluster.answer(self.command, self.path, body)
+                cluster.changed.notify_all()
         if self.command == "POST" and cluster.lost_answers > 0:
             cluster.lost_answers -= 1
             self.close_connection = True

@@ -32,7 +32,7 @@ def numbers(count: int) -> Pipeline:
 
 with DAG(dag_id="deferring", schedule=None, params={"count": 4}):
     submit = FlinklikeSubmitOperator(
-        task_id="submit", pipeline=numbers, params={"count": 4}, deferrable=True, inline_seconds=0
+        task_id="submit", pipeline=numbers, params={"count": 4}, deferrable=True, inline_timeout=0
     )
     sensor = FlinklikeJobSensor(
         task_id="sensor",

@@ -1,0 +1,113 @@
+"""Which job a try of a task goes on with: a pure decision over what is stored and what the cluster says.
+
+The id is stored before the submit. `max_tries` stays over the retries of a task and is raised when a person clears it,
+so it tells one life of the task from the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId, parse_job_id
+from runtime.common.states import JobStatus
+
+STORE_KEY = "flinklike_job"
+"""Never to be renamed: tries that are under way read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """What `task_state_store` holds: the job, and which life of the task submitted it (None: not readable)."""
+
+    job_id: JobId
+    max_tries: int | None
+
+    def to_json(self) -> dict[str, str | int | None]:
+        """What is stored."""
+        return {"job_id": self.job_id, "max_tries": self.max_tries}
+
+
+def parse_stored(value: object) -> StoredJob | None:
+    """The stored job; None when there is none, or what is there names no job. People can edit the store."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    if not isinstance(value, Mapping):
+        return None
+    try:
+        job_id = parse_job_id(str(value.get("job_id", "")))
+    except InvalidInputError:
+        return None
+    max_tries = value.get("max_tries")
+    return StoredJob(job_id, max_tries if type(max_tries) is int else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """The job is under way: wait for its end."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class TakeResult:
+    """The job has FINISHED: its value is the task's, as without a crash."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Submit with this id, or with a fresh one."""
+
+    job_id: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndThenSubmit:
+    """See the job end, so that it and its successor never run at once; then decide again.
+
+    `is_cleared`: a person wants the task done afresh, so the job may be cancelled.
+    """
+
+    job_id: JobId
+    is_cleared: bool
+
+
+Decision = Adopt | TakeResult | Submit | EndThenSubmit
+
+
+def decide(stored: StoredJob | None, observed: JobStatus | None, max_tries: int) -> Decision:
+    """What a try does. `observed` is the state of the stored job, None when the cluster does not know it."""
+    if stored is None:
+        return Submit()
+    if stored.max_tries != max_tries:
+        return _decide_cleared(stored.job_id, observed)
+    return _decide_retry(stored.job_id, observed)
+
+
+def _decide_retry(job_id: JobId, observed: JobStatus | None) -> Decision:
+    match observed:
+        case None:
+            # An earlier try died before its submit, or its request is still on the way: the same id settles it.
+            return Submit(job_id)
+        case JobStatus.FINISHED:
+            return TakeResult(job_id)
+        case JobStatus.FAILED | JobStatus.CANCELED:
+            return Submit()
+        case JobStatus.FAILING | JobStatus.CANCELLING:
+            return EndThenSubmit(job_id, is_cleared=False)
+        case _:
+            return Adopt(job_id)
+
+
+def _decide_cleared(job_id: JobId, observed: JobStatus | None) -> Decision:
+    """Never the old id again: the trigger of the life before may be about to cancel it."""
+    if observed is None or observed.is_globally_terminal:
+        return Submit()
+    return EndThenSubmit(job_id, is_cleared=True)

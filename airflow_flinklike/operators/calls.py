@@ -1,0 +1,81 @@
+"""Calls that the main thread can leave: at a signal, at a timeout, or when Airflow's own timeout is raised in it.
+
+Each call runs in a thread of its own. The main thread waits in a queue, where a signal handler can wake it, and is
+never inside an HTTP client when an exception is raised out of nowhere. A call that was left goes on by itself.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class CallInterruptedError(Exception):
+    """`interrupt` was called."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    number: int
+    value: Any = None
+    error: BaseException | None = None
+
+
+class InterruptibleCalls:
+    """Runs calls one after the other. Only `interrupt` may be called from elsewhere."""
+
+    def __init__(self) -> None:
+        # The one queue whose `put` may be called in a signal handler, while the same thread waits in `get`.
+        self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
+        self._numbers = itertools.count()
+        self._is_interrupted = False
+
+    def interrupt(self) -> None:
+        """Make the call that is waited for, and all later ones, raise CallInterruptedError. For signal handlers too."""
+        self._is_interrupted = True
+        self._answers.put(None)
+
+    def check(self) -> None:
+        """Raises CallInterruptedError after `interrupt`."""
+        if self._is_interrupted:
+            raise CallInterruptedError
+
+    def run(self, call: Callable[[], T], *, timeout: float | None = None) -> T:
+        """What the call returns or raises. Raises TimeoutError after `timeout` seconds, CallInterruptedError."""
+        self.check()
+        number = next(self._numbers)
+        context = contextvars.copy_context()
+        thread = threading.Thread(
+            target=context.run, args=(self._answer, number, call), name=f"flinklike-call-{number}", daemon=True
+        )
+        thread.start()
+        answer = self._wait_for(number, timeout)
+        if answer.error is not None:
+            raise answer.error
+        value: T = answer.value
+        return value
+
+    def _wait_for(self, number: int, timeout: float | None) -> _Answer:
+        while True:
+            try:
+                answer = self._answers.get(timeout=timeout)
+            except queue.Empty:
+                message = f"no answer within {timeout:g} s"
+                raise TimeoutError(message) from None
+            if answer is None:
+                raise CallInterruptedError
+            if answer.number == number:  # else of a call that was left
+                return answer
+
+    def _answer(self, number: int, call: Callable[[], Any]) -> None:
+        try:
+            self._answers.put(_Answer(number, value=call()))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+            self._answers.put(_Answer(number, error=error))

@@ -1,0 +1,242 @@
+"""JobRun: one execution of a task in a worker, with the job that it is about.
+
+All requests are calls that the main thread can leave. What ends a job, or promises to come back for it, goes by a
+client of its own and within a bound: a SIGKILL may follow, and the other client may be waiting for a cluster.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from airflow.sdk import timezone
+
+from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
+from airflow_flinklike.exceptions import FlinklikeClientError, JobConflictError, JobNotFoundError
+from airflow_flinklike.hooks.flinklike import ClusterAccess
+from airflow_flinklike.observation import JobObserver, Log
+from airflow_flinklike.operators.adoption import (
+    STORE_KEY,
+    Adopt,
+    EndThenSubmit,
+    StoredJob,
+    Submit,
+    TakeResult,
+    decide,
+    parse_stored,
+)
+from airflow_flinklike.operators.calls import InterruptibleCalls
+from airflow_flinklike.program import JobProgram
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+T = TypeVar("T")
+
+_FIRST_LOOK_SECONDS = 1.0
+"""The first look asks for the result itself: a short job costs one request after its submit."""
+
+
+class Store(Protocol):
+    """Airflow's `task_state_store`."""
+
+    def get(self, key: str) -> Any:
+        """The value, None when there is none."""
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep it over the tries of the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What the operator says about waiting and ending."""
+
+    is_durable: bool
+    may_cancel: bool
+    poll_interval: float
+
+
+class JobRun:
+    """The job of one execution: found or submitted, waited for, ended. Used by the main thread only."""
+
+    def __init__(
+        self,
+        context: Context,
+        client: FlinklikeClient,
+        access: ClusterAccess,
+        calls: InterruptibleCalls,
+        settings: RunSettings,
+        *,
+        observer: JobObserver,
+        log: Log,
+    ) -> None:
+        self.job_id: JobId | None = None
+        """The stored or chosen job, from the moment on where somebody may have to end it."""
+        self.is_begun = False
+        """The cluster has the job and this task waits for it."""
+        self.observer = observer
+        self._store: Store = context["task_state_store"]
+        self._max_tries = max_tries_of(context)
+        self._client = client
+        self._access = access
+        self._calls = calls
+        self._settings = settings
+        self._log = log
+        self._is_sent = threading.Event()
+        self._is_sent.set()
+
+    # --- which job ----------------------------------------------------------------------------------------
+
+    def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
+        """Adopt the job of an earlier try of the same life of this task, or submit one."""
+        stored = self.stored() if self._settings.is_durable else None
+        observed = None if stored is None else self._status(stored.job_id)
+        decision = decide(stored, observed, self._max_tries)
+        while isinstance(decision, EndThenSubmit):
+            self.job_id = decision.job_id
+            decision = decide(stored, self._see_end(decision), self._max_tries)
+        match decision:
+            case Adopt(job_id):
+                self._log.info("Adopting job %s of an earlier try", job_id)
+            case TakeResult(job_id):
+                self._log.info("Job %s of an earlier try has FINISHED: taking its result", job_id)
+            case Submit(job_id):
+                job_id = self._submit(job_id or new_job_id(), build, label)
+        self.job_id = job_id
+        self.is_begun = True
+        return job_id
+
+    def stored(self) -> StoredJob | None:
+        """What an earlier try has left."""
+        value = self._store.get(STORE_KEY)
+        stored = parse_stored(value)
+        if stored is None and value is not None:
+            self._log.warning("The task's stored %s names no job: %.200r. It is not used", STORE_KEY, value)
+        return stored
+
+    def _status(self, job_id: JobId) -> JobStatus | None:
+        try:
+            return self._calls.run(lambda: self._client.status(job_id)).status
+        except JobNotFoundError:
+            self._log.info("The cluster does not know job %s of an earlier try", job_id)
+            return None
+
+    def _see_end(self, decision: EndThenSubmit) -> JobStatus | None:
+        job_id = decision.job_id
+        try:
+            if decision.is_cleared:
+                self._log.info("The task was cleared: its job %s ends before a new one is submitted", job_id)
+            if decision.is_cleared and self._settings.may_cancel:
+                self._calls.run(lambda: self._client.cancel(job_id))
+            state = self._wait_for_end(job_id)
+        except JobConflictError:
+            return self._status(job_id)
+        except JobNotFoundError:
+            return None
+        assert state is not None
+        return state.status
+
+    def _submit(self, job_id: JobId, build: Callable[[], JobProgram], label: str) -> JobId:
+        program = build()
+        self.job_id = job_id
+        self._store.set(STORE_KEY, StoredJob(job_id, self._max_tries).to_json())
+        self._calls.check()
+        self._is_sent.clear()
+        try:
+            self._calls.run(lambda: self._send(job_id, program, label))
+            self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self._client.addresses[0])
+        except JobConflictError:
+            # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
+            self._log.info("Adopting job %s, which an earlier try submitted", job_id)
+        return job_id
+
+    def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:
+        try:
+            self._client.submit(program.graph, job_id=job_id, contents=program.uploads, client=label)
+        finally:
+            self._is_sent.set()
+
+    # --- waiting ------------------------------------------------------------------------------------------
+
+    def wait(self, job_id: JobId, seconds: float | None = None) -> JobExecutionResult | None:
+        """How the job has ended; None when it has not within `seconds`."""
+        until = None if seconds is None else timezone.utcnow() + timedelta(seconds=seconds)
+        first = _FIRST_LOOK_SECONDS if seconds is None else min(seconds, _FIRST_LOOK_SECONDS)
+        found = self._calls.run(lambda: self._first_look(job_id, first))
+        if found is None and self._wait_for_end(job_id, until) is not None:
+            return self._calls.run(lambda: self._client.wait_for_result(job_id))
+        return found
+
+    def _first_look(self, job_id: JobId, wait: float) -> JobExecutionResult | None:
+        found = self._client.result_within(job_id, wait=wait)
+        if found is not None:
+            self.observer.observe(self._client, JobState(job_id, found.status, 0, ""))
+        return found
+
+    def _wait_for_end(self, job_id: JobId, until: datetime | None = None) -> JobState | None:
+        since = 0
+        while True:
+            wait = self._look_seconds(until)
+            if wait is None:
+                return None
+            state = self._calls.run(functools.partial(self._look, job_id, wait, since))
+            if state.status.is_globally_terminal:
+                return state
+            since = state.last_modification
+
+    def _look_seconds(self, until: datetime | None) -> float | None:
+        longest = min(self._settings.poll_interval, self.observer.interval)
+        if until is None:
+            return longest
+        remaining = (until - timezone.utcnow()).total_seconds()
+        return min(longest, remaining) if remaining > 0 else None
+
+    def _look(self, job_id: JobId, wait: float, since: int) -> JobState:
+        state = self._client.status(job_id, wait=wait, since=since)
+        self.observer.observe(self._client, state)
+        return state
+
+    # --- ending -------------------------------------------------------------------------------------------
+
+    def cancel(self, *, seconds: float) -> bool:
+        """Ask the cluster to cancel the job. True when it took it, or has nothing to cancel."""
+        job_id = self.job_id
+        if job_id is None:
+            return True
+        try:
+            self._apart(lambda client: self._cancel_sent(client, job_id), seconds)
+        except JobConflictError:
+            self._log.info("Job %s has ended already", job_id)
+        except (FlinklikeClientError, TimeoutError) as error:
+            self._log.warning("Job %s could not be cancelled: %s", job_id, error)
+            return False
+        else:
+            self._log.info("Job %s: cancellation requested", job_id)
+        return True
+
+    def _cancel_sent(self, client: FlinklikeClient, job_id: JobId) -> None:
+        """Cancel a job whose submit may still be on its way: a cancellation that overtakes it is repeated."""
+        was_sent = self._is_sent.is_set()
+        try:
+            client.cancel(job_id)
+        except JobNotFoundError:
+            if not was_sent:
+                self._is_sent.wait()
+                client.cancel(job_id)
+
+    def _apart(self, request: Callable[[FlinklikeClient], T], seconds: float) -> T:
+        access = self._access
+        client = FlinklikeClient(access.addresses, access.token, retry_for=seconds, verify=access.verify)
+        with client:
+            return InterruptibleCalls().run(lambda: request(client), timeout=seconds)
+
+
+def max_tries_of(context: Context) -> int:
+    """Constant over the retries of a task, raised when a person clears it."""
+    return int(getattr(context["ti"], "max_tries", 0) or 0)

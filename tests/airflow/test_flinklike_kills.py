@@ -1,0 +1,272 @@
+"""What ends a job: signals while a task waits, in every state of it, and timeouts; and what leaves it alone."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.sdk.execution_time.timeout import timeout
+
+from airflow_flinklike import Pipeline
+from airflow_flinklike.exceptions import JobCanceledError, WorkerStoppedError
+from airflow_flinklike.operators.adoption import STORE_KEY
+from airflow_flinklike.triggers.job import FlinklikeJobTrigger
+from tests.airflow.conftest import connection_json
+from tests.kit.airflow_context import FakeStateStore, context
+from tests.kit.airflow_jobs import job, only_job, started, submit
+from tests.kit.fake_rest import FakeCluster
+
+Says = Callable[[Any], None]
+
+
+@pytest.fixture
+def airflow_says(monkeypatch: pytest.MonkeyPatch) -> Says:
+    """What Airflow answers about the state of the task `run`; an exception is raised."""
+
+    def says(state: Any) -> None:
+        def answer(*, dag_id: str, task_ids: list[str], run_ids: list[str], map_index: int | None) -> Mapping[str, Any]:
+            assert (dag_id, map_index) == ("dag", None)
+            if isinstance(state, Exception):
+                raise state
+            return {run_ids[0]: {task_ids[0]: state}}
+
+        monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(answer))
+
+    return says
+
+
+@pytest.fixture
+def terminate(rest: FakeCluster) -> Iterator[Callable[[Any], None]]:
+    """Installs `on_kill` as the task runner does, and sends SIGTERM when the cluster has been asked for a job."""
+    before = signal.getsignal(signal.SIGTERM)
+    threads: list[threading.Thread] = []
+
+    def kill_when_asked() -> None:
+        with rest.changed:
+            assert rest.changed.wait_for(lambda: any(method == "GET" for method, _ in rest.requests), timeout=10)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def prepare(operator: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: operator.on_kill())
+        threads.append(threading.Thread(target=kill_when_asked))
+        threads[-1].start()
+
+    yield prepare
+    for thread in threads:
+        thread.join()
+    signal.signal(signal.SIGTERM, before)
+
+
+# --- a worker's task ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["failed", "success", "restarting", None])
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_a_mark_or_a_clear_cancels_the_job(
+    rest: FakeCluster,
+    terminate: Callable[[Any], None],
+    airflow_says: Says,
+    *,
+    state: str | None,
+    deferrable: bool,
+) -> None:
+    airflow_says(state)
+    operator = submit("hang", deferrable=deferrable, poll_interval=30)
+    terminate(operator)
+    begin = time.monotonic()
+    with pytest.raises(JobCanceledError):
+        operator.execute(context())
+    assert time.monotonic() - begin < 5, "Airflow sends SIGKILL after five seconds"
+    job_id, killed = only_job(rest)
+    assert (rest.cancels, killed.status) == ([job_id], "CANCELED")
+
+
+@pytest.mark.parametrize("state", ["running", ConnectionError("the API server is away")])
+def test_the_end_of_a_worker_leaves_the_job_to_the_next_try(
+    rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says, *, state: Any
+) -> None:
+    airflow_says(state)
+    operator = submit("hang", poll_interval=30)
+    terminate(operator)
+    store = FakeStateStore()
+    with pytest.raises(WorkerStoppedError, match="the next try adopts it"):
+        operator.execute(context(store))
+    job_id, left = only_job(rest)
+    assert (rest.cancels, left.status) == ([], "RUNNING")
+    rest.finish(job_id, 8)
+    assert submit("hang").execute(context(store)) == 8
+    only_job(rest)
+
+
+def test_a_task_that_must_not_cancel_leaves_the_job(
+    rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says
+) -> None:
+    airflow_says("failed")
+    operator = submit("hang", cancel_on_kill=False, poll_interval=30)
+    terminate(operator)
+    with pytest.raises(JobCanceledError):
+        operator.execute(context())
+    assert only_job(rest)[1].status == "RUNNING"
+
+
+def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster, airflow_says: Says) -> None:
+    airflow_says("failed")
+    operator = submit("hang")
+
+    def killed_meanwhile() -> Pipeline:
+        operator.on_kill()
+        return job("hang")()
+
+    operator.pipeline = killed_meanwhile
+    with pytest.raises(JobCanceledError):
+        operator.execute(context())
+    assert not rest.jobs
+
+
+def test_a_kill_while_the_job_is_sent_cancels_it_when_it_has_arrived(rest: FakeCluster, airflow_says: Says) -> None:
+    """The cancellation overtakes the submit, which the cluster takes only after it."""
+    airflow_says("failed")
+    operator = submit("hang")
+    original = rest.submit
+
+    def killed_meanwhile(body: dict[str, Any]) -> tuple[int, Any]:
+        operator.on_kill()
+        assert rest.changed.wait_for(lambda: rest.cancels, timeout=10)
+        return original(body)
+
+    rest.submit = killed_meanwhile  # type: ignore[method-assign]  # the request is under way when the signal comes
+    with pytest.raises(JobCanceledError):
+        operator.execute(context())
+    job_id, submitted = only_job(rest)
+    assert (rest.cancels, submitted.status) == ([job_id, job_id], "CANCELED")
+
+
+def test_a_kill_before_and_after_the_task_does_nothing(rest: FakeCluster) -> None:
+    operator = submit("finish")
+    operator.on_kill()
+    operator.execute(context())
+    operator.on_kill()
+    assert not rest.cancels
+
+
+def test_a_kill_does_not_wait_for_a_cluster_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, airflow_says: Says
+) -> None:
+    airflow_says("failed")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host, port = silent.getsockname()
+        monkeypatch.setenv("AIRFLOW_CONN_SILENT", connection_json(f"http://{host}:{port}"))
+        operator = submit("hang", flinklike_conn_id="silent")
+
+        def kill_when_connected() -> None:
+            with silent.accept()[0]:
+                operator.on_kill()
+                left.wait(10)
+
+        killer = threading.Thread(target=kill_when_connected)
+        left = threading.Event()
+        killer.start()
+        begin = time.monotonic()
+        with pytest.raises(JobCanceledError):
+            operator.execute(context())
+        assert time.monotonic() - begin < 5, "Airflow sends SIGKILL after five seconds"
+        left.set()
+        killer.join()
+
+
+# --- timeouts -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_the_execution_timeout_cancels_the_job_and_says_so(rest: FakeCluster, *, deferrable: bool) -> None:
+    """As the task runner does it: an alarm that raises wherever the main thread is."""
+    operator = submit("hang", execution_timeout=timedelta(seconds=0.3), poll_interval=30, deferrable=deferrable)
+    with (
+        pytest.raises(AirflowTaskTimeout, match=r"execution_timeout 0:00:00.3\d* is over: job \w+ was cancelled"),
+        timeout(0.3),
+    ):
+        operator.execute(context())
+    operator.on_kill()  # the task runner calls it afterwards
+    job_id, over = only_job(rest)
+    assert (rest.cancels, over.status) == ([job_id], "CANCELED")
+
+
+def test_the_execution_timeout_ends_the_wait_for_a_cluster_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        host, port = closed.getsockname()
+    monkeypatch.setenv("AIRFLOW_CONN_AWAY", connection_json(f"http://{host}:{port}"))
+    operator = submit("hang", flinklike_conn_id="away", execution_timeout=timedelta(seconds=0.5))
+    with pytest.raises(AirflowTaskTimeout, match="is over"), timeout(0.5):
+        operator.execute(context())
+
+
+def test_a_deferral_that_times_out_cancels_the_job(rest: FakeCluster) -> None:
+    """No triggerer has taken the trigger: Airflow resumes the task to fail it."""
+    store, job_id = started(rest, "hang")
+    operator = submit("hang", deferrable=True, execution_timeout=timedelta(seconds=30))
+    with pytest.raises(AirflowTaskTimeout, match=r"execution_timeout 0:00:30 is over: job \w+ was cancelled"):
+        operator.resume_execution("__fail__", {"error": "Trigger timeout"}, context(store))
+    assert rest.cancels == [job_id]
+
+
+# --- a deferred task ----------------------------------------------------------------------------------------
+
+
+def killed_trigger(job_id: str, *, consent: bool = True) -> FlinklikeJobTrigger:
+    trigger = FlinklikeJobTrigger(job_id, "flinklike_default", cancel_on_kill=consent)
+    trigger.task_instance = SimpleNamespace(  # type: ignore[assignment]  # the four fields that matter
+        dag_id="dag", run_id="manual__1", task_id="run", map_index=-1
+    )
+    return trigger
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("consent", [True, False])
+@pytest.mark.parametrize("state", ["failed", "success", None, "queued", "running"])
+async def test_a_mark_or_a_clear_of_a_deferred_task_cancels_the_job(
+    rest: FakeCluster, airflow_says: Says, *, state: str | None, consent: bool
+) -> None:
+    airflow_says(state)
+    _, job_id = started(rest, "hang")
+    await killed_trigger(job_id, consent=consent).on_kill()
+    assert rest.cancels == ([job_id] if consent else [])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("state", ["deferred", ConnectionError("the API server is away")])
+async def test_a_triggerer_that_loses_a_trigger_leaves_the_job(
+    rest: FakeCluster, airflow_says: Says, *, state: Any
+) -> None:
+    """Airflow calls `on_kill` also when another triggerer has taken the trigger over."""
+    airflow_says(state)
+    _, job_id = started(rest, "hang")
+    await killed_trigger(job_id).on_kill()
+    assert not rest.cancels
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["finish", "fail"])
+async def test_a_kill_after_the_end_of_the_job_is_no_error(rest: FakeCluster, airflow_says: Says, *, name: str) -> None:
+    airflow_says("failed")
+    _, job_id = started(rest, name)
+    await killed_trigger(job_id).on_kill()
+    assert rest.jobs[job_id].status != "CANCELED"
+
+
+def test_the_old_trigger_of_a_cleared_task_never_cancels_the_new_job(rest: FakeCluster) -> None:
+    """Whenever its cancellation comes: the new job has another id."""
+    store, old = started(rest, "hang", max_tries=2)
+    operator = submit("hang", wait_for_completion=False)
+    new = operator.execute(context(store, max_tries=3))
+    with rest.changed:
+        rest.cancel(old)
+    assert (rest.jobs[old].status, rest.jobs[new].status) == ("CANCELED", "RUNNING")
+    assert store.values[STORE_KEY] == {"job_id": new, "max_tries": 3}

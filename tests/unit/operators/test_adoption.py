@@ -1,0 +1,118 @@
+"""Which job a try goes on with: every combination of what is stored and what the cluster says."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_flinklike.operators.adoption import (
+    Adopt,
+    Decision,
+    EndThenSubmit,
+    StoredJob,
+    Submit,
+    TakeResult,
+    decide,
+    parse_stored,
+)
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+
+JOB = JobId("a" * 32)
+OBSERVED = [*JobStatus, None]
+
+SAME_LIFE: dict[JobStatus | None, Decision] = {
+    None: Submit(JOB),
+    JobStatus.INITIALIZING: Adopt(JOB),
+    JobStatus.CREATED: Adopt(JOB),
+    JobStatus.RUNNING: Adopt(JOB),
+    JobStatus.RESTARTING: Adopt(JOB),
+    JobStatus.SUSPENDED: Adopt(JOB),
+    JobStatus.RECONCILING: Adopt(JOB),
+    JobStatus.FAILING: EndThenSubmit(JOB, is_cleared=False),
+    JobStatus.CANCELLING: EndThenSubmit(JOB, is_cleared=False),
+    JobStatus.FAILED: Submit(),
+    JobStatus.CANCELED: Submit(),
+    JobStatus.FINISHED: TakeResult(JOB),
+}
+NEW_LIFE: dict[JobStatus | None, Decision] = {
+    state: Submit() if state is None or state.is_globally_terminal else EndThenSubmit(JOB, is_cleared=True)
+    for state in OBSERVED
+}
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
+def test_a_retry(observed: JobStatus | None) -> None:
+    assert decide(StoredJob(JOB, 2), observed, 2) == SAME_LIFE[observed]
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
+@pytest.mark.parametrize("stored_tries", [1, 3, 0, -1, None])
+def test_a_try_after_a_clear(observed: JobStatus | None, stored_tries: int | None) -> None:
+    assert decide(StoredJob(JOB, stored_tries), observed, 2) == NEW_LIFE[observed]
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
+def test_nothing_stored(observed: JobStatus | None) -> None:
+    assert decide(None, observed, 2) == Submit()
+
+
+@given(st.sampled_from(OBSERVED), st.integers(-1, 9) | st.none(), st.integers(0, 9))
+def test_no_two_jobs_at_once(observed: JobStatus | None, stored_tries: int | None, max_tries: int) -> None:
+    """A fresh id is only taken when the stored job has ended, or the cluster never got it."""
+    if decide(StoredJob(JOB, stored_tries), observed, max_tries) == Submit():
+        assert observed is None or observed.is_globally_terminal
+
+
+@given(st.sampled_from(OBSERVED), st.integers(-1, 9), st.integers(0, 9))
+def test_a_cleared_task_never_takes_the_old_id(observed: JobStatus | None, before: int, now: int) -> None:
+    """The old trigger's cancellation may still be on its way."""
+    decision = decide(StoredJob(JOB, before), observed, now)
+    if before != now:
+        assert isinstance(decision, Submit | EndThenSubmit)
+        assert decision != Submit(JOB)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        ({"job_id": JOB, "max_tries": 2}, StoredJob(JOB, 2)),
+        ({"job_id": JOB, "max_tries": 2, "of a later version": 1}, StoredJob(JOB, 2)),
+        (json.dumps({"job_id": JOB, "max_tries": 2}), StoredJob(JOB, 2)),
+        ({"job_id": JOB}, StoredJob(JOB, None)),
+        ({"job_id": JOB, "max_tries": "2"}, StoredJob(JOB, None)),
+        ({"job_id": JOB, "max_tries": True}, StoredJob(JOB, None)),
+        ({"job_id": JOB, "max_tries": 2.0}, StoredJob(JOB, None)),
+        ({"job_id": JOB, "max_tries": [2]}, StoredJob(JOB, None)),
+    ],
+)
+def test_what_is_read(value: Any, stored: StoredJob) -> None:
+    assert parse_stored(value) == stored
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, "", "no JSON", "{", "[]", "1", "null", 0, 1.5, True, [], [JOB], JOB, {}, {"max_tries": 2}),
+        *({"job_id": None}, {"job_id": ""}, {"job_id": 7}, {"job_id": [JOB]}, {"job_id": {"job_id": JOB}}),
+        *({"job_id": "A" * 32}, {"job_id": "a" * 31}, {"job_id": f" {JOB}"}, {"job_id": f"{JOB}/../x"}),
+    ],
+)
+def test_what_names_no_job(value: Any) -> None:
+    assert parse_stored(value) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["job_id", "max_tries", "x"]) | st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_nothing_that_can_be_stored_breaks_it(value: Any) -> None:
+    for form in (value, json.dumps(value)):
+        stored = parse_stored(form)
+        assert stored is None or parse_stored(stored.to_json()) == stored
