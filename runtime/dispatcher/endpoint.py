@@ -399,6 +399,10 @@ class Dispatcher(ABC):
         """Who runs the job by this leader's own writing (R7)."""
         return self._registry.owner(job_id)
 
+    def owner_cut_off(self, job_id: JobId, epoch: int) -> None:
+        """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""
+        self._post(ev.OwnerCutOff(job_id, epoch))
+
     def is_unfinished(self, job_id: JobId) -> bool:
         """True if the job is known and has no result."""
         entry = self._registry.entry(job_id)

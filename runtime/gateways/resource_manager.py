@@ -98,12 +98,14 @@ class SlotRequestRefused:
     """The TaskManager could not do it: slot taken, unknown, or the epoch is old.
 
     `is_slot_free`: the slot may be given to another job at once, the refusal is about the job.
+    `is_owner_unreachable`: the slot was allocated, and is freed now, because its job's owner cannot be reached (R7).
     """
 
     allocation_id: AllocationId
     slot_index: int
     reason: str
     is_slot_free: bool = False
+    is_owner_unreachable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

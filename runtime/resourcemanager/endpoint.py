@@ -85,6 +85,9 @@ class JobDirectory(Protocol):
     def notify_resources(self, job_id: JobId, reason: str, /) -> None:
         """Tell the owner why requirements are not fulfilled, "" when they are."""
 
+    def owner_cut_off(self, job_id: JobId, epoch: int, /) -> None:
+        """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""
+
 
 class ResourceManager:
     """Serves TASK_MANAGER_TO_RESOURCE_MANAGER. Implements ResourceManagerView and the Dispatcher's ResourceRequests."""
@@ -111,7 +114,11 @@ class ResourceManager:
         self._blob_address = blob_address
         self._clock = clock
         self._jobs: JobDirectory | None = None
-        self._slots = SlotManager(lambda: AllocationId(entropy.hex_id()), request_timeout=settings.heartbeat_timeout)
+        self._slots = SlotManager(
+            lambda: AllocationId(entropy.hex_id()),
+            request_timeout=settings.heartbeat_timeout,
+            round_seconds=settings.heartbeat_interval,
+        )
         self._streams: dict[Incarnation, MessageStream] = {}
         self._silent_since: dict[Incarnation, float] = {}
         self._task_manager_gone = task_manager_gone
@@ -260,7 +267,15 @@ class ResourceManager:
 
     def _on_refused(self, peer: Incarnation, message: SlotRequestRefused) -> None:
         logger.info("TaskManager %s refused slot %d: %s", peer, message.slot_index, message.reason)
-        self._handle(ev.AllocationRefused(peer, message.allocation_id, message.slot_index, message.is_slot_free))
+        self._handle(
+            ev.AllocationRefused(
+                peer,
+                message.allocation_id,
+                message.slot_index,
+                is_slot_free=message.is_slot_free,
+                is_owner_unreachable=message.is_owner_unreachable,
+            )
+        )
 
     def _send(self, peer: Incarnation, message: object) -> None:
         stream = self._streams.get(peer)
@@ -286,6 +301,9 @@ class ResourceManager:
                     self._send(peer, request)
                 case ev.NotifyJob(job_id=job_id, reason=reason):
                     self._reasons[job_id] = reason
+                case ev.OwnerCutOff(job_id=job_id, epoch=epoch):
+                    logger.warning("job %s: its owner does not reach TaskManagers that it needs", job_id)
+                    self._jobs.owner_cut_off(job_id, epoch)
 
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
         """The complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""

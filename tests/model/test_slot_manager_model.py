@@ -68,7 +68,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         ids = itertools.count(1)
-        self.manager = SlotManager(lambda: AllocationId(f"{next(ids):032x}"), request_timeout=10.0)
+        self.manager = SlotManager(lambda: AllocationId(f"{next(ids):032x}"), request_timeout=10.0, round_seconds=2.0)
         self.at = 0.0
         self.real: dict[Incarnation, list[RequestSlot | None]] = {}
         self.connected: set[Incarnation] = set()
@@ -76,6 +76,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
         self.wanted: dict[JobId, tuple[Wish, int]] = {}
         self.epochs: dict[JobId, int] = {}
         self.seen: set[AllocationId] = set()
+        self.deaf: dict[tuple[JobId, int, Incarnation], float] = {}
 
     def handle(self, event: ev.SlotManagerEvent) -> None:
         waiting = set(self.manager._rotation)
@@ -86,15 +87,23 @@ class SlotManagerMachine(RuleBasedStateMachine):
                 assert message.allocation_id not in self.seen
                 assert message.epoch == self.epochs[message.job_id], "the owner's epoch (R7)"
                 assert self.serves(effect.incarnation, self.wanted[message.job_id][0])
+                assert (message.job_id, message.epoch, effect.incarnation) not in self.deaf, "R7"
                 self.seen.add(message.allocation_id)
                 self.inbox[effect.incarnation].append(message)
                 granted[message.job_id] += 1
+            elif isinstance(effect, ev.OwnerCutOff):
+                assert effect.epoch == self.epochs[effect.job_id]
+                assert effect.job_id in waiting, "it lacks something (R7)"
+        self.deaf = {key: until for key, until in self.deaf.items() if self.manager.job(key[0]) is not None}
         self.check_fairness(waiting & set(self.manager._rotation), granted)
 
     def check_fairness(self, waiting: set[JobId], granted: Counter[JobId]) -> None:
-        """Of jobs with the same wish that waited before and still wait, none got two slots more than another."""
+        """Of jobs with the same wish that waited before and still wait, none got two slots more than another.
+
+        Those that some TaskManager is skipped for have less to wait for.
+        """
         groups: dict[Wish, list[int]] = {}
-        for job_id in waiting:
+        for job_id in waiting - {job_id for job_id, _, _ in self.deaf}:
             groups.setdefault(self.wanted[job_id][0], []).append(granted[job_id])
         for counts in groups.values():
             assert max(counts) - min(counts) <= 1, counts
@@ -141,6 +150,19 @@ class SlotManagerMachine(RuleBasedStateMachine):
             return
         is_slot_free = is_free and answer == "not for this job"
         self.handle(ev.AllocationRefused(peer, request.allocation_id, request.slot_index, is_slot_free))
+
+    @rule(peer=st.sampled_from(IDS))
+    def deliver_in_vain(self, peer: Incarnation) -> None:
+        """The slot is allocated, its job's owner cannot be reached, and it is given up (R7)."""
+        if not self.inbox.get(peer) or self.real[peer][self.inbox[peer][0].slot_index] is not None:
+            return
+        request = self.inbox[peer].pop(0)
+        job_id, allocation_id = request.job_id, request.allocation_id
+        if self.manager.job(job_id) is not None and allocation_id in self.manager._allocations:
+            self.deaf[job_id, self.epochs[job_id], peer] = self.at + 10.0
+        index = request.slot_index
+        self.handle(ev.AllocationRefused(peer, allocation_id, index, is_slot_free=True, is_owner_unreachable=True))
+        self.handle(ev.AllocationsFreed(peer, (allocation_id,)))
 
     @rule(peer=st.sampled_from(IDS), slot=st.integers(0, SLOTS - 1))
     def free(self, peer: Incarnation, slot: int) -> None:
@@ -191,6 +213,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
     @rule()
     def tick(self) -> None:
         self.at += 1.0
+        self.deaf = {key: until for key, until in self.deaf.items() if until > self.at}
         self.handle(ev.Ticked())
 
     def reachable(self, job_id: JobId, unreachable: frozenset[Incarnation]) -> list[Allocation]:
@@ -214,7 +237,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
         for job_id in JOBS:
             needs = self.manager.job(job_id)
             if needs is not None:
-                assert sum(needs.held.values()) == len(self.reachable(job_id, needs.unreachable))
+                assert sum(needs.held.values()) == len(self.reachable(job_id, needs.reach.named))
                 assert all(count >= 0 for count in needs.held.values())
 
     @invariant()
@@ -231,7 +254,8 @@ class SlotManagerMachine(RuleBasedStateMachine):
     def nobody_waits_beside_a_free_slot(self) -> None:
         for job_id in self.manager._rotation:
             for peer in self.manager.task_managers():
-                assert not (peer.free and self.serves(peer.incarnation, self.wanted[job_id][0]))
+                is_deaf = (job_id, self.epochs[job_id], peer.incarnation) in self.deaf
+                assert is_deaf or not (peer.free and self.serves(peer.incarnation, self.wanted[job_id][0]))
 
 
 TestSlotManagerModel = SlotManagerMachine.TestCase

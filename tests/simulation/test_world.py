@@ -187,6 +187,42 @@ def test_a_partition_of_one_direction_is_noticed_as_silence(tmp_path: Path) -> N
     live(tmp_path, scenario, Shape(task_managers=1))
 
 
+def cut_off(world: World, one: str, other: str) -> None:
+    """In both directions, for good."""
+    world.partition(one, other)
+    world.partition(other, one)
+
+
+def test_jobs_whose_owner_cannot_reach_the_task_manager_get_another_owner(tmp_path: Path) -> None:  # R7
+    """Nothing ran yet: the TaskManager itself says that it cannot offer its slots."""
+
+    async def scenario(world: World) -> None:
+        cut_off(world, "tm-1", "master-1")
+        for number in (1, 2):
+            planned(world, 1.0, number=number)
+        assert await until(lambda: not world.unfinished, within=40.0)
+
+    world = live(tmp_path, scenario, Shape(task_managers=1))
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED] * 2
+    assert len({what.attempt_id for _, what in attempts(world)}) == 2
+    assert not check(world.history, world.keys, ALWAYS)
+
+
+def test_what_an_owner_lost_sight_of_runs_again_under_another_one(tmp_path: Path) -> None:  # R7
+    async def scenario(world: World) -> None:
+        for number in (1, 2):
+            planned(world, 25.0, number=number)
+        assert await until(lambda: len(attempts(world)) == 2, within=10.0)
+        cut_off(world, "tm-1", "master-1")
+        assert await until(lambda: not world.unfinished, within=90.0)
+
+    world = live(tmp_path, scenario, Shape(task_managers=1))
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED] * 2
+    started = [what.attempt_id for _, what in attempts(world) if isinstance(what, AttemptStarted)]
+    assert len(started) == 3, "one of them did not notice"
+    assert not check(world.history, world.keys, ALWAYS)
+
+
 def test_without_etcd_nothing_is_acknowledged(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         world.crash(HOST)

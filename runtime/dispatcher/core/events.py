@@ -250,6 +250,14 @@ class MoveRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerCutOff:
+    """The ResourceManager: the owner under that epoch cannot reach TaskManagers that the job needs (R7)."""
+
+    job_id: JobId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class MoveWishStored:
     """The wish is durable, or (`is_stored` False) the job has a result already."""
 
@@ -325,6 +333,7 @@ DispatcherEvent = (
     | JobsCleaned
     | DrainRequested
     | MoveRequested
+    | OwnerCutOff
     | MoveWishStored
     | MoveWishFailed
     | HeartbeatRequested

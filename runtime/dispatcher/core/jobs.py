@@ -84,6 +84,7 @@ class JobRegistry:
             ev.JobsCleaned: self._on_jobs_cleaned,
             ev.DrainRequested: self._moves.on_drain_requested,
             ev.MoveRequested: self._moves.on_move_requested,
+            ev.OwnerCutOff: self._moves.on_owner_cut_off,
             ev.MoveWishStored: self._on_move_wish_settled,
             ev.MoveWishFailed: self._on_move_wish_settled,
             ev.HeartbeatRequested: self._promises.on_heartbeat,

@@ -1,4 +1,4 @@
-"""Jobs that change their owner although it lives: of draining processes, because somebody wants it, to even out load.
+"""Jobs that change their owner although it lives: it drains, is cut off, or has too much to do, or somebody wants it.
 
 Only decides which job goes where and when; the registry makes it an assignment like any other. Invariants: a job is
 moved again only when its new owner has taken it over, or when that failed; at most `drained_max` moves are under way,
@@ -165,6 +165,16 @@ class PlannedMoves:
             entry.move_to = move_to
             self._wanted[entry.job_id] = None
 
+    # --- owners that are cut off (R7) ---------------------------------------------------------------------
+
+    def on_owner_cut_off(self, event: ev.OwnerCutOff) -> Effects:
+        """Try another owner, not again and again: where several are cut off, each move costs a pause."""
+        entry = self._jobs.get(event.job_id)
+        if entry is None or entry.phase.state is not JobPhase.ASSIGNED or entry.epoch != event.epoch:
+            return []
+        target = self._processes.least_loaded({entry.owner, *entry.refused_by}) if self._is_settled(entry) else None
+        return [] if target is None else self._begin(entry, target)
+
     # --- what is due --------------------------------------------------------------------------------------
 
     def be_quiet(self) -> None:
@@ -266,8 +276,12 @@ class PlannedMoves:
             and not entry.wants_cancel
             and not entry.move_to
             and self._now_millis - summary.start_millis >= settings.young_millis
-            and (not entry.moved_millis or self._now_millis - entry.moved_millis >= settings.settled_millis)
+            and self._is_settled(entry)
         )
+
+    def _is_settled(self, entry: JobEntry) -> bool:
+        """True for a job that was not moved lately."""
+        return not entry.moved_millis or self._now_millis - entry.moved_millis >= self._settings.settled_millis
 
 
 def _unknown(incarnation: Incarnation) -> NotFoundError:

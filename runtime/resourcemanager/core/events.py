@@ -33,12 +33,13 @@ class AllocationsFreed:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRefused:
-    """The TaskManager did not allocate the slot."""
+    """The TaskManager did not allocate the slot, or cannot offer it: `is_owner_unreachable`."""
 
     incarnation: Incarnation
     allocation_id: AllocationId
     slot_index: int
     is_slot_free: bool = False
+    is_owner_unreachable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +106,12 @@ class NotifyJob:
     reason: str
 
 
-SlotManagerEffect = SendRequestSlot | NotifyJob
+@dataclass(frozen=True, slots=True)
+class OwnerCutOff:
+    """The job's owner under that epoch has not reached what the job needs for long: another one may (R7)."""
+
+    job_id: JobId
+    epoch: int
+
+
+SlotManagerEffect = SendRequestSlot | NotifyJob | OwnerCutOff

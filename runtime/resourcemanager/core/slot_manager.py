@@ -16,6 +16,7 @@ from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.spark_conf import advice, fewest_lacking, lacking
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile
 from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core.reach import Reach
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold, offered_conf
 
 Effects = list[ev.SlotManagerEffect]
@@ -31,7 +32,7 @@ class JobNeeds:
     owner: Incarnation
     owner_address: str
     requirements: tuple[tuple[ResourceProfile, int], ...] = ()
-    unreachable: frozenset[Incarnation] = frozenset()
+    reach: Reach = field(default_factory=Reach)
     static_conf: Mapping[str, str] = field(default_factory=dict)
     needs_spark: bool = False
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class JobNeeds:
 
     def hold(self, allocation: Allocation, change: int) -> None:
         """Count an allocation in or out. One that the owner cannot reach is of no use to it (R7)."""
-        if allocation.incarnation not in self.unreachable:
+        if allocation.incarnation not in self.reach.named:
             self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
 
     def missing(self) -> ResourceProfile | None:
@@ -64,9 +65,10 @@ class JobNeeds:
 class SlotManager:
     """The machine. Allocation ids come from `new_id`."""
 
-    def __init__(self, new_id: Callable[[], AllocationId], *, request_timeout: float) -> None:
+    def __init__(self, new_id: Callable[[], AllocationId], *, request_timeout: float, round_seconds: float) -> None:
         self._new_id = new_id
         self._request_timeout = request_timeout
+        self._round_seconds = round_seconds
         self._task_managers: dict[Incarnation, TaskManagerSlots] = {}
         self._jobs: dict[JobId, JobNeeds] = {}
         self._allocations: dict[AllocationId, Allocation] = {}
@@ -167,6 +169,9 @@ class SlotManager:
         allocation = self._allocations.get(event.allocation_id)
         if peer is None or allocation is None:
             return []
+        job = self._jobs.get(allocation.job_id)
+        if event.is_owner_unreachable and job is not None:
+            job.reach.deaf[event.incarnation] = self._now + self._request_timeout
         until = self._now + REFUSED_PAUSE_SECONDS
         if event.is_slot_free:
             # Its requirements have not caught up with its end: the slot goes to whoever waits, the job is left alone.
@@ -174,10 +179,11 @@ class SlotManager:
         else:
             peer.block(allocation, until)
         self._forget(allocation)
-        if event.is_slot_free and allocation.job_id in self._rotation:
+        is_job_refused = event.is_slot_free and not event.is_owner_unreachable
+        if is_job_refused and allocation.job_id in self._rotation:
             del self._rotation[allocation.job_id]
             self._paused[allocation.job_id] = until
-        return self._serve(capacity_changed=False)
+        return self._serve(capacity_changed=event.is_owner_unreachable)
 
     def _on_disconnected(self, event: ev.TaskManagerDisconnected) -> Effects:
         peer = self._task_managers.get(event.incarnation)
@@ -201,7 +207,26 @@ class SlotManager:
             job = self._jobs.get(job_id)
             if job is not None and job.missing() is not None:
                 self._rotation.setdefault(job_id)
-        return self._serve(capacity_changed=False) if unblocked or due else []
+        expired = [job_id for job_id, job in self._jobs.items() if job.reach.expire(self._now)]
+        effects = self._serve(capacity_changed=False) if unblocked or due or expired else []
+        return effects + self._cut_off()
+
+    def _cut_off(self) -> Effects:
+        """R7: jobs whose owners cannot reach what they need, for as many rounds as that may last."""
+        effects: Effects = []
+        for job_id, job in self._jobs.items():
+            is_needed = job_id in self._rotation and self._is_held_up(job)
+            if job.reach.is_hopeless(is_needed=is_needed, now=self._now, round_seconds=self._round_seconds):
+                effects.append(ev.OwnerCutOff(job_id, job.epoch))
+        return effects
+
+    def _is_held_up(self, job: JobNeeds) -> bool:
+        """True if a slot that the job lacks is there, on a TaskManager that its owner cannot reach."""
+        profile = job.missing()
+        if profile is None:
+            return False
+        skipped = [peer for peer in self._fitting(job, profile) if job.reach.skips(peer.incarnation)]
+        return any(peer.has_for(job.job_id) for peer in skipped if not peer.is_draining)
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
@@ -224,12 +249,14 @@ class SlotManager:
         return effects
 
     def _update(self, job: JobNeeds, declared: JobRequirements, event: ev.RequirementsDeclared) -> None:
-        job.epoch = declared.epoch
+        if job.epoch != declared.epoch:
+            job.epoch = declared.epoch
+            job.reach = Reach(job.reach.named)
         job.owner = event.owner
         job.owner_address = event.owner_address
         job.requirements = tuple((need.profile, need.count) for need in declared.requirements if need.count > 0)
-        if job.unreachable != frozenset(declared.unreachable):
-            job.unreachable = frozenset(declared.unreachable)
+        if job.reach.named != frozenset(declared.unreachable):
+            job.reach.named = frozenset(declared.unreachable)
             self._count_held(job)
         job.static_conf = json.loads(declared.static_conf or b"{}")
         job.needs_spark = declared.needs_spark
@@ -304,7 +331,7 @@ class SlotManager:
         profile = job.missing()
         if profile is None:
             return None
-        fitting = [peer for peer in self._fitting(job, profile) if peer.incarnation not in job.unreachable]
+        fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
         free = [peer for peer in fitting if peer.free and not peer.is_draining]
         return self._request(job, profile, min(free, key=lambda peer: peer.rank)) if free else None
 
@@ -365,7 +392,7 @@ class SlotManager:
                 "; ".join(advice(key, job.static_conf[key]) for key in keys)
                 or "no TaskManager with Spark has such slots"
             )
-        reachable = [peer for peer in fitting if peer.incarnation not in job.unreachable]
+        reachable = [peer for peer in fitting if not job.reach.skips(peer.incarnation)]
         if not reachable:
             return f"the JobMaster cannot reach any of {len(fitting)} TaskManagers with slots that fit"
         total, are_draining = sum(peer.slots_total for peer in reachable), all(peer.is_draining for peer in reachable)

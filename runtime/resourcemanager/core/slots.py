@@ -55,6 +55,10 @@ class TaskManagerSlots:
         """Where to allocate next, lowest first: spread by the share of slots in use, then warm ones."""
         return (len(self.allocated) / max(1, self.slots_total), not self.is_warm, self.assigned_tasks)
 
+    def has_for(self, job_id: JobId) -> bool:
+        """True if a slot is free, or is the job's already."""
+        return bool(self.free) or any(one.job_id == job_id for one in self.allocated.values())
+
     def take(self, allocation: Allocation) -> None:
         """Put an allocation on its slot."""
         self.free.pop(allocation.slot_index, None)

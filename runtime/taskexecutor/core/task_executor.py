@@ -228,7 +228,13 @@ class TaskExecutorCore:
                 assert job is not None, slot.job_id
                 reason = "the job did not take the slot in time"
                 lost = SlotsLost(job.job_id, job.epoch, (allocation_id,), reason)
-                effects = [*self._tell_owner(job, lost), *self._free(slot)]
+                effects = self._tell_owner(job, lost)
+                if not effects:  # R7
+                    refused = SlotRequestRefused(
+                        allocation_id, slot.index, reason, is_slot_free=True, is_owner_unreachable=True
+                    )
+                    effects.append(TellResourceManager(refused))
+                effects += self._free(slot)
                 self._leave_if_empty(job)
                 return effects
         return []

@@ -311,6 +311,58 @@ class TestMoves:
         assert moved(join(made, P2)) == ({job(1): P2} if is_there else {})
 
 
+class TestOwnersThatAreCutOff:
+    """R7: the ResourceManager says so after three rounds."""
+
+    def test_another_process_gets_the_job(self) -> None:
+        made = registry(P1, P2, P3)
+        run(made, 1, 2)
+        effects = made.handle(ev.OwnerCutOff(job(1), 7))
+        assert moved(effects) == {job(1): P3}, "the least loaded one that is not the owner"
+        assert only(effects, ev.StoreOwner).previous_epoch == 7
+        made.handle(ev.OwnerStored(job(1), 8))
+        assert owner(made, 1) == (P3, 8)
+
+    def test_nobody_else_is_there(self) -> None:
+        made = registry(P1)
+        run(made, 1)
+        assert made.handle(ev.OwnerCutOff(job(1), 7)) == []
+
+    def test_a_process_that_refuses_the_job_for_good_is_not_asked(self) -> None:
+        made = registry(P1, P2)
+        made.handle(ev.SubmitRequested(1, source(1)))
+        made.handle(ev.SubmitStored(job(1), 7, ""))
+        made.handle(ev.AssignmentRefused(P1, job(1), 7, "it broke", is_permanent=True))
+        made.handle(ev.OwnerStored(job(1), 8))
+        assert owner(made, 1) == (P2, 8)
+        assert made.handle(ev.OwnerCutOff(job(1), 8)) == []
+
+    def test_what_is_said_of_an_earlier_owner_does_not_count(self) -> None:
+        made = registry(P1, P2)
+        run(made, 1)
+        assert made.handle(ev.OwnerCutOff(job(1), 6)) == []
+        assert made.handle(ev.OwnerCutOff(job(9), 7)) == []
+
+    def test_a_job_that_changes_hands_or_is_over_stays(self) -> None:
+        made = registry(P1, P2)
+        run(made, 1, 2)
+        assert moved(made.handle(ev.OwnerCutOff(job(1), 7))) == {job(1): P2}
+        assert made.handle(ev.OwnerCutOff(job(1), 7)) == [], "it is being moved"
+        speak(made, shown(2, 7, JobStatus.FINISHED, sequence=9))
+        assert made.handle(ev.OwnerCutOff(job(2), 7)) == []
+
+    def test_not_again_before_it_has_settled(self) -> None:
+        made = registry(P1, P2)
+        run(made, 1)
+        made.handle(ev.Ticked(LATER))
+        assert moved(made.handle(ev.OwnerCutOff(job(1), 7))) == {job(1): P2}
+        made.handle(ev.OwnerStored(job(1), 8))
+        made.handle(ev.Ticked(LATER + 59_000))
+        assert made.handle(ev.OwnerCutOff(job(1), 8)) == []
+        made.handle(ev.Ticked(LATER + 60_000))
+        assert moved(made.handle(ev.OwnerCutOff(job(1), 8))) == {job(1): P1}
+
+
 class TestRebalancing:
     SETTINGS = MoveSettings(rebalanced_max=2)
 

@@ -190,8 +190,21 @@ def test_a_slot_that_is_not_taken_in_time_is_freed_and_both_are_told() -> None:
     effects = driver.handle(SlotTimedOut(allocation_id(1)))
     assert only(effects, FreeSlot) == [FreeSlot(0, allocation_id(1))]
     assert isinstance(only(effects, TellOwner)[0].message, SlotsLost)
+    assert not only(effects, TellResourceManager), "its owner hears of it"
     assert driver.state() is SlotState.FREE
     assert driver.core.jobs.get(job_id(1)) is None, "a job without anything leaves"
+
+
+def test_a_slot_that_cannot_be_offered_is_freed_and_the_leader_hears_why() -> None:  # R7
+    driver = Driver()
+    driver.handle(request_slot(1))
+    effects = driver.handle(SlotTimedOut(allocation_id(1)))
+    [told] = only(effects, TellResourceManager)
+    assert isinstance(told.message, SlotRequestRefused)
+    assert (told.message.allocation_id, told.message.is_owner_unreachable) == (allocation_id(1), True)
+    assert told.message.is_slot_free, "others may have it"
+    assert only(effects, FreeSlot) == [FreeSlot(0, allocation_id(1))]
+    assert not only(effects, TellOwner)
 
 
 def test_the_timer_of_a_taken_slot_means_nothing() -> None:
