@@ -1,6 +1,7 @@
 """Reconcilers of finished jobs: dirty results become clean ones, and what is too old is forgotten.
 
-Neither is on the path of a submit or of an end. Many jobs share one archive object and one transaction.
+Neither is on the path of a submit or of an end. Many jobs share one archive object and one transaction. An archive that
+storage denies is looked for twice, 10 s apart, before its job is cleaned without it (R20).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ logger = logging.getLogger(__name__)
 NO_ARCHIVE = ArchivePointer("", 0, 0, "")
 NO_SOURCE = ev.JobSource(JobId(""), "", "", b"", "", 0, "")
 FORGET_JOBS_MAX = 100
+SECOND_LOOK_SECONDS = 10.0
 
 
 class JobCleaner:
-    """Clean-up of one term. Holds nothing between two runs."""
+    """Clean-up of one term. Between two runs it only knows whose archive is to be looked for again, and when."""
 
     def __init__(
         self,
@@ -41,22 +43,31 @@ class JobCleaner:
         self._post = post
         self._remembered = RememberedIds(settings.remembered)
         self._is_loaded = False
+        self._second_looks: dict[JobId, float] = {}
 
     async def clean(self) -> int:
         """Clean what is dirty now. Returns how many jobs that were."""
         cleaned = 0
-        while jobs := self._registry.dirty(self._settings.clean_jobs_max):
+        while jobs := self._registry.dirty(self._settings.clean_jobs_max, self._put_off()):
             cleaned += await self._clean_some(jobs)
         return cleaned
+
+    def _put_off(self) -> set[JobId]:
+        now = self._services.clock.monotonic()
+        return {job_id for job_id, due in self._second_looks.items() if now < due}
 
     async def _clean_some(self, jobs: Sequence[JobId]) -> int:
         results = await self._services.store.results(jobs)
         pointers: dict[JobId, ArchivePointer] = {}
         pack: dict[JobId, bytes] = {}
         room = self._settings.pack_bytes_max
+        found: list[JobId] = []
         for job_id in jobs:
             result = results.get(job_id)
             data = await self._archive(job_id, result)
+            if data is None:
+                continue
+            found.append(job_id)
             size = len(data)
             if size > self._settings.pack_bytes_max and result is not None and result.archive.object_key:
                 # It has an object of its own already.
@@ -69,8 +80,9 @@ class JobCleaner:
                 pack[job_id] = data
                 room -= size
         pointers |= await self._pack(pack)
-        await self._store(jobs, pointers)
-        return len(jobs)
+        if found:
+            await self._store(found, pointers)
+        return len(found)
 
     async def _pack(self, archives: dict[JobId, bytes]) -> dict[JobId, ArchivePointer]:
         try:
@@ -94,13 +106,19 @@ class JobCleaner:
             self._remembered.add(job_id, RememberedJob(entry.summary.end_millis, size))
         self._post(ev.JobsCleaned(tuple(jobs)))
 
-    async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes:
+    async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes | None:
+        """None: it is to be looked for again."""
+        is_second_look = self._second_looks.pop(job_id, None) is not None
         if result is None:
             return b""
         try:
             return await self._services.payloads.load(result.archive)
         except PermanentError as error:
-            logger.warning("archive of job %s cannot be read: %s", job_id, error)
+            if not is_second_look:
+                logger.warning("archive of job %s is looked for again in %g s: %s", job_id, SECOND_LOOK_SECONDS, error)
+                self._second_looks[job_id] = self._services.clock.monotonic() + SECOND_LOOK_SECONDS
+                return None
+            logger.warning("job %s keeps no archive: %s", job_id, error)
             return b""
 
     def _done(self, job_id: JobId, pointer: ArchivePointer) -> DoneRecord:

@@ -7,7 +7,7 @@ process (R5); summaries of one job never go back in (epoch, sequence).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -145,11 +145,11 @@ class JobRegistry:
         """How many jobs have a stored result and are not cleaned."""
         return self._dirty
 
-    def dirty(self, limit: int) -> list[JobId]:
-        """Jobs with a stored result that are not cleaned, at most `limit`."""
+    def dirty(self, limit: int, put_off: Container[JobId] = ()) -> list[JobId]:
+        """Jobs with a stored result that are not cleaned, at most `limit`, without those that are put off."""
         found = []
         for entry in self._jobs.values():
-            if entry.phase.state is JobPhase.TERMINAL:
+            if entry.phase.state is JobPhase.TERMINAL and entry.job_id not in put_off:
                 found.append(entry.job_id)
                 if len(found) == limit:
                     break

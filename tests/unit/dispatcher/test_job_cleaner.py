@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.store import BlobStore, BlobStoreSettings
+from runtime.common.errors import UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import JobStatus
@@ -33,6 +35,7 @@ from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import Payloads
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord
+from tests.kit.virtual_time import ManualClock
 
 OWNER = Incarnation("1" * 32)
 RETENTION = Retention(100, 3_600_000)
@@ -46,6 +49,8 @@ class Box:
     owner_store: KvOwnerJobStore
     registry: JobRegistry
     pack_bytes_max: int
+    clock: ManualClock
+    jobs: dict[JobId, Payload] = field(default_factory=dict)
 
     async def finish(self, number: int, archive: bytes) -> JobId:
         """A job that has ended with this archive."""
@@ -61,6 +66,7 @@ class Box:
             ended.job_id, "job", JobStatus.FINISHED, epoch, 1, 1000, 2000, 2000, ended.tasks, ""
         )  # fmt: skip
         stored: Payload = await self.services.payloads.store(archive)
+        self.jobs[job_id] = stored
         await self.owner_store.write_result(
             job_id, epoch, ResultRecord(JobStatus.FINISHED, encode_summary(ended), stored)
         )
@@ -69,8 +75,8 @@ class Box:
         self.registry.handle(ev.SummariesReceived((ended,)))
         return job_id
 
-    async def clean(self) -> int:
-        """Run the cleaner once."""
+    @cached_property
+    def _cleaner(self) -> JobCleaner:
         settings = DispatcherSettings(
             limits=JobRegistryLimits(100, 100),
             shown=RETENTION,
@@ -80,8 +86,11 @@ class Box:
             rpc_timeout=5.0,
             pack_bytes_max=self.pack_bytes_max,
         )
-        cleaner = JobCleaner(settings, self.services, self.registry, lambda event: _handle(self.registry, event))
-        return await cleaner.clean()
+        return JobCleaner(settings, self.services, self.registry, lambda event: _handle(self.registry, event))
+
+    async def clean(self) -> int:
+        """Run the cleaner once."""
+        return await self._cleaner.clean()
 
     async def pointer(self, job_id: JobId) -> ArchivePointer:
         """Where the archive of a cleaned job lies."""
@@ -101,6 +110,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Box]:
         open_directory(tmp_path.as_uri()), BlobStoreSettings(object_bytes_max=100_000), io, clock, entropy
     )
     kv, keys, payloads = MemoryKeyValueStore(clock), Keys.of_cluster("test"), Payloads(blobs)
+    manual = ManualClock()
     won = await kv.txn(Txn((), (Put(keys.leader(1), b"1"),)), timeout=5.0)
     settings = JobStoreSettings(5.0)
     term = LeaderTerm(keys.leader(1), won.revision)
@@ -109,7 +119,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Box]:
         payloads=payloads,
         archives=BlobArchivePacks(blobs),
         blobs=blobs,
-        clock=clock,
+        clock=manual,
         entropy=entropy,
         token=FencingToken(ClusterUuid("c" * 32), won.revision),
         incarnation=OWNER,
@@ -117,7 +127,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Box]:
     )
     registry = JobRegistry(JobRegistryLimits(100, 100), RETENTION)
     registry.handle(ev.ProcessRegistered(OWNER, "h:1", 100, "v"))
-    yield Box(services, KvOwnerJobStore(kv, keys, payloads, settings, entropy), registry, 50_000)
+    yield Box(services, KvOwnerJobStore(kv, keys, payloads, settings, entropy), registry, 50_000, manual)
     await kv.close()
     io.close()
 
@@ -149,3 +159,54 @@ async def test_an_archive_that_cannot_be_stored_stops_nobody(box: Box) -> None:
     assert await box.clean() == 4, "their pack is above blob.max-size"
     assert {(await box.pointer(job_id)).key for job_id in jobs} == {""}
     assert box.registry.dirty_count() == 0
+
+
+def stored_at(tmp_path: Path, box: Box, job_id: JobId) -> Path:
+    """The file of a job's archive."""
+    (found,) = [path for path in tmp_path.rglob("*") if path.name == box.jobs[job_id].object_key]
+    return found
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_spoiled", [True, False])
+async def test_an_archive_that_storage_denies_is_looked_for_twice(box: Box, tmp_path: Path, is_spoiled: bool) -> None:
+    """R20. The other jobs do not wait for it."""
+    denied, other = await box.finish(1, b"d" * 40_000), await box.finish(2, b"o" * 40_000)
+    path = stored_at(tmp_path, box, denied)
+    _ = path.write_bytes(b"x") if is_spoiled else path.unlink()
+    assert await box.clean() == 1
+    assert await box.services.archives.unpack(await box.pointer(other)) == b"o" * 40_000
+    box.clock.advance(9.9)
+    assert (await box.clean(), box.registry.dirty_count()) == (0, 1)
+    box.clock.advance(0.2)
+    assert (await box.clean(), box.registry.dirty_count()) == (1, 0)
+    assert (await box.pointer(denied)).key == ""
+
+
+@pytest.mark.asyncio
+async def test_an_archive_that_is_there_at_the_second_look_is_kept(box: Box, tmp_path: Path) -> None:  # R20
+    job_id = await box.finish(1, b"d" * 40_000)
+    path = stored_at(tmp_path, box, job_id)
+    aside = path.rename(tmp_path / "aside")
+    assert await box.clean() == 0
+    aside.rename(path)
+    box.clock.advance(10.0)
+    assert await box.clean() == 1
+    assert await box.services.archives.unpack(await box.pointer(job_id)) == b"d" * 40_000
+
+
+@pytest.mark.asyncio
+async def test_storage_that_is_away_costs_nobody_its_archive(box: Box, tmp_path: Path) -> None:  # R20
+    """However often it is looked for."""
+    job_id = await box.finish(1, b"d" * 40_000)
+    path = stored_at(tmp_path, box, job_id)
+    aside = path.rename(tmp_path / "aside")
+    path.mkdir()
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            await box.clean()
+        box.clock.advance(10.0)
+    path.rmdir()
+    aside.rename(path)
+    assert await box.clean() == 1
+    assert await box.services.archives.unpack(await box.pointer(job_id)) == b"d" * 40_000
