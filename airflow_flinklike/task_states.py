@@ -18,7 +18,10 @@ class KillCause(Enum):
     """A person marked or cleared the task, or deleted its run: nobody wants the job any more."""
 
     PROCESS = "process"
-    """The process goes away while the task goes on, or nobody could say: the next try goes on with the job."""
+    """The process goes away while the task goes on: whoever comes next goes on with the job."""
+
+    UNKNOWN = "unknown"
+    """Nobody could say, or another try has the task already. The job is left alone too."""
 
 
 class _Identified(Protocol):
@@ -61,20 +64,31 @@ class TaskKey:
         return states
 
 
-WORKED_ON = frozenset({"running", "scheduled", "queued", "deferred", "up_for_retry", "up_for_reschedule"})
+_WORKED_ON = frozenset({"running", "scheduled", "queued", "deferred", "up_for_retry", "up_for_reschedule"})
 """States of a task that some try works on, or will. A try after a clear ends the old job itself."""
 
-WAITED_FOR = frozenset({"deferred"})
-"""The same for a triggerer, which is also told to stop when another one takes a trigger over."""
+
+def worker_kill_cause(task: TaskKey, states: object) -> KillCause:
+    """Why a worker is told to stop, from the answer of `ask`; None when there was none."""
+    return _cause(task, states, expected="running", worked_on=_WORKED_ON)
 
 
-def kill_cause(task: TaskKey, states: object, goes_on: frozenset[str]) -> KillCause:
-    """Why, from the answer of `ask`; None when there was none."""
+def trigger_kill_cause(task: TaskKey, states: object) -> KillCause:
+    """The same for a triggerer, which is told so also when another one takes the trigger over.
+
+    A task that is no longer deferred although its trigger had not fired was cleared, and may be under way again.
+    """
+    return _cause(task, states, expected="deferred", worked_on=frozenset())
+
+
+def _cause(task: TaskKey, states: object, *, expected: str, worked_on: frozenset[str]) -> KillCause:
     if not isinstance(states, Mapping):
-        return KillCause.PROCESS
+        return KillCause.UNKNOWN
     run = states.get(task.run_id)
     label = task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}"
     if not isinstance(run, Mapping) or label not in run:
         return KillCause.USER  # the run or the task was deleted
-    state = run[label]
-    return KillCause.PROCESS if str(getattr(state, "value", state)) in goes_on else KillCause.USER
+    state = str(getattr(run[label], "value", run[label]))
+    if state == expected:
+        return KillCause.PROCESS
+    return KillCause.UNKNOWN if state in worked_on else KillCause.USER

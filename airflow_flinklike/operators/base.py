@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, conf, timezone
-from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralTimeout
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
 
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.exceptions import (
@@ -27,7 +27,7 @@ from airflow_flinklike.operators.calls import CallInterruptedError, Interruptibl
 from airflow_flinklike.operators.final_errors import final_form, is_ruled
 from airflow_flinklike.operators.job_run import JobRun, RunSettings
 from airflow_flinklike.program import JobProgram
-from airflow_flinklike.task_states import WORKED_ON, KillCause, TaskKey, kill_cause
+from airflow_flinklike.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -54,6 +54,8 @@ class FlinklikeJobOperator(BaseOperator):
     :param inline_timeout: how long to wait in the worker before deferring: short jobs never pay for the hand-over
     :param durable: a retry adopts the job that an earlier try submitted
     :param cancel_on_kill: cancel the job when a person marks or clears the task
+    :param orphan_timeout: when only the worker goes away, the cluster cancels the job after this time unless the next
+        try has come for it; None: never
     :param poll_interval: seconds of one long poll
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     """
@@ -69,6 +71,7 @@ class FlinklikeJobOperator(BaseOperator):
         inline_timeout: float | timedelta = 20.0,
         durable: bool = True,
         cancel_on_kill: bool = True,
+        orphan_timeout: float | timedelta | None = 300.0,
         poll_interval: float = 10.0,
         wait_for_completion: bool = True,
         **kwargs: Any,
@@ -82,6 +85,7 @@ class FlinklikeJobOperator(BaseOperator):
         self.inline_timeout = inline_timeout
         self.durable_job = durable
         self.cancel_on_kill = cancel_on_kill
+        self.orphan_timeout = orphan_timeout
         self.poll_interval = poll_interval
         self.wait_for_completion = wait_for_completion
         self._calls: InterruptibleCalls | None = None
@@ -111,13 +115,14 @@ class FlinklikeJobOperator(BaseOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """The trigger has fired. Returns the job's value or raises what happened."""
         reason = JobEventReason(event["reason"])
-        if reason not in _ENDS and reason is not JobEventReason.TIMEOUT:
-            raise error_of_event(event)
 
         def complete(run: JobRun) -> Any:
-            run.job_id = JobId(event["job_id"])
+            run.take_up(JobId(event["job_id"]))
             if reason is JobEventReason.TIMEOUT:
                 raise AirflowTaskTimeout
+            if reason not in _ENDS:
+                raise error_of_event(event)
+            assert run.job_id is not None
             result = run.wait(run.job_id)
             assert result is not None
             return self._value_of(result)
@@ -125,11 +130,20 @@ class FlinklikeJobOperator(BaseOperator):
         return self._guarded(context, complete, bookmark=event.get("bookmark"))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """A deferral that timed out, because no triggerer took the trigger, ends the job as the trigger would."""
+        """A deferral that timed out, as no triggerer took the trigger, ends the job; one that broke leaves it."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
-        except TaskDeferralTimeout:
-            return self._guarded(context, self._deferral_over)
+        except (TaskDeferralTimeout, TaskDeferralError) as error:
+            failure = error
+
+        def failed(run: JobRun) -> NoReturn:
+            if (stored := run.stored()) is not None:
+                run.take_up(stored.job_id)
+            if isinstance(failure, TaskDeferralTimeout):
+                raise AirflowTaskTimeout
+            raise failure
+
+        return self._guarded(context, failed)
 
     def on_kill(self) -> None:
         """The task is being killed. Called in a signal handler: it only breaks the wait, which then finds out why."""
@@ -159,7 +173,8 @@ class FlinklikeJobOperator(BaseOperator):
         calls: InterruptibleCalls,
         bookmark: Mapping[str, Any] | None,
     ) -> JobRun:
-        settings = RunSettings(self.durable_job, self.cancel_on_kill, self.poll_interval)
+        orphan = None if self.orphan_timeout is None else timedelta(seconds=_seconds(self.orphan_timeout))
+        settings = RunSettings(self.durable_job, self.cancel_on_kill, self.poll_interval, orphan)
         observer = self.make_observer(bookmark)
         return JobRun(context, client, self.hook.access(), calls, settings, observer=observer, log=self.log)
 
@@ -171,6 +186,12 @@ class FlinklikeJobOperator(BaseOperator):
                 self._killed(context, run)
         except AirflowTaskTimeout as error:
             raise AirflowTaskTimeout(self._timed_out(run)) from error
+        except (WorkerStoppedError, JobCanceledError):
+            raise
+        except (Exception, KeyboardInterrupt, SystemExit):
+            if run.is_begun:
+                run.leave(seconds=_KILL_SECONDS)
+            raise
 
     def _execute(self, context: Context, run: JobRun) -> Any:
         label = f"airflow {self.dag_id}.{self.task_id} {context['run_id']}"[:256]
@@ -189,7 +210,7 @@ class FlinklikeJobOperator(BaseOperator):
         context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=url)
         context["ti"].xcom_push(key="job_id", value=job_id)
 
-    def _defer(self, context: Context, run: JobRun) -> NoReturn:
+    def _defer(self, context: Context, run: JobRun, *, must_insist: bool = False) -> NoReturn:
         assert run.job_id is not None
         deadline, timeout = None, None
         if self.execution_timeout is not None:
@@ -203,6 +224,7 @@ class FlinklikeJobOperator(BaseOperator):
                 cancel_on_kill=self.cancel_on_kill,
                 deadline_millis=None if deadline is None else int(deadline.timestamp() * 1000),
                 poll_interval=self.poll_interval,
+                is_adopted=run.is_adopted or must_insist,
                 bookmark=run.observer.bookmark(),
             ),
             method_name="execute_complete",
@@ -224,11 +246,16 @@ class FlinklikeJobOperator(BaseOperator):
         if run.job_id is None:
             message = "the task was killed before it had a job"
             raise WorkerStoppedError(message)
-        if self._kill_cause(context) is KillCause.USER:
+        cause = self._kill_cause(context)
+        if cause is KillCause.USER:
             if self.cancel_on_kill:
                 self.log.info("The task was marked or cleared: job %s ends", run.job_id)
                 run.cancel(seconds=_KILL_SECONDS)
             raise JobCanceledError(run.job_id)
+        is_watched = run.leave(seconds=_KILL_SECONDS)
+        if cause is KillCause.PROCESS and self.deferrable and run.is_begun and self.wait_for_completion:
+            self.log.info("The worker of the task goes away: deferring now")
+            self._defer(context, run, must_insist=is_watched)
         message = f"the worker of the task goes away while job {run.job_id} goes on: the next try adopts it"
         raise WorkerStoppedError(message)
 
@@ -239,7 +266,7 @@ class FlinklikeJobOperator(BaseOperator):
         except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
             self.log.warning("Airflow does not say why the task is killed (%s): its job is left alone", error)
             states = None
-        return kill_cause(task, states, WORKED_ON)
+        return worker_kill_cause(task, states)
 
     def _timed_out(self, run: JobRun) -> str:
         """Cancel the job. Returns what is to be said."""
@@ -248,11 +275,6 @@ class FlinklikeJobOperator(BaseOperator):
             return over
         was_taken = run.cancel(seconds=_TIMEOUT_SECONDS)
         return f"{over}: job {run.job_id} {'was cancelled' if was_taken else 'could not be cancelled'}"
-
-    def _deferral_over(self, run: JobRun) -> NoReturn:
-        stored = run.stored()
-        run.job_id = None if stored is None else stored.job_id
-        raise AirflowTaskTimeout
 
 
 _ENDS = frozenset({JobEventReason.FINISHED, JobEventReason.FAILED, JobEventReason.CANCELED})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -31,6 +32,7 @@ from airflow_flinklike.operators.adoption import (
 )
 from airflow_flinklike.operators.calls import InterruptibleCalls
 from airflow_flinklike.program import JobProgram
+from airflow_flinklike.triggers.job import INSIST_INTERVAL
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -60,6 +62,7 @@ class RunSettings:
     is_durable: bool
     may_cancel: bool
     poll_interval: float
+    orphan_timeout: timedelta | None
 
 
 class JobRun:
@@ -80,6 +83,8 @@ class JobRun:
         """The stored or chosen job, from the moment on where somebody may have to end it."""
         self.is_begun = False
         """The cluster has the job and this task waits for it."""
+        self.is_over = False
+        """The end of the job was seen."""
         self.observer = observer
         self._store: Store = context["task_state_store"]
         self._max_tries = max_tries_of(context)
@@ -88,6 +93,7 @@ class JobRun:
         self._calls = calls
         self._settings = settings
         self._log = log
+        self._said_here_at: datetime | None = None
         self._is_sent = threading.Event()
         self._is_sent.set()
 
@@ -98,19 +104,43 @@ class JobRun:
         stored = self.stored() if self._settings.is_durable else None
         observed = None if stored is None else self._status(stored.job_id)
         decision = decide(stored, observed, self._max_tries)
-        while isinstance(decision, EndThenSubmit):
-            self.job_id = decision.job_id
-            decision = decide(stored, self._see_end(decision), self._max_tries)
-        match decision:
-            case Adopt(job_id):
-                self._log.info("Adopting job %s of an earlier try", job_id)
-            case TakeResult(job_id):
-                self._log.info("Job %s of an earlier try has FINISHED: taking its result", job_id)
-            case Submit(job_id):
-                job_id = self._submit(job_id or new_job_id(), build, label)
+        while True:
+            match decision:
+                case Adopt(job_id) if self._adopt(job_id):
+                    return self.take_up(job_id)
+                case TakeResult(job_id):
+                    self._log.info("Job %s of an earlier try has FINISHED: taking its result", job_id)
+                    return self.take_up(job_id)
+                case Submit(job_id):
+                    return self.take_up(self._submit(job_id or new_job_id(), build, label))
+                case EndThenSubmit(job_id):
+                    self.job_id = job_id
+                    observed = self._see_end(decision)
+                case Adopt(job_id):
+                    observed = self._status(job_id)
+            decision = decide(stored, observed, self._max_tries)
+
+    @property
+    def is_adopted(self) -> bool:
+        """An earlier try may have promised the cluster that somebody comes for the job, and may do so still (D-035)."""
+        return self._said_here_at is not None
+
+    def take_up(self, job_id: JobId) -> JobId:
+        """From here on it is this task's job, which somebody has to see to."""
         self.job_id = job_id
         self.is_begun = True
         return job_id
+
+    def _adopt(self, job_id: JobId) -> bool:
+        """Tell the cluster that somebody is back. False when the job has gone another way meanwhile."""
+        self.job_id = job_id
+        try:
+            self._calls.run(lambda: self._client.heartbeat(job_id, 0))
+        except (JobConflictError, JobNotFoundError):
+            return False
+        self._said_here_at = timezone.utcnow()
+        self._log.info("Adopting job %s of an earlier try", job_id)
+        return True
 
     def stored(self) -> StoredJob | None:
         """What an earlier try has left."""
@@ -176,6 +206,7 @@ class JobRun:
     def _first_look(self, job_id: JobId, wait: float) -> JobExecutionResult | None:
         found = self._client.result_within(job_id, wait=wait)
         if found is not None:
+            self.is_over = True
             self.observer.observe(self._client, JobState(job_id, found.status, 0, ""))
         return found
 
@@ -198,9 +229,20 @@ class JobRun:
         return min(longest, remaining) if remaining > 0 else None
 
     def _look(self, job_id: JobId, wait: float, since: int) -> JobState:
+        self._insist_on_being_here(job_id)
         state = self._client.status(job_id, wait=wait, since=since)
+        self.is_over = state.status.is_globally_terminal and self.is_begun
         self.observer.observe(self._client, state)
         return state
+
+    def _insist_on_being_here(self, job_id: JobId) -> None:
+        """A promise of the try before may arrive after this one has withdrawn it, so this is said now and then."""
+        now = timezone.utcnow()
+        if self._said_here_at is None or now - self._said_here_at < INSIST_INTERVAL:
+            return
+        self._said_here_at = now
+        with suppress(JobConflictError, JobNotFoundError):
+            self._client.heartbeat(job_id, 0)
 
     # --- ending -------------------------------------------------------------------------------------------
 
@@ -218,6 +260,22 @@ class JobRun:
             return False
         else:
             self._log.info("Job %s: cancellation requested", job_id)
+        return True
+
+    def leave(self, *, seconds: float) -> bool:
+        """Leave the job to whoever comes next, and have the cluster cancel it when nobody does."""
+        job_id, timeout = self.job_id, self._settings.orphan_timeout
+        if job_id is None or self.is_over or timeout is None or not self._settings.may_cancel:
+            return False
+        expires = int((timezone.utcnow() + timeout).timestamp() * 1000)
+        try:
+            self._apart(lambda client: client.heartbeat(job_id, expires), seconds)
+        except (JobConflictError, JobNotFoundError):
+            return False
+        except (FlinklikeClientError, TimeoutError) as error:
+            self._log.warning("Job %s goes on, and the cluster could not be told to watch for us: %s", job_id, error)
+            return False
+        self._log.info("Job %s goes on; it is cancelled if nobody comes for it within %s", job_id, timeout)
         return True
 
     def _cancel_sent(self, client: FlinklikeClient, job_id: JobId) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -24,12 +26,14 @@ from airflow_flinklike.exceptions import (
 )
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from airflow_flinklike.observation import AsyncJobObserver
-from airflow_flinklike.task_states import WAITED_FOR, KillCause, TaskKey, kill_cause
+from airflow_flinklike.task_states import KillCause, TaskKey, trigger_kill_cause
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
 TRIGGER_RETRY_SECONDS = 3600.0
 """How long a cluster that does not answer is tried again where no deadline bounds it."""
+INSIST_INTERVAL = timedelta(seconds=60)
+"""Who waits for an adopted job says so this often (D-035)."""
 _ASK_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 
@@ -68,7 +72,8 @@ class FlinklikeJobTrigger(BaseTrigger):
     """Fires when the job ends, or at `deadline_millis` (since 1970).
 
     `cancel_on_kill`: a person's mark or clear of the deferred task cancels the job, and so does the deadline; sensors
-    leave it alone. `bookmark` is what the worker's observer left.
+    leave it alone. `is_adopted`: somebody has promised the cluster to come for the job, so it says that it is here
+    (D-035). `bookmark` is what the worker's observer left.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         cancel_on_kill: bool = False,
         deadline_millis: int | None = None,
         poll_interval: float = 20.0,
+        is_adopted: bool = False,
         bookmark: Mapping[str, Any] | None = None,
     ) -> None:
         if poll_interval <= 0:
@@ -90,6 +96,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         self.cancel_on_kill = cancel_on_kill
         self.deadline_millis = deadline_millis
         self.poll_interval = poll_interval
+        self.is_adopted = is_adopted
         self.bookmark = dict(bookmark or {})
 
     def make_observer(self) -> AsyncJobObserver:
@@ -104,6 +111,7 @@ class FlinklikeJobTrigger(BaseTrigger):
             "cancel_on_kill": self.cancel_on_kill,
             "deadline_millis": self.deadline_millis,
             "poll_interval": self.poll_interval,
+            "is_adopted": self.is_adopted,
             "bookmark": self.bookmark,
         }
 
@@ -142,8 +150,8 @@ class FlinklikeJobTrigger(BaseTrigger):
                 states = await asyncio.to_thread(task.ask)
         except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
             self.log.warning("Airflow does not say why the trigger is killed (%s): job %s goes on", error, self.job_id)
-            return KillCause.PROCESS
-        return kill_cause(task, states, WAITED_FOR)
+            return KillCause.UNKNOWN
+        return trigger_kill_cause(task, states)
 
     async def _cancel(self, why: str) -> None:
         try:
@@ -161,7 +169,12 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     async def _wait(self, client: AsyncFlinklikeClient, observer: AsyncJobObserver) -> tuple[JobEventReason, str]:
         since = 0
+        said_at = timezone.utcnow() - INSIST_INTERVAL
         while (remaining := self._remaining_seconds()) > 0:
+            if self.is_adopted and timezone.utcnow() - said_at >= INSIST_INTERVAL:
+                said_at = timezone.utcnow()
+                with suppress(JobConflictError, JobNotFoundError):
+                    await client.heartbeat(JobId(self.job_id), 0)
             wait = min(self.poll_interval, observer.interval, remaining)
             state = await client.status(JobId(self.job_id), wait=wait, since=since)
             await observer.observe(client, state)

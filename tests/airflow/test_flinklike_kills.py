@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.execution_time.timeout import timeout
 
@@ -21,7 +21,7 @@ from airflow_flinklike.operators.adoption import STORE_KEY
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 from tests.airflow.conftest import connection_json
 from tests.kit.airflow_context import FakeStateStore, context
-from tests.kit.airflow_jobs import job, only_job, started, submit
+from tests.kit.airflow_jobs import deferred, job, only_job, started, submit
 from tests.kit.fake_rest import FakeCluster
 
 Says = Callable[[Any], None]
@@ -89,7 +89,7 @@ def test_a_mark_or_a_clear_cancels_the_job(
     assert (rest.cancels, killed.status) == ([job_id], "CANCELED")
 
 
-@pytest.mark.parametrize("state", ["running", ConnectionError("the API server is away")])
+@pytest.mark.parametrize("state", ["running", "up_for_retry", ConnectionError("the API server is away")])
 def test_the_end_of_a_worker_leaves_the_job_to_the_next_try(
     rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says, *, state: Any
 ) -> None:
@@ -101,9 +101,80 @@ def test_the_end_of_a_worker_leaves_the_job_to_the_next_try(
         operator.execute(context(store))
     job_id, left = only_job(rest)
     assert (rest.cancels, left.status) == ([], "RUNNING")
-    rest.finish(job_id, 8)
+    [(promised, expires)] = rest.heartbeats
+    assert promised == job_id
+    assert 290 < expires / 1000 - time.time() < 310
+    timer = threading.Timer(0.2, rest.finish, (job_id, 8))
+    timer.start()
     assert submit("hang").execute(context(store)) == 8
+    timer.join()
     only_job(rest)
+    assert rest.heartbeats[1:] == [(job_id, 0)]
+
+
+def test_a_deferrable_task_goes_on_in_the_triggerer_when_its_worker_ends(
+    rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says
+) -> None:
+    airflow_says("running")
+    operator = submit("hang", deferrable=True, poll_interval=30, orphan_timeout=timedelta(minutes=1))
+    terminate(operator)
+    trigger: Any = deferred(operator).trigger
+    job_id, left = only_job(rest)
+    assert (rest.cancels, left.status, trigger.job_id) == ([], "RUNNING", job_id)
+    assert [one for one, _ in rest.heartbeats] == [job_id]
+    assert trigger.is_adopted, "it withdraws the promise"
+
+
+@pytest.mark.asyncio
+async def test_a_trigger_of_an_adopted_job_says_that_it_is_here(rest: FakeCluster) -> None:
+    _, job_id = started(rest, "hang")
+    timer = threading.Timer(0.2, rest.finish, (job_id,))
+    timer.start()
+    async for _ in FlinklikeJobTrigger(job_id, "flinklike_default", is_adopted=True).run():
+        assert rest.heartbeats == [(job_id, 0)]
+    timer.join()
+
+
+@pytest.mark.parametrize("fields", [{"orphan_timeout": None}, {"cancel_on_kill": False}])
+def test_nobody_is_made_to_come_back_for_a_job_that_may_stay(
+    rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says, *, fields: dict[str, Any]
+) -> None:
+    airflow_says("running")
+    operator = submit("hang", poll_interval=30, **fields)
+    terminate(operator)
+    with pytest.raises(WorkerStoppedError):
+        operator.execute(context())
+    assert not rest.heartbeats
+
+
+def test_an_error_of_the_task_leaves_the_job_too(rest: FakeCluster) -> None:
+    """The worker cannot store the link: its API server is away."""
+    seen = context()
+
+    def broken(key: str, value: Any) -> None:
+        raise ConnectionError(key, value)
+
+    operator = submit("hang")
+    operator._push_link = lambda *_: broken("link", 1)  # type: ignore[method-assign]  # what comes after the submit
+    with pytest.raises(ConnectionError):
+        operator.execute(seen)
+    job_id, left = only_job(rest)
+    assert (left.status, [one for one, _ in rest.heartbeats]) == ("RUNNING", [job_id])
+
+
+def test_an_adoption_that_comes_too_late_submits_afresh(rest: FakeCluster) -> None:
+    """The cluster was about to cancel the job when the retry came."""
+    store, job_id = started(rest, "hang")
+    original = rest.heartbeat
+
+    def too_late(asked: str, expires_millis: int) -> tuple[int, Any]:
+        rest.cancel(asked)
+        return original(asked, expires_millis)
+
+    rest.heartbeat = too_late  # type: ignore[method-assign]  # the deadline passes between two requests
+    operator = submit("finish")
+    operator.execute(context(store))
+    assert (rest.jobs[job_id].status, len(rest.jobs)) == ("CANCELED", 2)
 
 
 def test_a_task_that_must_not_cancel_leaves_the_job(
@@ -206,6 +277,13 @@ def test_the_execution_timeout_ends_the_wait_for_a_cluster_that_is_away(monkeypa
     operator = submit("hang", flinklike_conn_id="away", execution_timeout=timedelta(seconds=0.5))
     with pytest.raises(AirflowTaskTimeout, match="is over"), timeout(0.5):
         operator.execute(context())
+
+
+def test_a_deferral_that_breaks_leaves_the_job_to_the_next_try(rest: FakeCluster) -> None:
+    store, job_id = started(rest, "hang")
+    with pytest.raises(TaskDeferralError):
+        submit("hang", deferrable=True).resume_execution("__fail__", {"error": "Trigger failure"}, context(store))
+    assert (rest.cancels, [one for one, _ in rest.heartbeats]) == ([], [job_id])
 
 
 def test_a_deferral_that_times_out_cancels_the_job(rest: FakeCluster) -> None:

@@ -112,9 +112,11 @@ def test_polls_without_a_pause_are_refused(seconds: float) -> None:
         ("error", ClusterUnavailableError),
     ],
 )
-def test_other_events_raise(reason: str, error: type[Exception]) -> None:
+def test_other_events_raise(rest: FakeCluster, reason: str, error: type[Exception]) -> None:
+    """As a waiting worker would, and the job is left to the next try."""
     with pytest.raises(error, match="what happened"):
         submit().execute_complete(context(), {"reason": reason, "job_id": "c" * 32, "message": "what happened"})
+    assert [one for one, _ in rest.heartbeats] == ["c" * 32]
 
 
 @pytest.mark.asyncio

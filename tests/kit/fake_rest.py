@@ -39,6 +39,7 @@ class FakeCluster:
         self.results: dict[str, Any] = {}
         self.requests: list[tuple[str, str]] = []
         self.cancels: list[str] = []
+        self.heartbeats: list[tuple[str, int]] = []
         self.lost_answers = 0
         self.url = ""
 
@@ -75,6 +76,13 @@ class FakeCluster:
             return 409, {"errors": ["already ended"]}
         self._end(job, "CANCELED", None)
         return 202, {}
+
+    def heartbeat(self, job_id: str, expires_millis: int) -> tuple[int, Any]:
+        self.heartbeats.append((job_id, expires_millis))
+        job = self.jobs.get(job_id)
+        if job is None:
+            return 404, {"errors": [f"Job {job_id} not found"]}
+        return (409, {"errors": ["it ends"]}) if job.status in _TERMINAL else (202, {})
 
     def _end(self, job: FakeJob, status: str, value: Any) -> None:
         job.status, job.result, job.modified = status, value, job.modified + 1
@@ -113,8 +121,8 @@ class FakeCluster:
                 return self.status(job_id, wait, int(query.get("since", 0)))
             case "GET", ["jobs", job_id, "execution-result"]:
                 return self.execution_result(job_id, wait)
-            case "PATCH", ["jobs", job_id]:
-                return self.cancel(job_id)
+            case "PATCH", ["jobs", job_id, *beat]:
+                return self.heartbeat(job_id, json.loads(body)["expiredTimestamp"]) if beat else self.cancel(job_id)
             case "GET", ["overview"]:
                 return 200, {"taskmanagers": 1, "slots-total": 4, "slots-available": 3, "flink-version": "0.1.0"}
             case _:

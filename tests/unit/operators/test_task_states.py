@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.task_states import WAITED_FOR, WORKED_ON, KillCause, TaskKey, kill_cause
+from airflow_flinklike.task_states import KillCause, TaskKey, trigger_kill_cause, worker_kill_cause
 
 TASK = TaskKey("dag", "run", "task")
 MAPPED = TaskKey("dag", "run", "task", 3)
@@ -25,32 +25,33 @@ class State(Enum):
 
 @pytest.mark.parametrize("state", ALL)
 def test_a_worker_leaves_what_some_try_goes_on_with(state: str | None) -> None:
-    goes_on = {"scheduled", "queued", "running", "up_for_retry", "up_for_reschedule", "deferred"}
-    expected = KillCause.PROCESS if state in goes_on else KillCause.USER
-    assert kill_cause(TASK, {"run": {"task": state}}, WORKED_ON) is expected
-    assert kill_cause(MAPPED, {"run": {"task_3": state}}, WORKED_ON) is expected
+    others = dict.fromkeys(["scheduled", "queued", "up_for_retry", "up_for_reschedule", "deferred"], KillCause.UNKNOWN)
+    expected = {"running": KillCause.PROCESS, **others}.get(str(state), KillCause.USER)
+    assert worker_kill_cause(TASK, {"run": {"task": state}}) is expected
+    assert worker_kill_cause(MAPPED, {"run": {"task_3": state}}) is expected
 
 
 @pytest.mark.parametrize("state", ALL)
 def test_a_triggerer_leaves_only_what_is_still_deferred(state: str | None) -> None:
     expected = KillCause.PROCESS if state == "deferred" else KillCause.USER
-    assert kill_cause(TASK, {"run": {"task": state}}, WAITED_FOR) is expected
+    assert trigger_kill_cause(TASK, {"run": {"task": state}}) is expected
 
 
 def test_states_may_be_enums() -> None:
-    assert kill_cause(TASK, {"run": {"task": State.RUNNING}}, WORKED_ON) is KillCause.PROCESS
-    assert kill_cause(TASK, {"run": {"task": State.FAILED}}, WORKED_ON) is KillCause.USER
+    assert worker_kill_cause(TASK, {"run": {"task": State.RUNNING}}) is KillCause.PROCESS
+    assert worker_kill_cause(TASK, {"run": {"task": State.FAILED}}) is KillCause.USER
 
 
 @pytest.mark.parametrize("answer", [{}, {"run": {}}, {"other": {"task": "running"}}, {"run": {"task_3": "running"}}])
 def test_what_was_deleted_is_wanted_by_nobody(answer: dict[str, Any]) -> None:
-    assert kill_cause(TASK, answer, WORKED_ON) is KillCause.USER
+    assert worker_kill_cause(TASK, answer) is KillCause.USER
+    assert trigger_kill_cause(TASK, answer) is KillCause.USER
 
 
 @pytest.mark.parametrize("answer", [None, "running", 5, []])
 def test_without_an_answer_the_job_is_left(answer: object) -> None:
-    assert kill_cause(TASK, answer, WORKED_ON) is KillCause.PROCESS
-    assert kill_cause(TASK, answer, WAITED_FOR) is KillCause.PROCESS
+    assert worker_kill_cause(TASK, answer) is KillCause.UNKNOWN
+    assert trigger_kill_cause(TASK, answer) is KillCause.UNKNOWN
 
 
 @pytest.mark.parametrize(("index", "expected"), [(-1, -1), (0, 0), (3, 3), (None, -1)])
