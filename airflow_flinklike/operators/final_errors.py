@@ -28,7 +28,8 @@ def final_form(error: FlinklikeClientError) -> FlinklikeClientError | None:
         return None
     if isinstance(error, JobRefusedError):
         return FinalJobRefusedError(str(error), error.problems)
-    if isinstance(error, JobFailedError) and not error.is_recoverable:
+    # What the cluster could not go on with (an exclusive task whose TaskManager was lost) may go well next time.
+    if isinstance(error, JobFailedError) and not error.is_recoverable and error.kind != "SYSTEM":
         return FinalJobFailedError(error.job_id, error.failure)
     return None
 

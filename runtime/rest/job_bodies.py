@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import JsonValue
@@ -206,17 +207,20 @@ def execution_result(graph: ArchivedExecutionGraph) -> Body:
         result["result"] = json.loads(graph.result) if graph.result else None
     cause = graph.failure if graph.status is JobStatus.FAILED else graph.cancellation
     if cause is not None:
-        result["failure-cause"] = failure_cause(cause)
+        labels = next((one.labels for one in graph.exceptions if one.failure.message == cause.message), {})
+        result["failure-cause"] = failure_cause(cause, labels)
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 
-def failure_cause(failure: FailureInfo) -> Body:
-    """Flink's failure-cause, readable by Flink's own clients."""
+def failure_cause(failure: FailureInfo, labels: Mapping[str, str]) -> Body:
+    """Flink's failure-cause, readable by Flink's own clients. `recoverable`: another run may end otherwise."""
     text = failure.stack_trace or f"{failure.class_name}: {failure.message}"
     return {
         "class": failure.class_name,
         "message": failure.message,
         "stack-trace": text,
         "kind": failure.kind,
+        "recoverable": failure.is_recoverable,
+        "failure-labels": dict(labels),
         "serialized-throwable": serialized_throwable(failure.class_name, failure.message, text),
     }

@@ -279,7 +279,13 @@ _RESULT = {
     "start-time": int,
     "end-time": int,
     "result": Maybe(None),
-    "failure-cause": Maybe(dict.fromkeys(("class", "message", "stack-trace", "kind", "serialized-throwable"), str)),
+    "failure-cause": Maybe(
+        {
+            **dict.fromkeys(("class", "message", "stack-trace", "kind", "serialized-throwable"), str),
+            "recoverable": bool,
+            "failure-labels": Keyed(str),
+        }
+    ),
 }
 RESULT = {"status": {"id": str}, "job-execution-result": Maybe(_RESULT)}
 

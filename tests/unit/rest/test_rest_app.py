@@ -160,6 +160,8 @@ async def test_results(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     failed = (await http.get(f"/jobs/{JOB}/execution-result")).json()["job-execution-result"]
     assert failed["failure-cause"]["class"] == "ValueError"
     assert failed["failure-cause"]["serialized-throwable"].startswith("rO0AB")
+    assert failed["failure-cause"]["failure-labels"] == {"type": "USER"}
+    assert failed["failure-cause"]["recoverable"] is True
     assert "result" not in failed
     (entry,) = (await http.get(f"/jobs/{JOB}/exceptions")).json()["exceptionHistory"]["entries"]
     assert (entry["taskName"], entry["failureLabels"]) == ("read (1/1)", {"type": "USER"})
