@@ -26,6 +26,7 @@ from airflow_flinklike.observation import JobObserver
 from airflow_flinklike.operators.calls import CallInterruptedError, InterruptibleCalls
 from airflow_flinklike.operators.final_errors import final_form, is_ruled
 from airflow_flinklike.operators.job_run import JobRun, RunSettings
+from airflow_flinklike.operators.spark_parameters import one_of, refuse_spark_parameters
 from airflow_flinklike.program import JobProgram
 from airflow_flinklike.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
@@ -49,7 +50,7 @@ _TIMEOUT_SECONDS = 5.0
 class FlinklikeJobOperator(BaseOperator):
     """Base of all operators that run a job. Subclasses say what the job is.
 
-    :param flinklike_conn_id: the connection to the cluster
+    :param flinklike_conn_id: the connection to the cluster; conn_id says the same
     :param deferrable: wait in the triggerer instead of in a worker slot
     :param inline_timeout: how long to wait in the worker before deferring: short jobs never pay for the hand-over
     :param durable: a retry adopts the job that an earlier try submitted
@@ -66,7 +67,8 @@ class FlinklikeJobOperator(BaseOperator):
     def __init__(
         self,
         *,
-        flinklike_conn_id: str = DEFAULT_CONN_ID,
+        flinklike_conn_id: str | None = None,
+        conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         inline_timeout: float | timedelta = 20.0,
         durable: bool = True,
@@ -79,8 +81,11 @@ class FlinklikeJobOperator(BaseOperator):
         if poll_interval <= 0:
             message = f"poll_interval is {poll_interval:g}: it must be above 0"
             raise ValueError(message)
+        task_id = str(kwargs.get("task_id", ""))
+        refuse_spark_parameters(kwargs, task_id=task_id)
         super().__init__(**kwargs)
-        self.flinklike_conn_id = flinklike_conn_id
+        given = one_of(task_id, flinklike_conn_id=flinklike_conn_id, conn_id=conn_id)
+        self.flinklike_conn_id = given or DEFAULT_CONN_ID
         self.deferrable = deferrable
         self.inline_timeout = inline_timeout
         self.durable_job = durable

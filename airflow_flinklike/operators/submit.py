@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
@@ -11,6 +12,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.loading import PipelineSource, build_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
+from airflow_flinklike.operators.spark_parameters import arguments_of, mapping_of, one_of, parse_properties
 from airflow_flinklike.program import JobProgram
 from airflow_flinklike.script import script_job
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _SCRIPT_ONLY = (
     "application_args",
     "conf",
+    "properties_file",
     "py_files",
     "files",
     "archives",
@@ -34,7 +37,18 @@ _SCRIPT_ONLY = (
 
 
 class FlinklikeSubmitOperator(FlinklikeJobOperator):
-    """Run a job and return its value as XCom. Give either `pipeline` or `application`.
+    """Run a job on a warm slot and return its value as XCom. Give either `pipeline` or `application`.
+
+    It takes the place of SparkSubmitOperator: the parameters that describe an application have the same names, and
+    those that a running Spark cannot follow (`driver_memory`, `java_class`, ...) are refused with what to use instead.
+
+    The job's id is stored before the job is submitted, so there is exactly one: a retry adopts it when it runs, takes
+    its value when it has FINISHED, and submits anew after FAILED or CANCELED. A person's clear ends it, then submits.
+    A mark or a clear of the task cancels its job; a worker that goes away leaves it to the next try. For what it says
+    about waiting (`deferrable`, `inline_timeout`, `durable`, `cancel_on_kill`, `orphan_timeout`, `poll_interval`,
+    `wait_for_completion`) see FlinklikeJobOperator.
+
+    A text that ends with `.json.j2` is read as a template file, for `conf`, `environment` and `pipeline_params` of JSON.
 
     :param pipeline: 'package.module:name', a function that returns a Pipeline, or a Pipeline, script_job or JobGraph
     :param params: Airflow's params; they fill the arguments of a pipeline function and are `ctx.params` in the job.
@@ -42,31 +56,39 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     :param pipeline_params: more of the same, templated and mappable; they win over `params`
     :param application: a Python script, run unchanged as spark-submit would
     :param application_args: its arguments
-    :param conf: Spark configuration of the application
+    :param conf: Spark configuration of the application; what is static is refused unless a TaskManager has it so
+    :param properties_file: a spark-defaults.conf on the worker, whose settings `conf` overrides
     :param py_files: its .py, .zip, .egg or .whl files; a text is split at commas, here and below
     :param files: files that lie in its working directory
     :param archives: archives that are unpacked there; `x.zip#alias`
     :param name: name of the job
-    :param environment: environment variables of the application
+    :param env_vars: environment variables of the application; `environment` says the same
     :param job_timeout: seconds after which the cluster ends the application by itself
     :param secrets: names of the TaskManagers' secrets that it gets; their values never pass through Airflow
     :param restart_strategy: what the cluster does when the application fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
+    :param flinklike_conn_id: the connection to the cluster; `conn_id` says the same
     """
 
     template_fields: Collection[str] = (
         "application",
         "application_args",
         "conf",
+        "properties_file",
         "py_files",
         "files",
         "archives",
         "name",
         "environment",
+        "job_timeout",
+        "secrets",
+        "restart_strategy",
         "pipeline_params",
         "flinklike_conn_id",
     )
+    template_ext: Collection[str] = (".json.j2",)
     template_fields_renderers: ClassVar[dict[str, str]] = {
+        "application_args": "json",
         "conf": "json",
         "pipeline_params": "json",
         "environment": "json",
@@ -76,16 +98,18 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self,
         *,
         pipeline: PipelineSource | None = None,
-        pipeline_params: Mapping[str, Any] | None = None,
+        pipeline_params: Mapping[str, Any] | str | None = None,
         application: str | None = None,
-        application_args: Sequence[Any] | None = None,
-        conf: Mapping[str, Any] | None = None,
+        application_args: Sequence[Any] | str | None = None,
+        conf: Mapping[str, Any] | str | None = None,
+        properties_file: str | None = None,
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
         name: str | None = None,
-        environment: Mapping[str, str] | None = None,
-        job_timeout: float | timedelta | None = None,
+        env_vars: Mapping[str, str] | str | None = None,
+        environment: Mapping[str, str] | str | None = None,
+        job_timeout: float | str | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
         **kwargs: Any,
@@ -96,11 +120,12 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self.application = application
         self.application_args = application_args
         self.conf = conf
+        self.properties_file = properties_file
         self.py_files = py_files
         self.files = files
         self.archives = archives
         self.name = name
-        self.environment = environment
+        self.environment = one_of(self.task_id, env_vars=env_vars, environment=environment)
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
@@ -110,23 +135,37 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         if (self.pipeline is None) == (self.application is None):
             message = f"task {self.task_id!r}: give either pipeline= or application="
             raise PipelineError(message)
-        params = {**self._airflow_params(context), **(self.pipeline_params or {})}
+        params = {**self._airflow_params(context), **mapping_of("pipeline_params", self.pipeline_params)}
         if self.pipeline is not None:
             return self._pipeline_program(params)
         return script_job(
             str(self.application),
-            args=self.application_args or (),
+            args=arguments_of(self.application_args),
             name=self.name or None,
-            conf=self.conf,
+            conf={**self._properties(), **mapping_of("conf", self.conf)},
             py_files=self.py_files or (),
             files=self.files or (),
             archives=self.archives or (),
-            environment=self.environment,
+            environment=mapping_of("environment", self.environment),
             params=params,
-            execution_timeout=self.job_timeout,
+            execution_timeout=_timeout_of(self.job_timeout),
             secrets=self.secrets or (),
             restart_strategy=self.restart_strategy,
         ).build()
+
+    def _properties(self) -> dict[str, str]:
+        """What the file says, as spark-submit reads it."""
+        if not self.properties_file:
+            return {}
+        try:
+            text = Path(self.properties_file).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            message = f"task {self.task_id!r}: properties_file {self.properties_file!r} cannot be read: {error}"
+            raise PipelineError(message) from error
+        found, others = parse_properties(text)
+        if others:
+            self.log.warning("%s: ignored, as none of Spark's: %s", self.properties_file, ", ".join(others))
+        return found
 
     def _pipeline_program(self, params: Mapping[str, Any]) -> JobProgram:
         given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
@@ -143,3 +182,14 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             key: self.render_template(value, context) if key in authored and authored[key] == value else value
             for key, value in dict(context.get("params") or {}).items()
         }
+
+
+def _timeout_of(value: float | str | timedelta | None) -> float | timedelta | None:
+    """A template makes a text of it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if value.strip() else None
+    except ValueError as error:
+        message = f"job_timeout is {value!r}: expected seconds"
+        raise PipelineError(message) from error

@@ -177,6 +177,55 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
     assert graph.restart_strategy == FixedDelayRestartStrategy(attempts=5)
 
 
+def test_what_spark_submit_users_bring(tmp_path: Path) -> None:
+    """The names of SparkSubmitOperator, texts that templates make, and a properties file that conf overrides."""
+    (tmp_path / "etl.py").write_text("x")
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 8\nspark.sql.ansi.enabled true\n")
+    operator = FlinklikeSubmitOperator(
+        task_id="etl",
+        application=str(tmp_path / "etl.py"),
+        application_args='["--day", "{{ ds }}"]',
+        conf='{"spark.sql.shuffle.partitions": "{{ params.n }}"}',
+        properties_file=str(tmp_path / "{{ params.file }}"),
+        env_vars={"DAY": "{{ ds }}"},
+        job_timeout="{{ params.n }}",
+        conn_id="other",
+        verbose=False,
+    )
+    seen = context(params={"n": 2, "file": "spark-defaults.conf"})
+    operator.render_template_fields(seen)
+    graph = graph_of(operator, seen)
+    code = graph.vertices[0].operators[0].code
+    assert code.type == "script"
+    assert code.args == ("--day", "2024-05-06")
+    assert graph.spark_conf == {"spark.sql.shuffle.partitions": "2", "spark.sql.ansi.enabled": "true"}
+    assert (graph.environment, graph.execution_timeout_seconds) == ({"DAY": "2024-05-06"}, 2)
+    assert operator.flinklike_conn_id == "other"
+
+
+def test_conf_may_be_a_template_file(tmp_path: Path) -> None:
+    from airflow.sdk import DAG
+
+    (tmp_path / "conf.json.j2").write_text('{"spark.sql.shuffle.partitions": "{{ ds[:4] }}"}')
+    (tmp_path / "etl.py").write_text("x")
+    with DAG(dag_id="files", schedule=None, template_searchpath=str(tmp_path)):
+        operator = FlinklikeSubmitOperator(task_id="etl", application=str(tmp_path / "etl.py"), conf="conf.json.j2")
+    operator.resolve_template_files()
+    operator.render_template_fields(context())
+    assert graph_of(operator).spark_conf == {"spark.sql.shuffle.partitions": "2024"}
+
+
+def test_what_a_warm_session_cannot_follow_is_refused_when_the_dag_is_parsed() -> None:
+    with pytest.raises(PipelineError, match="driver_memory|java_class"):
+        FlinklikeSubmitOperator(task_id="etl", application="etl.py", driver_memory="2g", java_class="a.B")
+    with pytest.raises(PipelineError, match="deploy_mode"):
+        decorated(lambda: 1, options={"deploy_mode": "cluster"})
+    with pytest.raises(PipelineError, match="env_vars and environment are two names"):
+        FlinklikeSubmitOperator(task_id="etl", application="etl.py", env_vars={"a": "b"}, environment={"a": "b"})
+    with pytest.raises(PipelineError, match="properties_file '/nowhere' cannot be read"):
+        graph_of(FlinklikeSubmitOperator(task_id="etl", application="etl.py", properties_file="/nowhere"))
+
+
 def test_every_template_field_is_assigned_verbatim() -> None:
     operator = submit()
     assert all(hasattr(operator, field) for field in operator.template_fields)
