@@ -216,7 +216,7 @@ def test_conf_may_be_a_template_file(tmp_path: Path) -> None:
 
 
 def test_what_a_warm_session_cannot_follow_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(PipelineError, match="driver_memory|java_class"):
+    with pytest.raises(PipelineError, match=r"java_class.*; driver_memory"):
         FlinklikeSubmitOperator(task_id="etl", application="etl.py", driver_memory="2g", java_class="a.B")
     with pytest.raises(PipelineError, match="deploy_mode"):
         decorated(lambda: 1, options={"deploy_mode": "cluster"})
