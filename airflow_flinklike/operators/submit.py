@@ -48,8 +48,8 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     about waiting (`deferrable`, `inline_timeout`, `durable`, `cancel_on_kill`, `orphan_timeout`, `poll_interval`,
     `wait_for_completion`) see FlinklikeJobOperator.
 
-    A text that ends with `.json.j2` is read as a template file; that of `conf`, `environment` or `pipeline_params` holds
-    a JSON object.
+    A text that ends with `.json.j2` is read as a template file: for `conf`, `environment` or `pipeline_params`
+    one of a JSON object.
 
     :param pipeline: 'package.module:name', a function that returns a Pipeline, or a Pipeline, script_job or JobGraph
     :param params: Airflow's params; they fill the arguments of a pipeline function and are `ctx.params` in the job.
