@@ -6,6 +6,7 @@ so it tells one life of the task from the next.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,6 +46,31 @@ def parse_stored(value: object) -> StoredJob | None:
         return None
     max_tries = value.get("max_tries")
     return StoredJob(job_id, max_tries if type(max_tries) is int else None)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLife:
+    """One life of a task: until a person clears it, or its run is deleted and made again (which starts anew)."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    run_started: str
+    max_tries: int
+
+    def job_id_of(self, try_number: int) -> JobId:
+        """The id that this try gives to a fresh job. So jobs are found also when the store has lost their ids."""
+        parts = [self.dag_id, self.run_id, self.task_id, self.map_index, self.run_started, self.max_tries, try_number]
+        return JobId(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
+
+    def earlier_ids(self, try_number: int) -> tuple[JobId, ...]:
+        """The ids of the tries before, newest first; a life before this one has none of them."""
+        oldest = max(0, try_number - 1 - _TRIES_LOOKED_AT)
+        return tuple(self.job_id_of(one) for one in range(try_number - 1, oldest, -1))
+
+
+_TRIES_LOOKED_AT = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow.sdk import timezone
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
 from airflow_flinklike.exceptions import FlinklikeClientError, JobConflictError, JobNotFoundError
@@ -27,11 +29,13 @@ from airflow_flinklike.operators.adoption import (
     StoredJob,
     Submit,
     TakeResult,
+    TaskLife,
     decide,
     parse_stored,
 )
 from airflow_flinklike.operators.calls import InterruptibleCalls
 from airflow_flinklike.program import JobProgram
+from airflow_flinklike.task_states import TaskKey
 from airflow_flinklike.triggers.job import INSIST_INTERVAL
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -88,6 +92,8 @@ class JobRun:
         self.observer = observer
         self._store: Store = context["task_state_store"]
         self._max_tries = max_tries_of(context)
+        self._try_number = int(getattr(context["ti"], "try_number", 1) or 1)
+        self._life = life_of(context)
         self._client = client
         self._access = access
         self._calls = calls
@@ -101,8 +107,7 @@ class JobRun:
 
     def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
         """Adopt the job of an earlier try of the same life of this task, or submit one."""
-        stored = self.stored() if self._settings.is_durable else None
-        observed = None if stored is None else self._status(stored.job_id)
+        stored, observed = self._found() if self._settings.is_durable else (None, None)
         decision = decide(stored, observed, self._max_tries)
         while True:
             match decision:
@@ -112,7 +117,7 @@ class JobRun:
                     self._log.info("Job %s of an earlier try has FINISHED: taking its result", job_id)
                     return self.take_up(job_id)
                 case Submit(job_id):
-                    return self.take_up(self._submit(job_id or new_job_id(), build, label))
+                    return self.take_up(self._submit(job_id or self._fresh_id(stored), build, label))
                 case EndThenSubmit(job_id):
                     self.job_id = job_id
                     observed = self._see_end(decision)
@@ -144,11 +149,34 @@ class JobRun:
 
     def stored(self) -> StoredJob | None:
         """What an earlier try has left."""
-        value = self._store.get(STORE_KEY)
+        try:
+            value = self._store.get(STORE_KEY)
+        except AirflowRuntimeError as error:
+            if not is_unreadable(error):
+                raise
+            value = f"unreadable: {error}"
         stored = parse_stored(value)
         if stored is None and value is not None:
             self._log.warning("The task's stored %s names no job: %.200r. It is not used", STORE_KEY, value)
         return stored
+
+    def _found(self) -> tuple[StoredJob | None, JobStatus | None]:
+        """The job of an earlier try and its state. Where the store has lost it, the ids that tries choose find it."""
+        stored = self.stored()
+        if stored is not None:
+            return stored, self._status(stored.job_id)
+        for job_id in self._life.earlier_ids(self._try_number) if self._life is not None else ():
+            observed = self._status(job_id)
+            if observed is not None:
+                self._log.info("Found job %s of an earlier try, which the task's store does not have", job_id)
+                return StoredJob(job_id, self._max_tries), observed
+        return None, None
+
+    def _fresh_id(self, stored: StoredJob | None) -> JobId:
+        if self._life is None:
+            return new_job_id()
+        chosen = self._life.job_id_of(self._try_number)
+        return new_job_id() if stored is not None and stored.job_id == chosen else chosen
 
     def _status(self, job_id: JobId) -> JobStatus | None:
         try:
@@ -293,6 +321,22 @@ class JobRun:
         client = FlinklikeClient(access.addresses, access.token, retry_for=seconds, verify=access.verify)
         with client:
             return InterruptibleCalls().run(lambda: request(client), timeout=seconds)
+
+
+def is_unreadable(error: AirflowRuntimeError) -> bool:
+    """True when Airflow's server breaks on what is stored: it is no JSON. False when it cannot be reached."""
+    detail = error.error.detail
+    return isinstance(detail, dict) and detail.get("status_code") == HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def life_of(context: Context) -> TaskLife | None:
+    """Which life of the task this is; None where the context has no run that has started."""
+    started = getattr(context.get("dag_run"), "start_date", None)
+    if started is None:
+        return None
+    key = TaskKey.of(context["ti"])
+    run_started = f"{started.timestamp():.6f}"
+    return TaskLife(key.dag_id, key.run_id, key.task_id, key.map_index, run_started, max_tries_of(context))
 
 
 def max_tries_of(context: Context) -> int:

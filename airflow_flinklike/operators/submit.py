@@ -87,7 +87,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         "pipeline_params",
         "flinklike_conn_id",
     )
-    template_ext: Collection[str] = (".json.j2",)
+    template_ext: Sequence[str] = (".json.j2",)
     template_fields_renderers: ClassVar[dict[str, str]] = {
         "application_args": "json",
         "conf": "json",

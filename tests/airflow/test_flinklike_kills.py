@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,12 @@ from tests.kit.airflow_jobs import deferred, job, only_job, started, submit
 from tests.kit.fake_rest import FakeCluster
 
 Says = Callable[[Any], None]
+
+
+def alarm(seconds: float) -> AbstractContextManager[Any]:
+    """What the task runner puts around `execute`."""
+    context_manager: AbstractContextManager[Any] = timeout(seconds)  # type: ignore[no-untyped-call]  # Airflow has no hints here
+    return context_manager
 
 
 @pytest.fixture
@@ -167,9 +174,9 @@ def test_an_adoption_that_comes_too_late_submits_afresh(rest: FakeCluster) -> No
     store, job_id = started(rest, "hang")
     original = rest.heartbeat
 
-    def too_late(asked: str, expires_millis: int) -> tuple[int, Any]:
-        rest.cancel(asked)
-        return original(asked, expires_millis)
+    def too_late(job_id: str, expires_millis: int) -> tuple[int, Any]:
+        rest.cancel(job_id)
+        return original(job_id, expires_millis)
 
     rest.heartbeat = too_late  # type: ignore[method-assign]  # the deadline passes between two requests
     operator = submit("finish")
@@ -262,7 +269,7 @@ def test_the_execution_timeout_cancels_the_job_and_says_so(rest: FakeCluster, *,
     operator = submit("hang", execution_timeout=timedelta(seconds=0.3), poll_interval=30, deferrable=deferrable)
     with (
         pytest.raises(AirflowTaskTimeout, match=r"execution_timeout 0:00:00.3\d* is over: job \w+ was cancelled"),
-        timeout(0.3),
+        alarm(0.3),
     ):
         operator.execute(context())
     operator.on_kill()  # the task runner calls it afterwards
@@ -275,7 +282,7 @@ def test_the_execution_timeout_ends_the_wait_for_a_cluster_that_is_away(monkeypa
         host, port = closed.getsockname()
     monkeypatch.setenv("AIRFLOW_CONN_AWAY", connection_json(f"http://{host}:{port}"))
     operator = submit("hang", flinklike_conn_id="away", execution_timeout=timedelta(seconds=0.5))
-    with pytest.raises(AirflowTaskTimeout, match="is over"), timeout(0.5):
+    with pytest.raises(AirflowTaskTimeout, match="is over"), alarm(0.5):
         operator.execute(context())
 
 

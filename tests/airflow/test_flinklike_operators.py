@@ -2,11 +2,14 @@
 
 import pickle
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
@@ -303,6 +306,65 @@ def test_a_request_of_an_earlier_try_that_arrives_late_is_adopted(rest: FakeClus
     rest.submit = after_the_late_one  # type: ignore[method-assign]  # the earlier request is executed first
     submit("finish again").execute(context(store))
     assert list(rest.jobs) == [job_id]
+
+
+# --- a store that has lost the id ----------------------------------------------------------------------------
+
+
+def run_of(day: int) -> Any:
+    """A DAG run as the context has it."""
+    return SimpleNamespace(start_date=datetime(2024, 5, day, tzinfo=UTC))
+
+
+def lost(value: Any = None) -> FakeStateStore:
+    """The store of a later try, expired or edited by hand."""
+    store = FakeStateStore()
+    if value is not None:
+        store.values[STORE_KEY] = value
+    return store
+
+
+@pytest.mark.parametrize("value", [None, "no JSON", 7, [], {}, {"job_id": "mine"}, {"job_id": None, "max_tries": 2}])
+def test_a_retry_finds_its_job_without_the_store(rest: FakeCluster, value: Any) -> None:
+    job_id = submit("hang", wait_for_completion=False).execute(context(dag_run=run_of(6)))
+    timer = threading.Timer(0.2, rest.finish, (job_id, 5))
+    timer.start()
+    for number in (2, 3):  # running, then FINISHED
+        assert submit("hang").execute(context(lost(value), dag_run=run_of(6), try_number=number)) == 5
+    timer.join()
+    only_job(rest)
+
+
+def test_a_store_that_airflows_server_cannot_read_is_one_that_has_lost_the_id(rest: FakeCluster) -> None:
+    job_id = submit("finish", wait_for_completion=False).execute(context(dag_run=run_of(6)))
+    store = lost()
+
+    def broken(status_code: int | None) -> Any:
+        def get(key: str) -> Any:
+            raise AirflowRuntimeError(ErrorResponse(detail={"status_code": status_code, "message": key}))
+
+        return get
+
+    store.get = broken(500)  # type: ignore[method-assign]  # what is stored is no JSON
+    submit("finish").execute(context(store, dag_run=run_of(6), try_number=2))
+    assert only_job(rest)[0] == job_id
+    store.get = broken(None)  # type: ignore[method-assign]  # the server is away: nothing is known
+    with pytest.raises(AirflowRuntimeError):
+        submit("finish").execute(context(store, dag_run=run_of(6), try_number=3))
+
+
+@pytest.mark.parametrize("change", [{"max_tries": 3}, {"dag_run": run_of(7)}])
+def test_a_clear_and_a_new_run_submit_afresh_without_the_store_too(rest: FakeCluster, change: dict[str, Any]) -> None:
+    submit("finish").execute(context(dag_run=run_of(6)))
+    submit("finish").execute(context(lost(), **{"dag_run": run_of(6), "try_number": 2, **change}))
+    assert len(rest.jobs) == 2
+
+
+def test_a_task_that_is_delivered_twice_is_one_job(rest: FakeCluster) -> None:
+    """Some executors start a try again whose worker they have lost sight of."""
+    for _ in range(2):
+        submit("hang", wait_for_completion=False, durable=False).execute(context(dag_run=run_of(6)))
+    only_job(rest)
 
 
 # --- decorator ----------------------------------------------------------------------------------------------

@@ -35,10 +35,10 @@ class FakeStateStore:
         self.values[key] = value
 
 
-def context(store: FakeStateStore | None = None, *, max_tries: int = 2, **more: Any) -> Any:
+def context(store: FakeStateStore | None = None, *, max_tries: int = 2, try_number: int = 1, **more: Any) -> Any:
     """An execution context."""
     return {
-        "ti": FakeTaskInstance(max_tries),
+        "ti": FakeTaskInstance(max_tries, try_number),
         "task_state_store": FakeStateStore() if store is None else store,
         "run_id": "manual__1",
         "params": {},

@@ -1,6 +1,7 @@
 """Which job a try goes on with: every combination of what is stored and what the cluster says."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from airflow_flinklike.operators.adoption import (
     StoredJob,
     Submit,
     TakeResult,
+    TaskLife,
     decide,
     parse_stored,
 )
-from runtime.common.ids import JobId
+from runtime.common.ids import JobId, parse_job_id
 from runtime.common.states import JobStatus
 
 JOB = JobId("a" * 32)
@@ -102,6 +104,33 @@ def test_what_is_read(value: Any, stored: StoredJob) -> None:
 )
 def test_what_names_no_job(value: Any) -> None:
     assert parse_stored(value) is None
+
+
+LIFE = TaskLife("dag", "run", "task", -1, "1.5", 2)
+
+
+def test_every_try_of_every_life_of_every_task_has_an_id_of_its_own() -> None:
+    lives = [
+        LIFE,
+        *(replace(LIFE, **{field: "other"}) for field in ("dag_id", "run_id", "task_id", "run_started")),
+        *(replace(LIFE, map_index=index) for index in (0, 1)),
+        *(replace(LIFE, max_tries=tries) for tries in (3, 4)),
+    ]
+    ids = [life.job_id_of(number) for life in lives for number in (1, 2, 3)]
+    assert len(set(ids)) == len(ids)
+    assert all(parse_job_id(one) == one for one in ids)
+
+
+def test_the_ids_never_change() -> None:
+    """Tries that are under way choose them with the version before."""
+    assert LIFE.job_id_of(1) == "19110666cf38764d7cb56829a7875c5d"
+
+
+def test_earlier_ids_are_looked_at_from_the_newest_on() -> None:
+    assert LIFE.earlier_ids(1) == ()
+    assert LIFE.earlier_ids(3) == (LIFE.job_id_of(2), LIFE.job_id_of(1))
+    assert len(LIFE.earlier_ids(1000)) == 10
+    assert LIFE.earlier_ids(1000)[0] == LIFE.job_id_of(999)
 
 
 JSON = st.recursive(
