@@ -112,7 +112,10 @@ LIFE = TaskLife("dag", "run", "task", -1, "1.5", 2)
 def test_every_try_of_every_life_of_every_task_has_an_id_of_its_own() -> None:
     lives = [
         LIFE,
-        *(replace(LIFE, **{field: "other"}) for field in ("dag_id", "run_id", "task_id", "run_started")),
+        replace(LIFE, dag_id="other"),
+        replace(LIFE, run_id="other"),
+        replace(LIFE, task_id="other"),
+        replace(LIFE, run_started="1.6"),
         *(replace(LIFE, map_index=index) for index in (0, 1)),
         *(replace(LIFE, max_tries=tries) for tries in (3, 4)),
     ]
