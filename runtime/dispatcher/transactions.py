@@ -66,8 +66,10 @@ class JobTransactions:
         match outcome:
             case Submitted(epoch=epoch):
                 return ev.SubmitStored(source.job_id, epoch, payload.object_key)
-            case AlreadyStored(digest=digest):
-                return await self._found_stored(source, digest)
+            case AlreadyStored(digest=digest, is_done=is_done):
+                done = await self._store.done(source.job_id) if is_done else None
+                status = JobStatus.INITIALIZING if done is None else done.status
+                return ev.SubmitFoundStored(source.job_id, digest, status, is_cleaned=is_done)
 
     async def _check_references(self, source: ev.JobSource) -> None:
         """R19: a job may refer only to objects that were uploaded a short time ago. Raises InvalidInputError."""
@@ -76,11 +78,6 @@ class JobTransactions:
         if refused:
             message = f"job {source.job_id} refers to {len(refused)} blobs that must be uploaded again"
             raise InvalidInputError(message, tuple(f"blob {key}: missing, upload it again" for key in refused))
-
-    async def _found_stored(self, source: ev.JobSource, digest: str) -> ev.DispatcherEvent:
-        done = await self._store.done(source.job_id)
-        status = JobStatus.INITIALIZING if done is None else done.status
-        return ev.SubmitFoundStored(source.job_id, digest, status)
 
     async def assign(self, effect: ev.StoreOwner) -> None:
         """Name a process as owner."""

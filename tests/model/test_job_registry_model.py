@@ -238,7 +238,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             found = self.store[job_id]
             assert found.is_cleaned, "a job that is not cleaned is in memory"
             assert found.ended is not None
-            self.post(ev.SubmitFoundStored(job_id, found.source.digest, found.ended.status))
+            self.post(ev.SubmitFoundStored(job_id, found.source.digest, found.ended.status, is_cleaned=True))
         else:
             revision = self.next_revision()
             owner = ev.JobOwner(effect.incarnation, effect.address, revision) if effect.incarnation else None

@@ -80,11 +80,16 @@ class SubmitStored:
 
 @dataclass(frozen=True, slots=True)
 class SubmitFoundStored:
-    """The submit transaction found the id taken by a job that is not in memory: cleaned, and past retention here."""
+    """The submit transaction found the id taken by a job that is not in memory.
+
+    Cleaned, and past retention here; or not cleaned, and then it is the leader's to see to: our own write, whose
+    answer was lost, and which cannot be read any more (R20).
+    """
 
     job_id: JobId
     digest: str
     status: JobStatus
+    is_cleaned: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,10 @@ class JobRegistry:
         entry = self._forget_submit(event.job_id)
         found = replace(entry.summary, status=event.status)
         effects = [answer_again(request, entry.source, event.digest, event.status) for request in entry.submit_requests]
+        if not event.is_cleaned:
+            taken_over = self._jobs[event.job_id] = recovered_entry(entry.source, JobPhase.RELOADING)
+            taken_over.cancel_requests, taken_over.wants_cancel = entry.cancel_requests, entry.wants_cancel
+            return [*effects, ev.ReloadJob(event.job_id), *self._assign_waiting()]
         effects += [answer_cancel_of_ended(request, found) for request in entry.cancel_requests]
         return effects + self._assign_waiting()
 
@@ -546,6 +550,8 @@ class JobRegistry:
         entry = self._jobs.get(event.job_id)
         if entry is None or entry.phase.state is not JobPhase.RELOADING:
             return []  # it ended meanwhile
+        if event.found is not None and event.found.source.digest:
+            entry.source = event.found.source
         return self._settle(entry, event.found) + self._assign_waiting()
 
     def _settle(self, entry: JobEntry, found: ev.RecoveredJob | None) -> Effects:

@@ -15,9 +15,9 @@ from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summ
 from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, RememberedJob, Retention
 from runtime.dispatcher.stored_jobs import recovered_job
-from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
 from runtime.highavailability.job_reader import EMPTY_GRAPH
-from runtime.highavailability.records import StoredJob
+from runtime.highavailability.records import OwnerRecord, StoredJob
 
 EffectT = TypeVar("EffectT")
 LIMITS = JobRegistryLimits(jobs_max=5, submits_in_flight_max=3)
@@ -129,9 +129,34 @@ def test_a_taken_id_is_the_same_job_or_a_conflict(stage: str) -> None:
 def test_an_id_that_only_the_store_knows_is_answered_from_there() -> None:
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, source(1)))
-    effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.FAILED))
+    effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.FAILED, is_cleaned=True))
     assert only(effects, ev.ReplySubmitted).status is JobStatus.FAILED
     assert not made._jobs
+
+
+def test_a_stored_job_that_is_not_in_memory_is_taken_over() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, source(1)))
+    made.handle(ev.CancelRequested(5, job(1)))
+    effects = made.handle(ev.SubmitFoundStored(job(1), "", JobStatus.INITIALIZING, is_cleaned=False))
+    assert only(effects, ev.ReplySubmitted).status is JobStatus.INITIALIZING
+    assert only(effects, ev.ReloadJob) == ev.ReloadJob(job(1))
+    assert made.summary(job(1)) == initial_summary(source(1))
+    owner = OwnerRecord(P1, "1:1")
+    unreadable = StoredJob(job(1), EMPTY_GRAPH, 9, owner, 7, None, 0, None, "unreadable", first_epoch=7)
+    effects = made.handle(ev.JobReloaded(job(1), recovered_job(unreadable)))
+    assert only(effects, ev.SendAssign).message == AssignJob(job(1), 7, True, b"{}", "", "d", 1001)
+    assert only(effects, ev.StoreWanted) == ev.StoreWanted(job(1))
+
+
+def test_a_job_that_is_taken_over_is_the_stored_one() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, source(1, "another")))
+    effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.INITIALIZING, is_cleaned=False))
+    assert isinstance(only(effects, ev.Refuse).error, ConflictError)
+    found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, None)
+    effects = made.handle(ev.JobReloaded(job(1), found))
+    assert only(effects, ev.SendAssign).message.digest == "d"
 
 
 def test_too_many_jobs_are_refused_for_now() -> None:
@@ -326,7 +351,7 @@ class TestCancel:
         made.handle(ev.CancelRequested(5, job(1)))
         error = UnavailableError("etcd is away")
         failed = ev.SubmitFailed(job(1), error)
-        event = failed if is_failed else ev.SubmitFoundStored(job(1), "d", JobStatus.FINISHED)
+        event = failed if is_failed else ev.SubmitFoundStored(job(1), "d", JobStatus.FINISHED, is_cleaned=True)
         effects: list[Any] = list(made.handle(event))
         assert {effect.request for effect in effects} == {1, 5}
 
