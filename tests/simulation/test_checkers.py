@@ -333,6 +333,20 @@ class TestAcceptance:
         past.accept(attempt(1), number=1)
         assert "take effect" in past.violations()["R10"][0]
 
+    def test_a_late_copy_of_an_events_transaction_says_nothing_new(self, past: Past) -> None:
+        """It was repeated because its outcome was unknown (R2), and the first copy arrives last."""
+        past.write_event(SubtasksReset(VERTEX, (0,), (1,)), number=0)
+        past.run(attempt(1), accept=False)
+        past.accept(attempt(1), number=1)
+        past.write_event(SubtasksReset(VERTEX, (0,), (1,)), number=0)
+        past.add("master-1", Sent("tm-1", deployment(attempt(subtask=1, epoch=past.epoch), attempt(1))))
+        assert "R10" not in past.violations()
+
+    def test_an_event_that_is_written_is_changed(self, past: Past) -> None:
+        past.write_event(SubtasksReset(VERTEX, (0,), (1,)), number=0)
+        past.write_event(SubtasksReset(VERTEX, (0,), (2,)), number=0)
+        assert "says something else" in past.violations()["R10"][0]
+
     def test_an_attempt_is_accepted_that_has_not_finished(self, past: Past) -> None:
         past.start(attempt())
         past.accept(attempt())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from runtime.common.ids import ExecutionAttemptId, JobId
@@ -54,13 +55,33 @@ def guards_that_held(applied: Applied) -> Iterator[Compare]:
             yield from txn.guards
 
 
-class CheckerBase:
-    """What checkers share. `sees`: the kinds of records that it is shown."""
-
-    sees: tuple[type, ...] = (Applied,)
+class Reader:
+    """What the judges of one history read together: each record is taken apart once."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
+        self._applied: Applied | None = None
+        self._writes: tuple[tuple[JobId, str, WatchEvent], ...] = ()
+
+    def job_writes(self, applied: Applied) -> tuple[tuple[JobId, str, WatchEvent], ...]:
+        """What a transaction has changed under `jobs/`."""
+        if applied is not self._applied:
+            self._applied = applied
+            split = [(self.keys.split_job_key(event.kv.key), event) for event in applied.events]
+            self._writes = tuple((*found, event) for found, event in split if found is not None)
+        return self._writes
+
+
+class CheckerBase:
+    """What checkers share. `sees`: the kinds of records that it is shown; `hears`: the messages that were sent."""
+
+    sees: tuple[type, ...] = (Applied,)
+    hears: tuple[type, ...] = ()
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.keys = reader.keys
+        self._logged: dict[str, bytes] = {}
 
     def see(self, record: Record) -> Iterator[str]:
         """What is wrong with this record, after all that came before."""
@@ -70,20 +91,22 @@ class CheckerBase:
         """What is wrong at the end."""
         yield from ()
 
-    def job_writes(self, record: Record) -> Iterator[tuple[JobId, str, WatchEvent]]:
+    def job_writes(self, record: Record) -> tuple[tuple[JobId, str, WatchEvent], ...]:
         """What a transaction has changed under `jobs/`."""
-        if isinstance(record.what, Applied):
-            for event in record.what.events:
-                split = self.keys.split_job_key(event.kv.key)
-                if split is not None:
-                    yield *split, event
+        return self.reader.job_writes(record.what) if isinstance(record.what, Applied) else ()
 
     def job_events(self, record: Record) -> Iterator[tuple[JobId, JobEvent]]:
         """The events that a transaction has written."""
         for job_id, name, event in self.job_writes(record):
-            if name.startswith("events/") and not event.is_delete:
+            if name.startswith("events/") and not event.is_delete and self.is_news(event):
                 for one in job_events(event):
                     yield job_id, one
+
+    def is_news(self, event: WatchEvent) -> bool:
+        """False for what is in the log already: a transaction that is repeated (R2) may be executed once more, late."""
+        before = self._logged.get(event.kv.key)
+        self._logged[event.kv.key] = event.kv.value
+        return before != event.kv.value
 
 
 class Replacements:
@@ -110,7 +133,12 @@ class Replacements:
 
 def job_events(event: WatchEvent) -> tuple[JobEvent, ...]:
     """What an events key holds; nothing when that is an object."""
-    stored = decode_record(EventsRecord, event.kv.value, key=event.kv.key).events
+    return _decoded(event.kv.key, event.kv.value)
+
+
+@lru_cache(maxsize=64)
+def _decoded(key: str, value: bytes) -> tuple[JobEvent, ...]:
+    stored = decode_record(EventsRecord, value, key=key).events
     return decode_events(stored.inline) if stored.inline else ()
 
 

@@ -20,7 +20,7 @@ from runtime.highavailability.records import DoneRecord, OwnerRecord, ResultReco
 from runtime.highavailability.references import object_keys_in
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
-from tests.kit.simulation.checker import Replacements, Violation, guards_that_held, job_events, subtask
+from tests.kit.simulation.checker import Reader, Replacements, Violation, guards_that_held, job_events, subtask
 from tests.kit.simulation.history import (
     Acknowledged,
     Applied,
@@ -52,8 +52,8 @@ class TokensNeverDecrease(_Base):
 
     rule = "R1"
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._leader = 0
         self._owner: dict[JobId, int] = {}
 
@@ -88,10 +88,10 @@ class OneOwnerPerEpoch(_Base):
 
     rule = "R5"
 
-    sees: tuple[type, ...] = (Applied, Sent)
+    hears: tuple[type, ...] = (DeployTasks,)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._owners: dict[tuple[JobId, int], str] = {}
 
     def see(self, record: Record) -> Iterator[str]:
@@ -131,8 +131,8 @@ class OneResult(_Base):
 
     rule = "one terminal result"
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._stored: set[JobId] = set()
         self._results: dict[JobId, JobStatus] = {}
 
@@ -172,8 +172,8 @@ class NothingShownTooEarly(_Base):
 
     sees: tuple[type, ...] = (Applied, Acknowledged, Shown)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._stored: set[JobId] = set()
         self._wanted: set[JobId] = set()
         self._results: dict[JobId, JobStatus] = {}
@@ -219,8 +219,8 @@ class Attempts(_Base):
 
     sees: tuple[type, ...] = (Applied, AttemptStarted, AttemptEnded)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._used: set[ExecutionAttemptId] = set()
         self._alive: dict[ExecutionAttemptId, AttemptStarted] = {}
         self._slots: dict[tuple[str, int], ExecutionAttemptId] = {}
@@ -261,10 +261,11 @@ class Acceptance(_Base):
 
     rule = "R10"
 
-    sees: tuple[type, ...] = (Applied, AttemptEnded, Sent)
+    sees: tuple[type, ...] = (Applied, AttemptEnded)
+    hears: tuple[type, ...] = (AcknowledgeReports, DeployTasks)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._finished: set[ExecutionAttemptId] = set()
         self._replaced = Replacements()
         self._accepted: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
@@ -283,6 +284,11 @@ class Acceptance(_Base):
             yield from self._see_message(record.process, record.what.message)
 
     def _see_events(self, job_id: JobId, event: WatchEvent) -> Iterator[str]:
+        is_first = event.kv.key not in self._logged
+        if not self.is_news(event):
+            return
+        if not is_first:
+            yield f"{event.kv.key} is written again, and says something else"
         try:
             events = job_events(event)
         except InvalidInputError as error:
@@ -326,8 +332,8 @@ class FinishedStands(_Base):
 
     sees: tuple[type, ...] = (Applied, AttemptStarted)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._exclusive: set[ExecutionAttemptId] = set()
         self._finished: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
 
@@ -351,8 +357,8 @@ class StopsWithoutContact(_Base):
 
     sees: tuple[type, ...] = (AttemptStarted, AttemptEnded, InContact)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._contact: dict[str, float] = {}
         self._alive: dict[ExecutionAttemptId, str] = {}
 
@@ -379,10 +385,11 @@ class SlotsBelongToOne(_Base):
 
     rule = "slots"
 
-    sees: tuple[type, ...] = (Sent,)
+    sees: tuple[type, ...] = ()
+    hears: tuple[type, ...] = (OfferSlots,)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._allocations: dict[AllocationId, tuple[str, int, JobId]] = {}
 
     def see(self, record: Record) -> Iterator[str]:
@@ -406,8 +413,8 @@ class JobsEndAsExpected(_Base):
 
     sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged, Damaged)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._expected: dict[JobId, JobStatus] = {}
         self._acknowledged: set[JobId] = set()
         self._wanted: set[JobId] = set()
@@ -468,8 +475,8 @@ class BlobsStay(_Base):
 
     sees: tuple[type, ...] = (Applied, BlobDeleted)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._values: dict[str, bytes] = {}
 
     def see(self, record: Record) -> Iterator[str]:
@@ -493,8 +500,8 @@ class QueuesAreBounded(_Base):
 
     sees: tuple[type, ...] = (Sent, Received)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._under_way: dict[tuple[str, str], int] = defaultdict(int)
 
     def see(self, record: Record) -> Iterator[str]:
@@ -527,14 +534,18 @@ ALWAYS: tuple[type[_Base], ...] = (
 
 def check(history: History, keys: Keys, checkers: Iterable[type[_Base]] = ALWAYS) -> list[Violation]:
     """Everything that is wrong with a history."""
-    judges = [make(keys) for make in checkers]
+    reader = Reader(keys)
+    judges = [make(reader) for make in checkers]
     by_kind: dict[type, list[_Base]] = defaultdict(list)
     for judge in judges:
-        for kind in judge.sees:
+        for kind in (*judge.sees, *judge.hears):
             by_kind[kind].append(judge)
     found = []
     for record in history.records:
-        for judge in by_kind[type(record.what)]:
+        shown_to = by_kind[type(record.what)]
+        if isinstance(record.what, Sent) and (heard_by := by_kind.get(type(record.what.message))):
+            shown_to = shown_to + heard_by
+        for judge in shown_to:
             found += [Violation(_rule(judge), what, record.at) for what in judge.see(record)]
     end = history.records[-1].at if history.records else 0.0
     for judge in judges:

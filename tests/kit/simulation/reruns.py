@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from runtime.common.ids import ExecutionAttemptId, JobId
-from runtime.highavailability.keys import Keys
+from runtime.gateways.job_master import DeployTasks
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
-from tests.kit.simulation.checker import CheckerBase, Replacements, subtask
+from tests.kit.simulation.checker import CheckerBase, Reader, Replacements, subtask
 from tests.kit.simulation.history import (
     AWAKE,
     CUT_OFF,
@@ -33,10 +33,11 @@ class NothingRunsTwice(CheckerBase):
 
     rule = "promise 2"
 
-    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent, Sent)
+    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent)
+    hears: tuple[type, ...] = (DeployTasks,)
 
-    def __init__(self, keys: Keys) -> None:
-        super().__init__(keys)
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
         self._started: dict[tuple[JobId, str, int], tuple[ExecutionAttemptId, str]] = {}
         self._accepted: set[ExecutionAttemptId] = set()
         self._replaced = Replacements()
