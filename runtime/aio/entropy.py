@@ -44,7 +44,7 @@ class SeededEntropy:
 
     def uniform(self, low: float, high: float) -> float:
         """A number in [low, high)."""
-        return self._random.uniform(low, high)
+        return low + (high - low) * self._random.random()
 
     def child(self, name: str) -> SeededEntropy:
         """An independent source: what it draws shifts nobody else's numbers."""

@@ -52,11 +52,11 @@ class Reconciler(Generic[StatusT]):
         while True:
             self._signal.clear()
             await self._run_once()
+            timer = asyncio.get_running_loop().call_later(self._period, self._signal.set)
             try:
-                async with asyncio.timeout(self._period):
-                    await self._signal.wait()
-            except TimeoutError:
-                continue
+                await self._signal.wait()
+            finally:
+                timer.cancel()
 
     async def _run_once(self) -> None:
         before, started = self.status, self._clock.monotonic()

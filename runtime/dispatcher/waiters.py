@@ -23,8 +23,7 @@ class JobWaiters:
     def wake(self, job_id: JobId) -> None:
         """Something about the job changed."""
         for future in self._waiting.get(job_id, ()):
-            if not future.done():
-                future.set_result(None)
+            _wake(future)
 
     def fail(self, error: FlinklikeError) -> None:
         """End all waiting with an error: the term is over."""
@@ -42,15 +41,19 @@ class JobWaiters:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for job_id in jobs:
             self._waiting.setdefault(job_id, {})[future] = None
+        timer = asyncio.get_running_loop().call_later(timeout, _wake, future)
         try:
-            async with asyncio.timeout(timeout):
-                await future
-        except TimeoutError:
-            return
+            await future
         finally:
+            timer.cancel()
             self.count -= len(jobs)
             for job_id in jobs:
                 waiters = self._waiting[job_id]
                 del waiters[future]
                 if not waiters:
                     del self._waiting[job_id]
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

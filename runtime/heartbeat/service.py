@@ -10,13 +10,12 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from runtime.common.clock import Clock
 from runtime.common.errors import BackpressureError, UnavailableError
 from runtime.gateways.job_master import Heartbeat
-from runtime.heartbeat.core.monitor import GiveUp, HeartbeatMonitor, HeartbeatTiming, Observation, SendHeartbeat, Tick
+from runtime.heartbeat.core.monitor import GiveUp, HeartbeatMonitor, HeartbeatTiming, SendHeartbeat, Tick
 from runtime.rpc.service import MessageStream
 
 logger = logging.getLogger(__name__)
@@ -28,12 +27,6 @@ MakeHeartbeat = Callable[[int], Any]
 """sequence -> the message to send."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Watched:
-    stream: MessageStream
-    make: MakeHeartbeat
-
-
 class HeartbeatService:
     """Keeps streams alive while `run` runs. Judges all peers, until `judge_while` says when."""
 
@@ -41,7 +34,8 @@ class HeartbeatService:
         self._clock = clock
         self._may_judge: Callable[[], bool] = lambda: True
         self._monitor = HeartbeatMonitor()
-        self._watched: dict[int, _Watched] = {}
+        self._streams: dict[int, MessageStream] = {}
+        self._make: dict[int, MakeHeartbeat] = {}
         self._count = 0
         self._changed = asyncio.Event()
 
@@ -56,14 +50,15 @@ class HeartbeatService:
         """
         self._count += 1
         key = self._count
-        self._watched[key] = _Watched(stream, make)
+        self._streams[key] = stream
+        self._make[key] = make
         self._monitor.add(key, timing, self._clock.monotonic())
         self._changed.set()
         try:
             yield
         finally:
             self._monitor.remove(key)
-            self._watched.pop(key, None)
+            del self._streams[key], self._make[key]
 
     def judge_while(self, is_valid: Callable[[], bool]) -> None:
         """What this process does rests on a lease: while it has lapsed nobody is judged, and after it everybody has the
@@ -80,41 +75,40 @@ class HeartbeatService:
     async def run(self) -> None:
         """Serve until cancelled. Eternal."""
         while True:
-            scheduled_at = max(self._monitor.next_at(self._observe()), self._clock.monotonic() + PAUSE_MIN)
+            scheduled_at = max(self._monitor.next_at(self._streams), self._clock.monotonic() + PAUSE_MIN)
             await self._pause(scheduled_at)
             if not self._may_judge():
                 self._monitor.rearm(self._clock.monotonic())
-            tick = Tick(scheduled_at, self._clock.monotonic(), self._observe())
+            tick = Tick(scheduled_at, self._clock.monotonic(), self._streams)
             for effect in self._monitor.handle(tick):
                 match effect:
                     case SendHeartbeat(peer, sequence):
-                        self._send(self._watched[peer], sequence)
+                        self._send(peer, sequence)
                     case GiveUp(peer, silence):
-                        self._give_up(self._watched[peer].stream, silence)
+                        self._give_up(self._streams[peer], silence)
 
     async def _pause(self, until: float) -> None:
         self._changed.clear()
-        timeout = None if math.isinf(until) else until - self._clock.monotonic()
-        try:
-            async with asyncio.timeout(timeout):
-                await self._changed.wait()
-        except TimeoutError:
+        if math.isinf(until):
+            await self._changed.wait()
             return
-
-    def _observe(self) -> dict[int, Observation]:
-        return {
-            key: Observation(watched.stream.last_heard, watched.stream.last_sent)
-            for key, watched in self._watched.items()
-        }
-
-    def _send(self, watched: _Watched, sequence: int) -> None:
+        # A timer that sets the event costs half of a timeout that cancels the wait, and this goes on for ever.
+        delay = max(until - self._clock.monotonic(), 0.0)
+        timer = asyncio.get_running_loop().call_later(delay, self._changed.set)
         try:
-            watched.stream.send(watched.make(sequence))
+            await self._changed.wait()
+        finally:
+            timer.cancel()
+
+    def _send(self, peer: int, sequence: int) -> None:
+        stream = self._streams[peer]
+        try:
+            stream.send(self._make[peer](sequence))
         except UnavailableError:
-            logger.debug("no heartbeat on %s: it has ended", watched.stream)
+            logger.debug("no heartbeat on %s: it has ended", stream)
         except BackpressureError as error:
             # The peer does not read; its silence will be judged like any other.
-            logger.warning("no heartbeat on %s: %s", watched.stream, error)
+            logger.warning("no heartbeat on %s: %s", stream, error)
 
     def _give_up(self, stream: MessageStream, silence: float) -> None:
         logger.warning("%s: no sign of life for %.1f s", stream, silence)

@@ -7,9 +7,11 @@ declared and no other one has, and is a bounded text.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.failure_enricher import FailureContext, FailureEnricher, label_type
@@ -61,9 +63,15 @@ class FailureEnrichers:
 
 def load_failure_enrichers(names: tuple[str, ...]) -> FailureEnrichers:
     """The plug-ins with these names. Raises InvalidInputError that says which ones there are."""
-    found = {one.name: one for one in entry_points(group=ENTRY_POINT_GROUP)}
+    found = _installed(tuple(sys.path))
     known = sorted({*found, *_SHIPPED})
     if unknown := [name for name in names if name not in known]:
         message = f"there is no failure enricher {', '.join(unknown)}: known are {', '.join(known)}"
         raise InvalidInputError(message)
     return FailureEnrichers({name: _SHIPPED[name]() if name in _SHIPPED else found[name].load()() for name in names})
+
+
+@cache
+def _installed(_path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """By name. Read once: this opens a file of every installed package, 20 ms for each term of a leader."""
+    return {one.name: one for one in entry_points(group=ENTRY_POINT_GROUP)}

@@ -126,11 +126,11 @@ class ContactKeeper:
     async def _pause(self) -> None:
         if self._is_deregistered:
             return
+        timer = asyncio.get_running_loop().call_later(self._settings.interval, self._changed.set)
         try:
-            async with asyncio.timeout(self._settings.interval):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+            await self._changed.wait()
+        finally:
+            timer.cancel()
 
     async def _read_once(self) -> None:
         sent_at = self._clock.monotonic()

@@ -58,8 +58,7 @@ class Box:
 
     async def ask(self, payload: Any, timeout: float = 1.0) -> object:
         async def within() -> object:
-            async with asyncio.timeout(timeout):
-                return await self.network.request(self.near, "far:1", payload)
+            return await self.network.request(self.near, "far:1", payload, timeout=timeout)
 
         task = self.near.start("ask", within())
         await asyncio.wait({task})
@@ -67,7 +66,9 @@ class Box:
 
     async def dial(self) -> None:
         async def open_wire() -> None:
-            self.near_end, answer = await self.network.dial(self.near, "far:1", "hello", carries_tasks=False)
+            self.near_end, answer = await self.network.dial(
+                self.near, "far:1", "hello", carries_tasks=False, timeout=60.0
+            )
             assert answer == "welcome"
             self.near_end.listen(self._taker("near"))
 
@@ -174,7 +175,7 @@ def test_a_port_is_taken_once_and_again_after_a_death() -> None:
 def test_a_death_is_seen_by_who_waits_for_an_answer_and_by_who_dials() -> None:
     async def scenario(box: Box) -> None:
         box.far.freeze()
-        waiting = box.near.start("ask", box.network.request(box.near, "far:1", "x"))
+        waiting = box.near.start("ask", box.network.request(box.near, "far:1", "x", timeout=60.0))
         await asyncio.sleep(1.0)
         assert not waiting.done()
         box.far.kill()

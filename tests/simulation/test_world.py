@@ -90,7 +90,9 @@ def test_a_leader_whose_lease_is_ended_by_others_does_not_deny_what_its_successo
                 world.etcd_state.end_lease(kv.lease)
         await asyncio.sleep(0.1)
         assert world.leader() != name
-        asked = asker.start("ask", world.network.request(asker, f"{name}:8081", Status(JobId("1" * 32), 0.0)))
+        asked = asker.start(
+            "ask", world.network.request(asker, f"{name}:8081", Status(JobId("1" * 32), 0.0), timeout=60.0)
+        )
         await asyncio.wait({asked})
         assert isinstance(asked.result(), UnavailableError)
 

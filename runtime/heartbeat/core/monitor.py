@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,16 @@ class HeartbeatTiming:
         assert 0 < self.interval < self.timeout, self
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What is known of one peer: when it was last heard, and when anything was last sent to it."""
+class Observation(Protocol):
+    """What is known of one peer: its stream knows it."""
 
-    last_heard: float
-    last_sent: float
+    @property
+    def last_heard(self) -> float:
+        """When anything last came from it."""
+
+    @property
+    def last_sent(self) -> float:
+        """When anything was last sent to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,7 @@ class HeartbeatMonitor:
     def handle(self, tick: Tick) -> list[Effect]:
         """What is due."""
         lateness = tick.now - tick.scheduled_at
-        if any(lateness > peer.timing.interval for peer in self._peers.values()):
+        if lateness > 0 and any(lateness > peer.timing.interval for peer in self._peers.values()):
             self.rearm(tick.now)
         effects: list[Effect] = []
         for key, observation in tick.observations.items():

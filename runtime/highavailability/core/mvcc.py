@@ -210,6 +210,8 @@ class MvccStore:
     def changes(self, prefix: str, start_revision: int) -> Iterator[WatchBatch]:
         """Every change under `prefix` from `start_revision` on. Raises CompactedError."""
         self._check_not_compacted(start_revision, f"watch of {prefix}")
+        if start_revision > self.revision:
+            return
         for batch in self._log[bisect_left(self._log, start_revision, key=lambda batch: batch.revision) :]:
             events = tuple(event for event in batch.events if event.kv.key.startswith(prefix))
             if events:

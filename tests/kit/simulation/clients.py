@@ -268,8 +268,8 @@ class Client:
         """An answer that settles it: retries what may be retried, at the next address."""
         while True:
             try:
-                async with asyncio.timeout(REQUEST_TIMEOUT):
-                    answer = await self._network.request(self._process, self._addresses[0], request)
+                address = self._addresses[0]
+                answer = await self._network.request(self._process, address, request, timeout=REQUEST_TIMEOUT)
             except (TimeoutError, RefusedError, ConnectionLostError):
                 answer = None
             if answer is not None and not _is_worth_a_retry(answer):

@@ -140,6 +140,8 @@ class EtcdState:
         ).kvs
 
     def _changes_after(self, revision: int) -> tuple[WatchEvent, ...]:
+        if self.store.revision == revision:
+            return ()
         batches = self.store.changes("", revision + 1)
         return tuple(event for batch in batches for event in batch.events)
 
@@ -218,8 +220,7 @@ class SimulatedKeyValueStore:
     ) -> Any:
         request = _Request(self._process.name, work, is_renewal)
         try:
-            async with asyncio.timeout(timeout):
-                answer = await self._network.request(self._process, ADDRESS, request)
+            answer = await self._network.request(self._process, ADDRESS, request, timeout=timeout)
         except RefusedError as error:
             message = f"{what}: etcd is not reachable"
             raise UnavailableError(message) from error
@@ -294,9 +295,8 @@ class SimulatedKeyValueStore:
         name = (self._process.name, self._process.number, self._watch_count)
         while True:
             try:
-                async with asyncio.timeout(_WATCH_PATIENCE):
-                    watch = _Watch(name, prefix, start_revision)
-                    answer = await self._network.request(self._process, ADDRESS, watch)
+                watch = _Watch(name, prefix, start_revision)
+                answer = await self._network.request(self._process, ADDRESS, watch, timeout=_WATCH_PATIENCE)
             except TimeoutError:
                 continue
             except (RefusedError, ConnectionLostError):

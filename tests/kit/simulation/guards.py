@@ -6,7 +6,6 @@ main process does not touch it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from runtime.common.errors import ConflictError
@@ -90,8 +89,7 @@ class GuardSockets:
     async def dial(self, address: str, timeout: float) -> Dialled:
         """Ask the guard at an address who it is."""
         try:
-            async with asyncio.timeout(timeout):
-                answer = await self._network.request(current_process(), address, _Knock())
+            answer = await self._network.request(current_process(), address, _Knock(), timeout=timeout)
         except RefusedError:
             return ConnectionRefused()
         except (TimeoutError, ConnectionLostError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
@@ -153,8 +153,7 @@ Happening = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """Who did what when."""
 
     at: float

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from runtime.aio.entropy import SeededEntropy
@@ -56,33 +57,30 @@ class Weather:
 
 CALM = Weather()
 
+_FAILURES = (RefusedError, ConnectionLostError)
+
 
 class Link:
     """One direction between two hosts."""
 
-    def __init__(self, name: str, entropy: SeededEntropy, weather: Callable[[], Weather]) -> None:
+    def __init__(self, name: str, entropy: SeededEntropy, network: Network) -> None:
         self.name = name
-        self._entropy = entropy
-        self._weather = weather
+        self._draw = entropy.uniform
+        self._network = network
         self.blocked_since: float | None = None
         self._held: list[tuple[int, Callable[[], None]]] = []
 
     def chance(self, probability: float) -> bool:
         """Does it happen?"""
-        return probability > 0 and self._entropy.uniform(0, 1) < probability
+        return probability > 0 and self._draw(0, 1) < probability
 
     def delay(self, *, is_spared: bool = False) -> float:
         """Of the next item."""
-        weather = CALM if is_spared else self._weather()
-        delay = self._entropy.uniform(weather.delay_low, weather.delay_high)
-        if self.chance(weather.slow):
-            delay += self._entropy.uniform(0, weather.slow_max)
+        weather = CALM if is_spared else self._network.weather
+        delay = self._draw(weather.delay_low, weather.delay_high)
+        if weather.slow > 0 and self.chance(weather.slow):
+            delay += self._draw(0, weather.slow_max)
         return delay
-
-    @property
-    def weather(self) -> Weather:
-        """Now."""
-        return self._weather()
 
     @property
     def is_open(self) -> bool:
@@ -109,12 +107,26 @@ class Listener:
     on_dial: Callable[[Any, WireEnd], object] | None = None
 
 
-@dataclass(eq=False)
 class _Exchange:
-    source: SimulatedProcess
-    address: str
-    payload: Any
-    answer: asyncio.Future[Any]
+    """One request on its way."""
+
+    __slots__ = ("address", "answer", "host", "is_connection", "is_late", "is_renewal", "payload", "source")
+
+    def __init__(self, source: SimulatedProcess, address: str, payload: Any, answer: asyncio.Future[Any]) -> None:
+        self.source = source
+        self.address = address
+        self.host = address.rpartition(":")[0]
+        self.payload = payload
+        self.answer = answer
+        self.is_connection = getattr(payload, "is_connection", False)
+        self.is_renewal = getattr(payload, "is_renewal", False)
+        self.is_late = False
+
+    def give_up(self) -> None:
+        """Its time is over, and whoever waits learns that next: an answer that came while it was frozen is too late."""
+        self.is_late = True
+        if not self.answer.done():
+            self.answer.set_result(None)
 
 
 class WireEnd:
@@ -209,11 +221,11 @@ class Network:
 
     def link(self, source: str, target: str) -> Link:
         """The direction from one host to another."""
-        key = (source, target)
-        if key not in self._links:
+        found = self._links.get((source, target))
+        if found is None:
             name = f"{source}>{target}"
-            self._links[key] = Link(name, self.entropy.child(name), lambda: self.weather)
-        return self._links[key]
+            found = self._links[source, target] = Link(name, self.entropy.child(name), self)
+        return found
 
     def block(self, source: str, target: str) -> None:
         """Nothing passes in this direction until it is healed."""
@@ -312,65 +324,68 @@ class Network:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def request(self, source: SimulatedProcess, address: str, payload: Any) -> Any:
-        """The answer. Raises RefusedError, ConnectionLostError, or waits for ever: the caller has a deadline."""
-        exchange = _Exchange(source, address, payload, self.loop.create_future())
-        link = self.link(source.name, _host(address))
-        weather = link.weather
-        if _is_connection(payload) and link.chance(weather.broken_wire):
-            self._pass(link, lambda: source.post(_settle, exchange.answer, ConnectionLostError(address)))
-        elif _is_connection(payload) or self._is_spared(payload) or not link.chance(weather.lost_before):
-            self._pass(link, lambda: self._arrive(exchange), is_spared=self._is_spared(payload))
-            if getattr(payload, "is_repeatable", False) and link.chance(weather.duplicated):
-                copy = _Exchange(source, address, payload, self.loop.create_future())
+    async def request(self, source: SimulatedProcess, address: str, payload: Any, *, timeout: float) -> Any:
+        """The answer. Raises RefusedError, ConnectionLostError, TimeoutError."""
+        loop, weather = self.loop, self.weather
+        answer = loop.create_future()
+        exchange = _Exchange(source, address, payload, answer)
+        link = self.link(source.name, exchange.host)
+        is_spared = exchange.is_renewal and weather.spares_leases
+        if exchange.is_connection and link.chance(weather.broken_wire):
+            self._pass(link, lambda: source.post(_settle, answer, ConnectionLostError(address)))
+        elif exchange.is_connection or is_spared or not link.chance(weather.lost_before):
+            self._pass(link, self._arrive, exchange, is_spared=is_spared)
+            if weather.duplicated > 0 and getattr(payload, "is_repeatable", False) and link.chance(weather.duplicated):
+                copy = _Exchange(source, address, payload, loop.create_future())
                 copy.answer.add_done_callback(asyncio.Future.exception)
-                self._pass(link, lambda: self._arrive(copy))
+                self._pass(link, self._arrive, copy)
+        timer = loop.call_later(timeout, exchange.give_up)
         try:
-            return await exchange.answer
+            value = await answer
+        except _FAILURES:
+            if exchange.is_late:
+                raise TimeoutError from None
+            raise
         finally:
+            timer.cancel()
             self._exchanges.pop(exchange, None)
+        if exchange.is_late:
+            raise TimeoutError
+        return value
 
-    def _is_spared(self, payload: Any) -> bool:
-        return self.weather.spares_leases and getattr(payload, "is_renewal", False)
-
-    def _pass(self, link: Link, deliver: Callable[[], None], *, is_spared: bool = False) -> None:
+    def _pass(self, link: Link, deliver: Callable[..., None], *arguments: Any, is_spared: bool = False) -> None:
         """After the link's delay, or when it is healed; a request may also be lost in a partition."""
         if link.blocked_since is None:
-            self.loop.outside_later(link.delay(is_spared=is_spared), deliver)
+            self.loop.outside_later(link.delay(is_spared=is_spared), deliver, *arguments)
         elif link.chance(0.5):
-            link.hold(self._next_number(), deliver)
+            link.hold(self._next_number(), partial(deliver, *arguments))
 
     def _arrive(self, exchange: _Exchange) -> None:
         listener = self._listeners.get(exchange.address)
         if listener is None:
-            self._answer(_host(exchange.address), exchange, RefusedError(exchange.address))
+            self._answer(exchange.host, exchange, RefusedError(exchange.address))
             return
         callee = listener.process
         self._exchanges[exchange] = callee
-
-        def reply(value: object) -> None:
-            self._answer(callee.name, exchange, value)
-
-        callee.enter(listener.on_request, exchange.payload, reply)
+        callee.enter(listener.on_request, exchange.payload, partial(self._answer, callee.name, exchange))
 
     def _answer(self, callee: str, exchange: _Exchange, value: object) -> None:
         self._exchanges.pop(exchange, None)
-        link = self.link(callee, exchange.source.name)
-        is_spared = self._is_spared(exchange.payload)
-        is_told = is_spared or isinstance(value, ConnectionLostError) or _is_connection(exchange.payload)
-        if is_told or not link.chance(link.weather.lost_after):
-            deliver = lambda: _settle(exchange.answer, value)  # noqa: E731 - passed or held
-            self._pass(link, deliver, is_spared=is_spared)
+        link, weather = self.link(callee, exchange.source.name), self.weather
+        is_spared = exchange.is_renewal and weather.spares_leases
+        is_told = is_spared or exchange.is_connection or isinstance(value, ConnectionLostError)
+        if is_told or not link.chance(weather.lost_after):
+            self._pass(link, _settle, exchange.answer, value, is_spared=is_spared)
 
     # --- wires ------------------------------------------------------------------------------------------------------
 
     async def dial(
-        self, source: SimulatedProcess, address: str, hello: Any, *, carries_tasks: bool
+        self, source: SimulatedProcess, address: str, hello: Any, *, carries_tasks: bool, timeout: float
     ) -> tuple[WireEnd, object]:
-        """A wire, and what the listener says to it. Raises RefusedError, ConnectionLostError; may wait for ever."""
+        """A wire, and what the listener says to it. Raises as `request` does."""
         near = WireEnd(self, source)
         try:
-            answer: object = await self.request(source, address, Dial(hello, near, carries_tasks))
+            answer: object = await self.request(source, address, Dial(hello, near, carries_tasks), timeout=timeout)
         except BaseException:
             near.give_up()
             raise
@@ -389,15 +404,16 @@ class Network:
     def carry(self, end: WireEnd, item: object) -> None:
         """One item to the other end, unless the wire breaks under it."""
         link = self.link(end.process.name, end.peer.process.name)
-        weather = link.weather
+        weather = self.weather
         if link.chance(weather.broken_task_wire if end.carries_tasks else weather.broken_wire):
             end.take(None, RESET)
             end.peer.take(None, RESET)
             return
         number = self._next_number()
         if link.is_open:
-            arrival = end.next_arrival(self.loop.time() + link.delay())
-            self.loop.outside_at(arrival, self._land, link, number, end, item)
+            loop = self.loop
+            arrival = end.next_arrival(loop.time() + link.delay())
+            loop.outside_at(arrival, self._land, link, number, end, item)
         else:
             link.hold(number, lambda: end.arrived(item))
 
@@ -417,18 +433,10 @@ class Dial:
     is_connection = True
 
 
-def _is_connection(payload: Any) -> bool:
-    return getattr(payload, "is_connection", False)
-
-
 def _settle(answer: asyncio.Future[Any], value: object) -> None:
     if answer.done():
         return
-    if isinstance(value, RefusedError | ConnectionLostError):
+    if isinstance(value, _FAILURES):
         answer.set_exception(value)
     else:
         answer.set_result(value)
-
-
-def _host(address: str) -> str:
-    return address.rpartition(":")[0]

@@ -122,8 +122,7 @@ class Operator:
         answer: object = None
         for address in self._addresses:
             try:
-                async with asyncio.timeout(REQUEST_TIMEOUT):
-                    answer = await self._network.request(self._process, address, request)
+                answer = await self._network.request(self._process, address, request, timeout=REQUEST_TIMEOUT)
             except (TimeoutError, RefusedError, ConnectionLostError):
                 continue
             if not isinstance(answer, Exception):

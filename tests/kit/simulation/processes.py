@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -171,39 +172,44 @@ class SimulatedLoop(VirtualTimeLoop):
         self._due: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Handle]] = []
         super().__init__()
+        # asyncio asks for these two with each future; functions of the interpreter cost a tenth of methods.
+        self.create_future = functools.partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
+        self.get_debug = bool  # type: ignore[method-assign]
 
     def _run_once(self) -> None:
         """Many turns: in each what is due now, in its order; when nothing is, time passes to the next timer."""
-        due, timers, pop = self._due, self._timers, heapq.heappop
+        due, running = self._due, Life.RUNNING
         for _ in range(_TURNS):
-            while timers and timers[0][2].is_cancelled:
-                pop(timers)
-            if not due:
-                if not timers:
-                    raise SimulationStalledError
-                self._virtual_now = max(self._virtual_now, timers[0][0])
-            now = self._virtual_now
-            while timers and timers[0][0] <= now:
-                due.append(pop(timers)[2])
-            for _ in range(len(due)):
+            for _ in range(self._count_due()):
                 handle = due.popleft()
-                if not handle.is_cancelled:
-                    self._run(handle)
+                if handle.is_cancelled:
+                    continue
+                process = handle.context.get(CURRENT)
+                if process is not None and process.life is not running:
+                    process.hold(handle)
+                    continue
+                try:
+                    handle.context.run(handle.callback, *handle.arguments)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - as asyncio's loop does
+                    self.call_exception_handler({"message": f"{handle.callback!r} has failed", "exception": error})
             if self._stopping:
                 return
 
-    def _run(self, handle: Handle) -> None:
-        context = handle.context
-        process = context.get(CURRENT)
-        if process is not None and process.life is not Life.RUNNING:
-            process.hold(handle)
-            return
-        try:
-            context.run(handle.callback, *handle.arguments)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as asyncio's loop does
-            self.call_exception_handler({"message": f"{handle.callback!r} has failed", "exception": error})
+    def _count_due(self) -> int:
+        """How many callbacks are due, after time has passed to the first one."""
+        due, timers, pop = self._due, self._timers, heapq.heappop
+        while timers and timers[0][2].is_cancelled:
+            pop(timers)
+        if not due:
+            if not timers:
+                raise SimulationStalledError
+            self._virtual_now = max(self._virtual_now, timers[0][0])
+        now = self._virtual_now
+        while timers and timers[0][0] <= now:
+            due.append(pop(timers)[2])
+        return len(due)
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """At the end of what is due now."""
@@ -217,11 +223,18 @@ class SimulatedLoop(VirtualTimeLoop):
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """After `delay` virtual seconds."""
-        return self.call_at(self._virtual_now + delay, callback, *args, context=context)
+        return self._set_timer(
+            self._virtual_now + delay, callback, args, contextvars.copy_context() if context is None else context
+        )
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Timers of one moment run in the order in which they were set."""
-        handle = Handle(callback, args, contextvars.copy_context() if context is None else context, when)
+        return self._set_timer(when, callback, args, contextvars.copy_context() if context is None else context)
+
+    def _set_timer(
+        self, when: float, callback: Callable[..., object], arguments: tuple[Any, ...], context: contextvars.Context
+    ) -> Handle:
+        handle = Handle(callback, arguments, context, when)
         self.callbacks += 1
         heapq.heappush(self._timers, (when, self.callbacks, handle))
         return handle
@@ -248,12 +261,11 @@ class SimulatedLoop(VirtualTimeLoop):
 
     def outside_at(self, when: float, callback: Callable[..., object], *arguments: Any) -> Handle:
         """Something that happens in the world outside of the processes: networks, disks, fate."""
-        handle: Handle = self.call_at(when, callback, *arguments, context=self.outside)
-        return handle
+        return self._set_timer(when, callback, arguments, self.outside)
 
     def outside_later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> Handle:
         """The same, counted from now."""
-        return self.outside_at(self.time() + delay, callback, *arguments)
+        return self._set_timer(self._virtual_now + delay, callback, arguments, self.outside)
 
 
 def _work(done: asyncio.Future[Any], func: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -20,7 +20,7 @@ from runtime.gateways.task import FailureInfo, TaskDeploymentDescriptor, TaskExe
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from tests.kit.job_master_driver import parquet
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
-from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess, current_process
+from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
 
 GUARD_DELAY = 0.05
 _CANCEL_MAX = 0.5
@@ -70,18 +70,28 @@ class SlotMachine:
         self._history = history
         self._alive: dict[ExecutionAttemptId, _RunningAttempt] = {}
         self._deadline = math.inf
+        self._timer: Handle | None = None
 
     def hold(self, deadline: float) -> None:
         """The guard's promise to the TaskManager that lives now (R14)."""
         self._deadline = deadline
-        self.loop.outside_at(deadline, self._isolate, deadline)
+        if self._timer is None or deadline < self._timer.when():
+            self._set_timer()
 
-    def _isolate(self, deadline: float) -> None:
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.outside_at(self._deadline, self._isolate)
+
+    def _isolate(self) -> None:
         """No later deadline came: exclusive tasks end, also when the main process is frozen."""
-        if deadline >= self._deadline:
-            for attempt in list(self._alive.values()):
-                if attempt.is_exclusive:
-                    attempt.end_by_guard()
+        if self.loop.time() < self._deadline:
+            self._set_timer()
+            return
+        self._timer = None
+        for attempt in list(self._alive.values()):
+            if attempt.is_exclusive:
+                attempt.end_by_guard()
 
     def record(self, what: Happening) -> None:
         """Into the history."""

@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 GatewayT = TypeVar("GatewayT")
 
+_UNTOLD = frozenset({Heartbeat, JobMasterHeartbeat})
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -98,7 +100,7 @@ class SimulatedRpcService:
 
     def record(self, what: Sent | Received) -> None:
         """Everything but heartbeats."""
-        if not isinstance(what.message, Heartbeat | JobMasterHeartbeat):
+        if type(what.message) not in _UNTOLD:
             self._history.add(self._network.loop.time(), self._process.name, what)
 
     @property
@@ -130,8 +132,7 @@ class SimulatedRpcService:
 
     async def _ask(self, address: str, payload: object, what: str, timeout: float) -> object:
         try:
-            async with asyncio.timeout(timeout):
-                answer = await self._network.request(self._process, address, payload)
+            answer = await self._network.request(self._process, address, payload, timeout=timeout)
         except RefusedError as error:
             message = f"{what}: connection refused"
             raise UnavailableError(message) from error
@@ -146,13 +147,10 @@ class SimulatedRpcService:
         """Dial a stream; see `RpcService.open_stream`."""
         hello = codec.decode(StreamHello, codec.encode(hello))
         try:
-            async with asyncio.timeout(timeout):
-                end, answer = await self._network.dial(
-                    self._process,
-                    address,
-                    hello,
-                    carries_tasks=hello.kind is StreamKind.TASK_MANAGER_TO_JOB_MASTER,
-                )
+            carries_tasks = hello.kind is StreamKind.TASK_MANAGER_TO_JOB_MASTER
+            end, answer = await self._network.dial(
+                self._process, address, hello, carries_tasks=carries_tasks, timeout=timeout
+            )
         except (RefusedError, ConnectionLostError, TimeoutError) as error:
             message = f"{address} cannot be reached: {type(error).__name__}"
             raise UnavailableError(message) from error
@@ -176,8 +174,7 @@ class SimulatedRpcService:
     async def identify(self, address: str, *, timeout: float) -> Incarnation:
         """Which process listens there; see `RpcService.identify`."""
         try:
-            async with asyncio.timeout(timeout):
-                answer = await self._network.request(self._process, address, _Identify())
+            answer = await self._network.request(self._process, address, _Identify(), timeout=timeout)
         except RefusedError as error:
             message = f"{address}: connection refused"
             raise NobodyListensError(message) from error

@@ -137,6 +137,7 @@ class World:
         self.ready: set[tuple[str, int]] = set()
         self.failures: list[str] = []
         SimulatedFileSystem.attach(loop, self.history)
+        self._configurations: dict[str, Configuration] = {}
         self._lives: dict[str, int] = {}
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
@@ -293,6 +294,8 @@ class World:
         )
 
     def _configuration(self, name: str) -> Configuration:
+        if name in self._configurations:
+            return self._configurations[name]
         dynamic = {
             "high-availability.type": "etcd",
             "high-availability.etcd.endpoints": ADDRESS,
@@ -315,7 +318,8 @@ class World:
             "rest.port": str(REST_PORT),
             "security.authentication": "none",
         }
-        return load(None, environment={}, dynamic=[f"{key}={value}" for key, value in dynamic.items()])
+        made = load(None, environment={}, dynamic=[f"{key}={value}" for key, value in dynamic.items()])
+        return self._configurations.setdefault(name, made)
 
     # --- fate -------------------------------------------------------------------------------------------------------
 

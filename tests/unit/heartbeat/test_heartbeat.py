@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from runtime.heartbeat.core.monitor import (
     GiveUp,
     HeartbeatMonitor,
     HeartbeatTiming,
-    Observation,
     SendHeartbeat,
     Tick,
 )
@@ -28,6 +28,12 @@ from runtime.rpc.service import StreamHello, StreamKind
 from tests.kit.virtual_time import run_virtual
 
 TIMING = HeartbeatTiming(interval=2.0, timeout=10.0)
+
+
+@dataclass(frozen=True)
+class Observed:
+    last_heard: float
+    last_sent: float
 
 
 @pytest.mark.parametrize(
@@ -47,7 +53,7 @@ TIMING = HeartbeatTiming(interval=2.0, timeout=10.0)
 def test_judgement(scheduled_at: float, now: float, heard: float, sent: float, expected: list[Effect]) -> None:
     monitor = HeartbeatMonitor()
     monitor.add(1, TIMING, 0.0)
-    assert monitor.handle(Tick(scheduled_at, now, {1: Observation(heard, sent)})) == expected
+    assert monitor.handle(Tick(scheduled_at, now, {1: Observed(heard, sent)})) == expected
     assert len(monitor) == (0 if any(isinstance(effect, GiveUp) for effect in expected) else 1)
 
 
@@ -56,7 +62,7 @@ def test_a_lapsed_lease_re_arms_all_peers() -> None:
     for peer in (1, 2):
         monitor.add(peer, TIMING, 0.0)
     monitor.rearm(9.0)
-    silent = {1: Observation(0.0, 18.5), 2: Observation(0.0, 18.5)}
+    silent = {1: Observed(0.0, 18.5), 2: Observed(0.0, 18.5)}
     assert monitor.handle(Tick(18.9, 18.9, silent)) == []
     assert monitor.handle(Tick(19.0, 19.0, silent)) == [GiveUp(1, 10.0), GiveUp(2, 10.0)]
 
@@ -64,20 +70,20 @@ def test_a_lapsed_lease_re_arms_all_peers() -> None:
 def test_a_new_peer_has_the_whole_timeout_and_sequences_rise() -> None:
     monitor = HeartbeatMonitor()
     monitor.add(1, TIMING, 100.0)
-    assert monitor.next_at({1: Observation(0.0, 0.0)}) == 102.0
-    assert monitor.handle(Tick(102.0, 102.0, {1: Observation(0.0, 0.0)})) == [SendHeartbeat(1, 1)]
-    assert monitor.next_at({1: Observation(0.0, 102.0)}) == 104.0
-    assert monitor.handle(Tick(104.0, 104.0, {1: Observation(0.0, 102.0)})) == [SendHeartbeat(1, 2)]
-    assert monitor.next_at({1: Observation(0.0, 109.0)}) == 110.0
+    assert monitor.next_at({1: Observed(0.0, 0.0)}) == 102.0
+    assert monitor.handle(Tick(102.0, 102.0, {1: Observed(0.0, 0.0)})) == [SendHeartbeat(1, 1)]
+    assert monitor.next_at({1: Observed(0.0, 102.0)}) == 104.0
+    assert monitor.handle(Tick(104.0, 104.0, {1: Observed(0.0, 102.0)})) == [SendHeartbeat(1, 2)]
+    assert monitor.next_at({1: Observed(0.0, 109.0)}) == 110.0
     monitor.remove(1)
     assert monitor.next_at({}) == math.inf
-    assert monitor.handle(Tick(200.0, 200.0, {1: Observation(0.0, 0.0)})) == []
+    assert monitor.handle(Tick(200.0, 200.0, {1: Observed(0.0, 0.0)})) == []
 
 
 def test_unconditional_ones_are_sent_beside_other_messages() -> None:
     monitor = HeartbeatMonitor()
     monitor.add(1, HeartbeatTiming(2.0, 10.0, is_unconditional=True), 0.0)
-    assert monitor.handle(Tick(2.0, 2.0, {1: Observation(2.0, 1.9)})) == [SendHeartbeat(1, 1)]
+    assert monitor.handle(Tick(2.0, 2.0, {1: Observed(2.0, 1.9)})) == [SendHeartbeat(1, 1)]
 
 
 class FakeStream:
