@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -38,6 +40,15 @@ def answer_again(request: int, source: ev.JobSource, digest: str, status: JobSta
         f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"
     )
     return ev.Refuse(request, ConflictError(message))
+
+
+def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ev.DispatcherEffect]:
+    """Answer those who wait for a submit that has found its id taken. Of a cleaned job there is nothing to cancel."""
+    answers = [answer_again(request, entry.source, found.digest, found.status) for request in entry.submit_requests]
+    if found.is_cleaned:
+        ended = replace(entry.summary, status=found.status)
+        answers += [answer_cancel_of_ended(request, ended) for request in entry.cancel_requests]
+    return answers
 
 
 def answer_cancel_of_ended(request: int, summary: JobSummary) -> ev.DispatcherEffect:

@@ -93,6 +93,12 @@ class JobEntry:
             submit_millis=source.submit_millis,
         )
 
+    def taken_over(self) -> JobEntry:
+        """The entry after the submit has found the job stored already: what is stored counts, and is read next."""
+        found = recovered_entry(self.source, JobPhase.RELOADING)
+        found.cancel_requests, found.wants_cancel = self.cancel_requests, self.wants_cancel
+        return found
+
     def inventory_entry(self) -> JobInventoryEntry:
         """This job in the words of an inventory."""
         return JobInventoryEntry(self.job_id, self.epoch, self.summary.status)

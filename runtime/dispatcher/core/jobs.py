@@ -14,8 +14,8 @@ from typing import Any
 from runtime.common.errors import FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import answers
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.answers import answer_again, answer_cancel_of_ended, refuse_cancels, refuse_for_now
 from runtime.dispatcher.core.client_promises import GRACE_SECONDS, ClientPromises
 from runtime.dispatcher.core.events import NO_PROCESS
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase, new_entry, recovered_entry
@@ -164,11 +164,11 @@ class JobRegistry:
         if entry is not None:
             return self._submit_again(entry, source, request)
         if finished is not None:
-            return [answer_again(request, source, finished.digest, finished.summary.status)]
+            return [answers.answer_again(request, source, finished.digest, finished.summary.status)]
         limits = self._limits
         if len(self._jobs) >= limits.jobs_max or self._submits_in_flight >= limits.submits_in_flight_max:
             unfinished, in_flight = len(self._jobs) - self._dirty, self._submits_in_flight
-            return [refuse_for_now(request, source.job_id, unfinished, dirty=self._dirty, in_flight=in_flight)]
+            return [answers.refuse_for_now(request, source.job_id, unfinished, dirty=self._dirty, in_flight=in_flight)]
         entry = new_entry(source)
         entry.submit_requests.append(request)
         self._jobs[source.job_id] = entry
@@ -183,7 +183,7 @@ class JobRegistry:
         if entry.phase.state is JobPhase.SUBMITTING and entry.source.digest == source.digest:
             entry.submit_requests.append(request)
             return []
-        return [answer_again(request, source, entry.source.digest, entry.summary.status)]
+        return [answers.answer_again(request, source, entry.source.digest, entry.summary.status)]
 
     def _on_submit_stored(self, event: ev.SubmitStored) -> Effects:
         entry = self._jobs[event.job_id]
@@ -203,13 +203,10 @@ class JobRegistry:
 
     def _on_submit_found_stored(self, event: ev.SubmitFoundStored) -> Effects:
         entry = self._forget_submit(event.job_id)
-        found = replace(entry.summary, status=event.status)
-        effects = [answer_again(request, entry.source, event.digest, event.status) for request in entry.submit_requests]
+        effects = answers.answer_found(entry, event)
         if not event.is_cleaned:
-            taken_over = self._jobs[event.job_id] = recovered_entry(entry.source, JobPhase.RELOADING)
-            taken_over.cancel_requests, taken_over.wants_cancel = entry.cancel_requests, entry.wants_cancel
-            return [*effects, ev.ReloadJob(event.job_id), *self._assign_waiting()]
-        effects += [answer_cancel_of_ended(request, found) for request in entry.cancel_requests]
+            self._jobs[event.job_id] = entry.taken_over()
+            effects.append(ev.ReloadJob(event.job_id))
         return effects + self._assign_waiting()
 
     def _on_submit_failed(self, event: ev.SubmitFailed) -> Effects:
@@ -233,9 +230,9 @@ class JobRegistry:
             if finished is None:
                 error: FlinklikeError = NotFoundError(f"job {event.job_id} is not known")
                 return [ev.Refuse(event.request, error)]
-            return [answer_cancel_of_ended(event.request, finished.summary)]
+            return [answers.answer_cancel_of_ended(event.request, finished.summary)]
         if entry.phase.state is JobPhase.TERMINAL:
-            return [answer_cancel_of_ended(event.request, entry.summary)]
+            return [answers.answer_cancel_of_ended(event.request, entry.summary)]
         if entry.is_wish_stored:
             return [ev.ReplyCancelled(event.request)]
         entry.cancel_requests.append(event.request)
@@ -298,7 +295,7 @@ class JobRegistry:
         entry = self._jobs.get(event.job_id)
         if entry is None or entry.phase.state is not JobPhase.ABORTING:
             return []
-        effects = refuse_cancels(entry, event.error)
+        effects = answers.refuse_cancels(entry, event.error)
         entry.phase.to(JobPhase.WAITING, "its end could not be stored")
         self._waiting[entry.job_id] = None
         return effects + self._assign_waiting()
@@ -307,7 +304,7 @@ class JobRegistry:
         entry = self._jobs.get(event.job_id)
         if entry is None:
             return []
-        return refuse_cancels(entry, event.error)
+        return answers.refuse_cancels(entry, event.error)
 
     # --- assignment ---------------------------------------------------------------------------------------
 
@@ -520,7 +517,7 @@ class JobRegistry:
         """The job's result is durable and `entry.summary` tells it."""
         entry.phase.to(JobPhase.TERMINAL, entry.summary.status.name)
         self._dirty += 1
-        effects: Effects = [answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
+        effects: Effects = [answers.answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
         effects += [*self._moves.ended(entry), ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
         holder, entry.former = (entry.former.incarnation if entry.former else entry.owner), None
