@@ -41,6 +41,7 @@ T = TypeVar("T")
 _DEFERRED_TIMEOUT_MARGIN = timedelta(minutes=5)
 _RIDE_SECONDS = 3600.0
 """How long a cluster that does not answer is tried again where no execution_timeout bounds it."""
+_SILENCE_SECONDS = 20.0
 # Airflow follows a SIGTERM with a SIGKILL after five seconds: what a kill takes must stay below.
 _ASK_SECONDS = 1.5
 _KILL_SECONDS = 2.5
@@ -94,6 +95,7 @@ class FlinklikeJobOperator(BaseOperator):
         self.poll_interval = poll_interval
         self.wait_for_completion = wait_for_completion
         self._calls: InterruptibleCalls | None = None
+        self._is_killed_early = False
 
     def build_program(self, context: Context) -> JobProgram:
         """The job, built in the worker from rendered fields. Raises PipelineError."""
@@ -152,7 +154,9 @@ class FlinklikeJobOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """The task is being killed. Called in a signal handler: it only breaks the wait, which then finds out why."""
-        if self._calls is not None:
+        if self._calls is None:
+            self._is_killed_early = True
+        else:
             self._calls.interrupt()
 
     # --- one execution ------------------------------------------------------------------------------------
@@ -161,15 +165,22 @@ class FlinklikeJobOperator(BaseOperator):
         self, context: Context, work: Callable[[JobRun], T], *, bookmark: Mapping[str, Any] | None = None
     ) -> T:
         """Do the work; see to the job when the task is killed or runs out of time."""
-        self._calls = InterruptibleCalls()
+        calls = InterruptibleCalls(silence=self.poll_interval + _SILENCE_SECONDS, on_silence=self._tell_silence)
+        self._calls = calls
+        if self._is_killed_early:
+            calls.interrupt()
         try:
             with self.hook.get_conn() as client:
-                return self._worked(context, self._run(context, client, self._calls, bookmark), work)
+                return self._worked(context, self._run(context, client, calls, bookmark), work)
         except FlinklikeClientError as error:
             final = final_form(error)
             if final is None or is_ruled(error, self.retry_policy, context):
                 raise
             raise final from error
+
+    def _tell_silence(self, seconds: float) -> None:
+        limit = f"execution_timeout {self.execution_timeout}" if self.execution_timeout else f"{_RIDE_SECONDS:.0f} s"
+        self.log.warning("No answer of the cluster for %.0f s: it is asked again until %s is over", seconds, limit)
 
     def _run(
         self,
@@ -201,7 +212,7 @@ class FlinklikeJobOperator(BaseOperator):
     def _execute(self, context: Context, run: JobRun) -> Any:
         label = f"airflow {self.dag_id}.{self.task_id} {context['run_id']}"[:256]
         job_id = run.begin(lambda: self.build_program(context), label=label)
-        self._push_link(context, job_id)
+        self._push_link(context, job_id, run.job_url(job_id))
         if not self.wait_for_completion:
             return job_id
         result = run.wait(job_id, _seconds(self.inline_timeout) if self.deferrable else None)
@@ -209,9 +220,8 @@ class FlinklikeJobOperator(BaseOperator):
             self._defer(context, run)
         return self._value_of(result)
 
-    def _push_link(self, context: Context, job_id: JobId) -> None:
+    def _push_link(self, context: Context, job_id: JobId, url: str) -> None:
         """At once: Airflow itself stores links only at the end of a task."""
-        url = self.hook.access().job_url(job_id)
         context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=url)
         context["ti"].xcom_push(key="job_id", value=job_id)
 

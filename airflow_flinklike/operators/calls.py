@@ -31,7 +31,10 @@ class _Answer:
 class InterruptibleCalls:
     """Runs calls one after the other. Only `interrupt` may be called from elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silence: float | None = None, on_silence: Callable[[float], None] | None = None) -> None:
+        """`on_silence` is told of every `silence` seconds for which a call has not answered."""
+        self._silence = silence
+        self._on_silence = on_silence
         # The one queue whose `put` may be called in a signal handler, while the same thread waits in `get`.
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
@@ -62,13 +65,23 @@ class InterruptibleCalls:
         value: T = answer.value
         return value
 
+    def __reduce__(self) -> tuple[type[InterruptibleCalls], tuple[()]]:
+        """Airflow copies operators, whatever they have been through."""
+        return InterruptibleCalls, ()
+
     def _wait_for(self, number: int, timeout: float | None) -> _Answer:
+        silent_for = 0.0
         while True:
             try:
-                answer = self._answers.get(timeout=timeout)
+                answer = self._answers.get(timeout=self._silence if timeout is None else timeout)
             except queue.Empty:
-                message = f"no answer within {timeout:g} s"
-                raise TimeoutError(message) from None
+                if timeout is not None:
+                    message = f"no answer within {timeout:g} s"
+                    raise TimeoutError(message) from None
+                silent_for += self._silence or 0.0
+                if self._on_silence is not None:
+                    self._on_silence(silent_for)
+                continue
             if answer is None:
                 raise CallInterruptedError
             if answer.number == number:  # else of a call that was left

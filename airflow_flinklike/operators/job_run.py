@@ -103,6 +103,10 @@ class JobRun:
         self._is_sent = threading.Event()
         self._is_sent.set()
 
+    def job_url(self, job_id: JobId) -> str:
+        """The page of a job."""
+        return self._access.job_url(job_id)
+
     # --- which job ----------------------------------------------------------------------------------------
 
     def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
@@ -164,6 +168,7 @@ class JobRun:
         """The job of an earlier try and its state. Where the store has lost it, the ids that tries choose find it."""
         stored = self.stored()
         if stored is not None:
+            self.job_id = stored.job_id
             return stored, self._status(stored.job_id)
         for job_id in self._life.earlier_ids(self._try_number) if self._life is not None else ():
             observed = self._status(job_id)
@@ -202,9 +207,9 @@ class JobRun:
 
     def _submit(self, job_id: JobId, build: Callable[[], JobProgram], label: str) -> JobId:
         program = build()
+        self._calls.check()
         self.job_id = job_id
         self._store.set(STORE_KEY, StoredJob(job_id, self._max_tries).to_json())
-        self._calls.check()
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))

@@ -1,5 +1,6 @@
 """What ends a job: signals while a task waits, in every state of it, and timeouts; and what leaves it alone."""
 
+import copy
 import os
 import signal
 import socket
@@ -195,8 +196,7 @@ def test_a_task_that_must_not_cancel_leaves_the_job(
     assert only_job(rest)[1].status == "RUNNING"
 
 
-def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster, airflow_says: Says) -> None:
-    airflow_says("failed")
+def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster) -> None:
     operator = submit("hang")
 
     def killed_meanwhile() -> Pipeline:
@@ -227,12 +227,34 @@ def test_a_kill_while_the_job_is_sent_cancels_it_when_it_has_arrived(rest: FakeC
     assert (rest.cancels, submitted.status) == ([job_id, job_id], "CANCELED")
 
 
-def test_a_kill_before_and_after_the_task_does_nothing(rest: FakeCluster) -> None:
+def test_a_kill_after_the_task_does_nothing(rest: FakeCluster) -> None:
     operator = submit("finish")
-    operator.on_kill()
     operator.execute(context())
     operator.on_kill()
     assert not rest.cancels
+    copy.deepcopy(operator).execute(context())
+
+
+@pytest.mark.parametrize(("state", "cancels"), [("failed", 1), ("running", 0)])
+def test_a_kill_before_the_task_has_begun_ends_the_job_of_the_try_before(
+    rest: FakeCluster, airflow_says: Says, *, state: str, cancels: int
+) -> None:
+    """The signal comes while Airflow renders templates."""
+    airflow_says(state)
+    store, job_id = started(rest, "hang")
+    operator = submit("hang")
+    operator.on_kill()
+    with pytest.raises(JobCanceledError if cancels else WorkerStoppedError):
+        operator.execute(context(store))
+    assert rest.cancels == [job_id] * cancels
+
+
+def test_a_kill_before_there_is_a_job_sends_none(rest: FakeCluster) -> None:
+    operator = submit("hang")
+    operator.on_kill()
+    with pytest.raises(WorkerStoppedError, match="before it had a job"):
+        operator.execute(context())
+    assert not rest.jobs
 
 
 def test_a_kill_does_not_wait_for_a_cluster_that_does_not_answer(

@@ -1,6 +1,7 @@
 """Calls that can be left: by a signal, a timeout, or an exception that a handler raises."""
 
 import contextvars
+import copy
 import os
 import signal
 import threading
@@ -88,6 +89,25 @@ def test_after_an_interrupt_nothing_is_called() -> None:
         with pytest.raises(CallInterruptedError):
             calls.run(lambda: called.append(1))
     assert not called
+
+
+def test_silence_is_told(never: threading.Event) -> None:
+    told: list[float] = []
+
+    def tell(seconds: float) -> None:
+        told.append(seconds)
+        if len(told) == 3:
+            never.set()
+
+    calls = InterruptibleCalls(silence=0.01, on_silence=tell)
+    assert calls.run(never.wait) is True
+    assert told[:3] == pytest.approx([0.01, 0.02, 0.03])
+
+
+def test_copies_are_as_new() -> None:
+    calls = InterruptibleCalls()
+    calls.interrupt()
+    assert copy.deepcopy(calls).run(lambda: 1) == 1
 
 
 def test_a_call_that_takes_too_long_is_left(never: threading.Event) -> None:
