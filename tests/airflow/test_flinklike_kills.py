@@ -204,7 +204,7 @@ def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster) -> None:
         return job("hang")()
 
     operator.pipeline = killed_meanwhile
-    with pytest.raises(JobCanceledError):
+    with pytest.raises(WorkerStoppedError, match="before it had a job"):
         operator.execute(context())
     assert not rest.jobs
 
