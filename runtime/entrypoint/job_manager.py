@@ -164,7 +164,7 @@ class ClusterEntrypoint:
             predecessor.listen()
             election = services.ha.leader_election(record, predecessor.proof_of_death)
             runner = DispatcherRunner(election, factory.create)
-            leading.runner = runner
+            leading.runner, leading.rest_address = runner, record.rest_address
             scope.spawn_eternal("leader-retrieval", leading.retrieval.run())
             scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
@@ -223,6 +223,7 @@ class _Leading:
         self._incarnation = services.incarnation
         self.retrieval = services.ha.leader_retrieval()
         self.runner: DispatcherRunner | None = None
+        self.rest_address = ""
         self.other: Watch[str] = Watch("")
         """REST address of the leader when that is another process, else ""."""
 
@@ -250,7 +251,7 @@ class _Leading:
             return None
         resource_manager = term.resource_manager
         assert isinstance(resource_manager, ResourceManager), resource_manager
-        return LeaderComponents(term.dispatcher, resource_manager, self._blobs)
+        return LeaderComponents(term.dispatcher, resource_manager, self._blobs, self.rest_address)
 
     def _term(self) -> TermComponents | None:
         """One whose lease was ended by somebody else hears of its successor before its own next renewal."""

@@ -129,6 +129,7 @@ def _overview(context: RestContext) -> dict[str, Any]:
         "flink-version": VERSION,
         "flink-commit": "flinklike",
         "jobmasters": len(components.dispatcher.job_masters()),
+        "leader": components.rest_address,
     }
 
 

@@ -36,6 +36,8 @@ class LeaderComponents:
     dispatcher: DispatcherView
     resource_manager: ResourceManagerView
     blobs: BlobEndpoint
+    rest_address: str
+    """Where clients reach this process."""
 
 
 @dataclass(frozen=True, slots=True)

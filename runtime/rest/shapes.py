@@ -49,6 +49,7 @@ CLUSTER_OVERVIEW = {
     "flink-version": str,
     "flink-commit": str,
     "jobmasters": int,
+    "leader": str,
 }
 DASHBOARD_CONFIG = {
     "refresh-interval": int,

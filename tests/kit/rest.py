@@ -317,7 +317,11 @@ class RestFakes:
         )
 
     def _leader(self) -> LeaderComponents | None:
-        return LeaderComponents(self.dispatcher, self.resource_manager, self.blobs) if self.is_leading else None
+        return (
+            LeaderComponents(self.dispatcher, self.resource_manager, self.blobs, "jm-1:8081")
+            if self.is_leading
+            else None
+        )
 
     def _task_executor(self, address: str) -> TaskExecutorGateway:
         del address

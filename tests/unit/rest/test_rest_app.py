@@ -147,6 +147,7 @@ async def test_lists(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     assert (job["jid"], job["tasks"]["total"], job["end-time"], job["pending-operators"]) == (JOB, 1, -1, 0)
     overview = (await http.get("/overview")).json()
     assert (overview["slots-total"], overview["slots-available"], overview["jobs-running"]) == (2, 1, 1)
+    assert overview["leader"] == "jm-1:8081"
 
 
 @pytest.mark.asyncio
