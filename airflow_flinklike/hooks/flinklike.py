@@ -1,40 +1,18 @@
-"""FlinklikeHook: from an Airflow connection to a REST client, blocking or asyncio.
-
-The connection: host (or several `host:port` separated by commas), port, schema http or https, password = the cluster's
-token; extra: token_file, verify (false, or a CA file), ui_url (how browsers reach the cluster).
-"""
+"""FlinklikeHook: from an Airflow connection to a REST client, blocking or asyncio."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseHook
 
-from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient, find_token
-
-if TYPE_CHECKING:
-    from airflow.sdk import Connection
+from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
+from airflow_flinklike.exceptions import AuthenticationError
+from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
 
 DEFAULT_CONN_ID = "flinklike_default"
-DEFAULT_PORT = 8081
 RETRY_SECONDS = 300.0
 """How long a cluster that does not answer is tried again: a restart or a failover is ridden over."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """What a connection says."""
-
-    addresses: tuple[str, ...]
-    token: str | None
-    verify: bool | str
-    ui_url: str
-
-    def job_url(self, job_id: str) -> str:
-        """The page of a job."""
-        return f"{self.ui_url}/ui/jobs/{job_id}"
 
 
 class FlinklikeHook(BaseHook):
@@ -67,44 +45,30 @@ class FlinklikeHook(BaseHook):
         return AsyncFlinklikeClient(access.addresses, access.token, retry_for=self.retry_for, verify=access.verify)
 
     def test_connection(self) -> tuple[bool, str]:
-        """What the button in the connection form does."""
-        self.retry_for = 0.0
+        """What the button in the connection form does: every address is asked, and one answer is enough."""
         try:
-            with self.get_conn() as client:
-                overview = client.get("/overview")
+            access = self.access()
         except Exception as error:  # noqa: BLE001 - any failure is the answer of this test
             return False, str(error)
-        return True, (
-            f"Connected: {overview.get('taskmanagers', 0)} TaskManagers, "
-            f"{overview.get('slots-available', 0)} of {overview.get('slots-total', 0)} slots free, "
-            f"version {overview.get('flink-version', 'unknown')}"
-        )
+        found, silent = "", []
+        for address in access.addresses:
+            try:
+                with FlinklikeClient([address], access.token, retry_for=0.0, verify=access.verify) as client:
+                    welcome = _welcome(client.get("/overview"), address)
+                found = found or welcome
+            except AuthenticationError as error:
+                return False, f"{address}: {error}"
+            except Exception as error:  # noqa: BLE001 - any failure is the answer of this test
+                silent.append(f"{address}: {error}")
+        if not found:
+            return False, "; ".join(silent)
+        return True, found + (f". No answer from {'; '.join(silent)}" if silent else "")
 
 
-def parse_connection(connection: Connection) -> ClusterAccess:
-    """Read a connection. The token is its password, then extra's token_file, then what `find_token` finds."""
-    extra: Mapping[str, Any] = connection.extra_dejson
-    scheme = connection.schema or "http"
-    hosts = [one.strip() for one in (connection.host or "127.0.0.1").split(",") if one.strip()]
-    addresses = tuple(_address(host, scheme, connection.port or DEFAULT_PORT) for host in hosts)
-    token_file = str(extra.get("token_file") or "") or None
-    token = connection.password or find_token(token_file=token_file)
-    ui_url = str(extra.get("ui_url") or addresses[0]).rstrip("/")
-    return ClusterAccess(addresses, token, _verify(extra.get("verify", True)), ui_url)
-
-
-def _address(host: str, scheme: str, port: int) -> str:
-    head, separator, rest = host.partition("://")
-    if not separator:
-        head, rest = scheme, host
-    if rest.count(":") > 1 and not rest.startswith("["):
-        rest = f"[{rest}]"  # a bare IPv6 address, which has no room for a port
-    has_port = rest.rpartition(":")[2].isdecimal() and not rest.endswith("]")
-    return f"{head}://{rest}" if has_port else f"{head}://{rest}:{port}"
-
-
-def _verify(value: Any) -> bool | str:
-    if isinstance(value, bool):
-        return value
-    text = str(value)
-    return text.lower() == "true" if text.lower() in {"true", "false", ""} else text
+def _welcome(overview: dict[str, Any], address: str) -> str:
+    managers = int(overview.get("taskmanagers", 0))
+    return (
+        f"Connected: leader {overview.get('leader') or address}, version {overview.get('flink-version', 'unknown')}, "
+        f"{overview.get('slots-available', 0)} of {overview.get('slots-total', 0)} slots free "
+        f"on {managers} TaskManager{'' if managers == 1 else 's'}"
+    )

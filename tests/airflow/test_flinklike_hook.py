@@ -1,15 +1,18 @@
 """FlinklikeHook: how a connection is read, and both clients over a real socket."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_flinklike.exceptions import AuthenticationError
-from airflow_flinklike.hooks.flinklike import FlinklikeHook, parse_connection
+from airflow_flinklike.exceptions import AuthenticationError, JobRefusedError
+from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
+from airflow_flinklike.hooks.flinklike import FlinklikeHook
+from airflow_flinklike.provider_info import get_provider_info
 from runtime.common.ids import JobId
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.fake_rest import TOKEN, FakeCluster
 from tests.kit.job_graphs import lone
 
 JOB = JobId("a" * 32)
@@ -85,16 +88,82 @@ async def test_the_asyncio_client(rest: FakeCluster) -> None:
         assert (await client.wait_for_result(JOB)).value_or_raise() == {"a": 1}
 
 
-def test_the_button_in_the_form(rest: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def connect_to(monkeypatch: pytest.MonkeyPatch, host: str, password: str = TOKEN, **extra: Any) -> None:
+    text = json.dumps(
+        {"conn_type": "flinklike", "host": host.removeprefix("http://"), "password": password, "extra": extra}
+    )
+    monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", text)
+
+
+def test_the_button_in_the_form_names_the_leader(rest: FakeCluster) -> None:
+    del rest
     assert FlinklikeHook().test_connection() == (
         True,
-        "Connected: 1 TaskManagers, 3 of 4 slots free, version 0.1.0",
+        "Connected: leader jm-1:8081, version 0.1.0, 3 of 4 slots free on 1 TaskManager",
     )
-    wrong = json.dumps({"conn_type": "flinklike", "host": rest.url, "password": "wrong"}).replace("http://", "")
-    monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", wrong)
-    assert FlinklikeHook().test_connection() == (False, "the cluster's token is missing or wrong")
-    gone = json.dumps({"conn_type": "flinklike", "host": "127.0.0.1", "port": 1, "password": "x"})
-    monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", gone)
+
+
+def test_the_button_asks_every_address(rest: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect_to(monkeypatch, rest.url, addresses="127.0.0.1:9")
+    is_up, message = FlinklikeHook().test_connection()
+    assert is_up
+    assert message.startswith("Connected: leader jm-1:8081, ")
+    assert ". No answer from http://127.0.0.1:9: no JobManager answers at http://127.0.0.1:9" in message
+
+
+def test_the_button_says_what_is_wrong(rest: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect_to(monkeypatch, rest.url, "wrong")
+    assert FlinklikeHook().test_connection() == (False, f"{rest.url}: the cluster's token is missing or wrong")
+    connect_to(monkeypatch, "127.0.0.1:1", addresses=["127.0.0.1:9"])
     is_up, message = FlinklikeHook().test_connection()
     assert not is_up
-    assert "no JobManager answers at http://127.0.0.1:1" in message
+    assert [f"http://127.0.0.1:{port}: no JobManager answers" in message for port in (1, 9)] == [True, True]
+    connect_to(monkeypatch, rest.url, conf="{")
+    is_up, message = FlinklikeHook().test_connection()
+    assert (is_up, message[:46]) == (False, "the connection's extra 'conf' is not JSON: Exp")
+    assert FlinklikeHook("nobody_made_it").test_connection()[0] is False
+
+
+@pytest.mark.parametrize(
+    ("extra", "fields", "expected"),
+    [
+        ({"addresses": "jm2,jm3:9"}, {"host": "jm1:1"}, ("http://jm1:1", "http://jm2:8081", "http://jm3:9")),
+        ({"addresses": ["jm2", "jm1"]}, {"host": "jm1"}, ("http://jm1:8081", "http://jm2:8081")),
+        ({"addresses": "jm2"}, {}, ("http://jm2:8081",)),
+        ({"tls": True}, {"host": "jm"}, ("https://jm:8081",)),
+        ({"tls": "true"}, {"host": "jm", "schema": "http"}, ("https://jm:8081",)),
+        ({"tls": False}, {"host": "jm", "schema": "https"}, ("https://jm:8081",)),
+        ({"tls": ""}, {"host": "http://jm:1/"}, ("http://jm:1",)),
+    ],
+)
+def test_addresses_of_the_form(extra: dict[str, Any], fields: dict[str, Any], expected: tuple[str, ...]) -> None:
+    assert parse_connection(connection(extra=extra, **fields)).addresses == expected
+
+
+@pytest.mark.parametrize("given", [{"spark.sql.ansi.enabled": False, "spark.executor.cores": 2}, None])
+def test_default_conf(given: Any) -> None:
+    texts = {"spark.sql.ansi.enabled": "false", "spark.executor.cores": "2"} if given else {}
+    for form in (given, json.dumps(given)):
+        access = parse_connection(connection(extra={"conf": form}))
+        assert access.conf == texts
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"conf": "[1]"}, "extra 'conf' is a list, expected an object"),
+        ({"conf": "spark.a=b"}, "extra 'conf' is not JSON"),
+        ({"tls": "yes"}, "extra 'tls' is 'yes', expected true or false"),
+    ],
+)
+def test_what_cannot_be_meant(extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobRefusedError, match=re.escape(message)):
+        parse_connection(connection(extra=extra))
+
+
+def test_the_forms_fields_are_those_that_are_read() -> None:
+    """Every field of the form reaches the connection under its own name."""
+    fields = {"tls": True, "verify": "/ca.pem", "addresses": "jm2", "ui_url": "https://ui", "conf": {"a": "b"}}
+    assert set(get_provider_info()["connection-types"][0]["conn-fields"]) == {*fields, "token_file"}
+    access = parse_connection(connection(host="jm1", password="t", extra=fields))
+    assert access == ClusterAccess(("https://jm1:8081", "https://jm2:8081"), "t", "/ca.pem", "https://ui", {"a": "b"})

@@ -1,0 +1,103 @@
+"""What an Airflow connection of type `flinklike` says, read and checked. No I/O but a token file.
+
+host (or several `host:port` separated by commas), port, password = the cluster's token; extra: tls, verify,
+addresses (more JobManagers), token_file, ui_url (how browsers reach the cluster), conf (default Spark conf of jobs).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_flinklike.client import find_token
+from airflow_flinklike.exceptions import JobRefusedError
+from runtime.common.spark_conf import conf_text
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+DEFAULT_PORT = 8081
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """What a connection says."""
+
+    addresses: tuple[str, ...]
+    token: str | None
+    verify: bool | str
+    ui_url: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def job_url(self, job_id: str) -> str:
+        """The page of a job."""
+        return f"{self.ui_url}/ui/jobs/{job_id}"
+
+    def with_conf(self, conf: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The Spark conf of a job: the connection's, over which the task's own wins."""
+        return {**self.conf, **(conf or {})}
+
+
+def parse_connection(connection: Connection) -> ClusterAccess:
+    """Read a connection. The token is its password, then extra's token_file, then what `find_token` finds.
+
+    Raises JobRefusedError for what cannot be meant, AuthenticationError for a token file that cannot be read.
+    """
+    extra: Mapping[str, Any] = connection.extra_dejson
+    scheme = "https" if _switch("tls", extra.get("tls")) else connection.schema or "http"
+    hosts = [*_listed(connection.host), *_listed(extra.get("addresses"))] or ["127.0.0.1"]
+    addresses = tuple(dict.fromkeys(_address(host, scheme, connection.port or DEFAULT_PORT) for host in hosts))
+    token_file = str(extra.get("token_file") or "") or None
+    token = connection.password or find_token(token_file=token_file)
+    ui_url = str(extra.get("ui_url") or addresses[0]).rstrip("/")
+    return ClusterAccess(addresses, token, _verify(extra.get("verify")), ui_url, _conf(extra.get("conf")))
+
+
+def _listed(given: str | Iterable[str] | None) -> list[str]:
+    parts = given.split(",") if isinstance(given, str) else given or ()
+    return [stripped for one in parts if (stripped := str(one).strip())]
+
+
+def _address(host: str, scheme: str, port: int) -> str:
+    head, separator, rest = host.partition("://")
+    if not separator:
+        head, rest = scheme, host
+    rest = rest.rstrip("/")
+    if rest.count(":") > 1 and not rest.startswith("["):
+        rest = f"[{rest}]"  # a bare IPv6 address, which has no room for a port
+    has_port = rest.rpartition(":")[2].isdecimal() and not rest.endswith("]")
+    return f"{head}://{rest}" if has_port else f"{head}://{rest}:{port}"
+
+
+def _switch(name: str, value: Any) -> bool:
+    text = str(value if value is not None else "").strip().lower()
+    if text not in {"", "true", "false"}:
+        message = f"the connection's extra {name!r} is {value!r}, expected true or false"
+        raise JobRefusedError(message)
+    return text == "true"
+
+
+def _verify(value: Any) -> bool | str:
+    """True unless it is switched off; a path names the certificate authority."""
+    if value is None or isinstance(value, bool):
+        return value is not False
+    text = str(value).strip()
+    return text.lower() != "false" if text.lower() in {"true", "false", ""} else text
+
+
+def _conf(value: Any) -> dict[str, str]:
+    """A JSON object, or its text as some tools store it."""
+    if isinstance(value, str) and value.strip():
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            message = f"the connection's extra 'conf' is not JSON: {error}"
+            raise JobRefusedError(message) from error
+    if not value:
+        return {}
+    if not isinstance(value, Mapping):
+        message = f"the connection's extra 'conf' is a {type(value).__name__}, expected an object of Spark's keys"
+        raise JobRefusedError(message)
+    return {str(key): conf_text(one) for key, one in value.items()}
