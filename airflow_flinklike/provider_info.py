@@ -17,10 +17,10 @@ def get_provider_info() -> dict[str, Any]:
         "description": "PySpark jobs on a session cluster with warm slots",
         "versions": [VERSION],
         "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": "", "tags": ["software"]}],
-        "operators": [_modules("airflow_flinklike.operators.submit")],
-        "sensors": [_modules("airflow_flinklike.sensors.job")],
+        "operators": [_modules("airflow_flinklike.operators.submit", "airflow_flinklike.operators.cancel")],
+        "sensors": [_modules("airflow_flinklike.sensors.job", "airflow_flinklike.sensors.cluster")],
         "hooks": [_modules("airflow_flinklike.hooks.flinklike")],
-        "triggers": [_modules("airflow_flinklike.triggers.job")],
+        "triggers": [_modules("airflow_flinklike.triggers.job", "airflow_flinklike.triggers.sensing")],
         "connection-types": [_connection_type()],
         "extra-links": ["airflow_flinklike.links.FlinklikeJobLink"],
         "task-decorators": [
@@ -30,8 +30,8 @@ def get_provider_info() -> dict[str, Any]:
     }
 
 
-def _modules(module: str) -> dict[str, Any]:
-    return {"integration-name": _INTEGRATION, "python-modules": [module]}
+def _modules(*modules: str) -> dict[str, Any]:
+    return {"integration-name": _INTEGRATION, "python-modules": list(modules)}
 
 
 def _connection_type() -> dict[str, Any]:
@@ -40,30 +40,33 @@ def _connection_type() -> dict[str, Any]:
         "hook-class-name": "airflow_flinklike.hooks.flinklike.FlinklikeHook",
         "hook-name": "Flinklike",
         "ui-field-behaviour": {
-            "hidden-fields": ["login"],
-            "relabeling": {"password": "Token", "schema": "Scheme"},
+            "hidden-fields": ["login", "schema"],
+            "relabeling": {"password": "Token"},
             "placeholders": {
-                "host": "127.0.0.1, or jm1:8081,jm2:8081",
+                "host": "127.0.0.1",
                 "port": "8081",
-                "schema": "http",
                 "password": "the content of run/token on the cluster",
             },
         },
         "conn-fields": {
-            "token_file": {
-                "label": "Token file",
-                "description": "File on the workers that holds the cluster's token; used when Token is empty",
-                "schema": {"type": ["string", "null"]},
-            },
-            "verify": {
-                "label": "Verify TLS",
-                "description": "true, false, or the path of a CA file; for https only",
-                "schema": {"type": ["string", "null"], "default": "true"},
-            },
-            "ui_url": {
-                "label": "URL for browsers",
-                "description": "Where the job links lead; default: the first address",
-                "schema": {"type": ["string", "null"]},
-            },
+            "tls": _field("TLS", "Speak https to the cluster", "boolean", default=False),
+            "verify": _field("Verify TLS", "true, false, or the path of a CA file", "string", default="true"),
+            "addresses": _field("More JobManagers", "Asked when Host does not answer: jm-2:8081,jm-3:8081", "string"),
+            "token_file": _field(
+                "Token file",
+                "On the workers and the triggerer: holds the cluster's token; used when Token is empty",
+                "string",
+            ),
+            "ui_url": _field("URL for browsers", "Where the job links lead; default: the first address", "string"),
+            "conf": _field(
+                "Default Spark conf",
+                "Of scripts and functions; what a task sets itself wins",
+                "object",
+            ),
         },
     }
+
+
+def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, Any]:
+    """An optional field, stored in `extra` under its own name."""
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +28,8 @@ class FakeJob:
     modified: int = 1
     result: Any = None
     failure: dict[str, Any] = field(default_factory=dict)
+    started: int = 1_700_000_000_000
+    passed: list[str] = field(default_factory=list)
 
 
 class FakeCluster:
@@ -41,6 +43,7 @@ class FakeCluster:
         self.cancels: list[str] = []
         self.heartbeats: list[tuple[str, int]] = []
         self.lost_answers = 0
+        self.task_managers: list[dict[str, Any]] = [{"id": "tm-1", "freeSlots": 3, "spark": True, "state": "ready"}]
         self.url = ""
 
     def submit(self, body: dict[str, Any]) -> tuple[int, Any]:
@@ -95,6 +98,18 @@ class FakeCluster:
         self.changed.wait_for(lambda: job.modified > since or job.status in _TERMINAL, timeout=wait)
         return 200, {"status": job.status, "last-modification": job.modified, "pending-reason": ""}
 
+    def overview(self) -> tuple[int, Any]:
+        """Newest first, as the cluster sorts them."""
+        jobs = [
+            {"jid": job_id, "name": job.graph["name"], "state": job.status, "start-time": job.started}
+            for job_id, job in self.jobs.items()
+        ]
+        return 200, {"jobs": sorted(jobs, key=lambda job: -job["start-time"])}
+
+    def details(self, job_id: str) -> tuple[int, Any]:
+        job = self.jobs[job_id]
+        return 200, {"jid": job_id, "state": job.status, "timestamps": dict.fromkeys((*job.passed, job.status), 1)}
+
     def execution_result(self, job_id: str, wait: float) -> tuple[int, Any]:
         job = self.jobs.get(job_id)
         if job is None:
@@ -123,10 +138,25 @@ class FakeCluster:
                 return self.execution_result(job_id, wait)
             case "PATCH", ["jobs", job_id, *beat]:
                 return self.heartbeat(job_id, json.loads(body)["expiredTimestamp"]) if beat else self.cancel(job_id)
-            case "GET", ["overview"]:
-                return 200, {"taskmanagers": 1, "slots-total": 4, "slots-available": 3, "flink-version": "0.1.0"}
+            case "GET", _:
+                return self.shown(parts) or (404, {"errors": [f"Not found: {target}"]})
             case _:
                 return 404, {"errors": [f"Not found: {target}"]}
+
+    def shown(self, parts: list[str]) -> tuple[int, Any] | None:
+        """What can be looked at; None for what cannot."""
+        match parts:
+            case ["overview"]:
+                slots = {"taskmanagers": 1, "slots-total": 4, "slots-available": 3}
+                return 200, {**slots, "flink-version": "0.1.0", "leader": "jm-1:8081"}
+            case ["taskmanagers"]:
+                return 200, {"taskmanagers": self.task_managers}
+            case ["jobs", "overview"]:
+                return self.overview()
+            case ["jobs", job_id] if job_id in self.jobs:
+                return self.details(job_id)
+            case _:
+                return None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,9 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_cluster() -> Iterator[FakeCluster]:
+def fake_cluster(make: Callable[[], FakeCluster] = FakeCluster) -> Iterator[FakeCluster]:
     """A running fake on a free port of 127.0.0.1."""
-    cluster = FakeCluster()
+    cluster = make()
     handler = type("Handler", (_Handler,), {"cluster": cluster})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
