@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_type_hints
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
 _FUNCTION_ATTRIBUTE = "flinklike_function"
+_POSITIONAL = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD})
 
 
 class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     """The operator behind `@task.flinklike`.
 
+    :param templates_dict: templates whose values the function gets as its parameter `templates_dict`
+    :param templates_exts: endings of files: arguments and values of templates_dict with one are read from that file,
+        which is searched for as Airflow searches for templates, and rendered
     :param conf: Spark SQL configuration of the session
     :param py_files: Python files that the function imports; files and archives likewise
     :param job_timeout: seconds after which the cluster ends the job by itself
@@ -42,6 +47,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
 
     custom_operator_name = "@task.flinklike"
     template_fields: Sequence[str] = (  # type: ignore[mutable-override]  # Airflow narrows it just so
+        "templates_dict",
         *DecoratedOperator.template_fields,
         "conf",
         "py_files",
@@ -52,6 +58,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
         **DecoratedOperator.template_fields_renderers,
+        "templates_dict": "json",
         "conf": "json",
         "environment": "json",
     }
@@ -59,6 +66,8 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     def __init__(
         self,
         *,
+        templates_dict: Mapping[str, Any] | None = None,
+        templates_exts: Sequence[str] | None = None,
         conf: Mapping[str, Any] | None = None,
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
@@ -70,6 +79,9 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.templates_dict = templates_dict
+        if templates_exts:
+            self.template_ext = templates_exts
         self.conf = conf
         self.py_files = py_files
         self.files = files
@@ -82,7 +94,8 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     def build_program(self, context: Context) -> JobProgram:
         """The function with its rendered arguments. Raises PipelineError."""
         function = getattr(self.python_callable, _FUNCTION_ATTRIBUTE, self.python_callable)
-        arguments = {**_context_arguments(function, len(self.op_args), context), **self.op_kwargs}
+        seen = {**context, "templates_dict": self.templates_dict} if self.templates_dict else context
+        arguments = {**_context_arguments(function, len(self.op_args), seen), **self.op_kwargs}
         return function_job(
             function,
             args=self.op_args,
@@ -128,18 +141,38 @@ def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     visible.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # what inspect reads first
+    visible.__annotations__ = _annotations(function)
     setattr(visible, _FUNCTION_ATTRIBUTE, function)
     return visible
 
 
-def _context_arguments(function: Callable[..., Any], given: int, context: Context) -> dict[str, Any]:
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    """With the type of the result as an object: Airflow cannot look names up in the module of the function.
+
+    It tells from that type whether there are multiple outputs; a name that only type checkers see tells nothing.
+    """
+    annotations = dict(getattr(function, "__annotations__", {}))
+    if not isinstance(annotations.get("return"), str):
+        return annotations
+
+    def probe() -> None: ...
+
+    probe.__annotations__ = {"return": annotations.pop("return")}
+    with suppress(NameError, TypeError, SyntaxError):
+        annotations["return"] = get_type_hints(probe, getattr(function, "__globals__", {}))["return"]
+    return annotations
+
+
+def _context_arguments(function: Callable[..., Any], given: int, context: Mapping[str, Any]) -> dict[str, Any]:
     """Values for parameters that are named like keys of Airflow's context and were not given."""
-    names = [name for name in inspect.signature(function).parameters if name not in INJECTED][given:]
+    parameters = [one for name, one in inspect.signature(function).parameters.items() if name not in INJECTED]
+    taken = [one.name for one in parameters if one.kind in _POSITIONAL][:given]
+    names = [one.name for one in parameters if one.name not in taken]
     found: dict[str, Any] = {}
     for name in names:
         if name not in KNOWN_CONTEXT_KEYS or name not in context:
             continue
-        value: Any = dict(context[name]) if name == "params" else context[name]  # type: ignore[literal-required]  # any key
+        value: Any = dict(context[name]) if name == "params" else context[name]
         if not isinstance(value, str | int | float | bool | dict | None):
             message = (
                 f"parameter {name!r}: Airflow's {name} is a {type(value).__name__} and stays in the worker; "

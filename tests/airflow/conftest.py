@@ -111,13 +111,19 @@ def data_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow_database(data_directory: Path, cluster: ScriptCluster) -> Iterator[None]:
-    """A migrated database, and the environment of a deployment: the connection and the data directory."""
+def metadata_database() -> None:
+    """A migrated database."""
+    from airflow.utils.db import initdb
+
+    initdb()
+
+
+@pytest.fixture(scope="session")
+def airflow_database(data_directory: Path, cluster: ScriptCluster, metadata_database: None) -> Iterator[None]:
+    """The environment of a deployment: the database, the connection and the data directory."""
+    del metadata_database
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url, token=cluster.token))
         patch.setenv("FLINKLIKE_DATA_DIR", str(data_directory))
         patch.syspath_prepend(str(DAGS))
-        from airflow.utils.db import initdb
-
-        initdb()
         yield
