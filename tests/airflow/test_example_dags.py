@@ -1,5 +1,6 @@
 """Every example DAG by `dag.test()` on a real cluster; answers are compared with DuckDB on the same files."""
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,41 @@ def test_word_count(airflow_database: None) -> None:
     assert (counts["to"], counts["be"], counts["question"]) == (2, 2, 1)
 
 
+def test_the_migrated_application_runs_unchanged(airflow_database: None, cluster: ScriptCluster) -> None:
+    del airflow_database
+    run = run_dag("migrated_spark_submit", {"orders": 10})
+    assert str(run.state) == "success"
+    assert len(jobs_of(cluster, "daily-totals")) == 1
+
+
+def test_every_day_is_a_job_of_its_own(airflow_database: None, cluster: ScriptCluster) -> None:
+    del airflow_database
+    run = run_dag("mapped_partitions", {"days": 3})
+    assert str(run.state) == "success"
+    expected = sum(sum(order * date(2026, 1, day).toordinal() % 997 for order in range(1000)) for day in (1, 2, 3))
+    assert xcom(run, "total") == {"days": 3, "cents": expected}
+    assert jobs_of(cluster, "mapped_partitions.sales_of") == ["FINISHED"] * 3
+
+
+def test_the_long_job(airflow_database: None, cluster: ScriptCluster) -> None:
+    del airflow_database
+    run = run_dag("deferred_long_job", {"rounds": 2})
+    assert str(run.state) == "success"
+    assert xcom(run, "estimate")["points"] == 200_000
+    assert 3 < xcom(run, "pi") < 3.3
+    assert jobs_of(cluster, "long-job") == ["FINISHED"]
+
+
+def jobs_of(cluster: ScriptCluster, name: str) -> list[str]:
+    with cluster.connect() as client:
+        return [one["state"] for one in client.get("/jobs/overview")["jobs"] if one["name"] == name]
+
+
 def test_every_dag_is_tested() -> None:
     assert {path.stem for path in (Path(__file__).resolve().parents[2] / "dags").glob("*.py")} == {
+        "deferred_long_job",
+        "mapped_partitions",
+        "migrated_spark_submit",
         "tpch_revenue",
         "word_count",
     }
