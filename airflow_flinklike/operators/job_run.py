@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
 from airflow_flinklike.exceptions import FlinklikeClientError, JobConflictError, JobNotFoundError
-from airflow_flinklike.hooks.flinklike import ClusterAccess
+from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.observation import JobObserver, Log
 from airflow_flinklike.operators.adoption import (
     STORE_KEY,

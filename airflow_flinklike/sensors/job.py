@@ -21,7 +21,8 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseTrigger, Context
+    from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
 _ENDS = frozenset({JobEventReason.FINISHED.value, JobEventReason.FAILED.value, JobEventReason.CANCELED.value})
 

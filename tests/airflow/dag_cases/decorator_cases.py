@@ -57,7 +57,7 @@ with DAG(dag_id="decorated_outputs", schedule=None):
         """Takes the outputs one by one."""
         return int(half) * 100 + int(rest)
 
-    parts = split(7)
+    parts: Any = split(7)
     joined(parts["half"], parts["rest"])
     whole(1)
     unknown(2)
@@ -80,7 +80,9 @@ with DAG(dag_id="decorated_groups", schedule=None):
     @task_group
     def inside(n: int) -> Any:
         """One job behind another one."""
-        return product.override(task_id="second")(product.override(task_id="first")(n), 3)
+        first: Any = product.override(task_id="first")
+        second: Any = product.override(task_id="second")
+        return second(first(n), 3)
 
     inside(2)
     inside.expand(n=[1, 2])

@@ -94,8 +94,9 @@ def test_jobs_that_started_too_early_do_not_count(cluster: FakeCluster, client: 
     moment = datetime(2024, 5, 6, tzinfo=UTC)
     millis = int(moment.timestamp() * 1000)
     put(cluster, JOB, "FINISHED", started=millis - 1)
-    for text in (moment, "2024-05-06", "2024-05-06T00:00:00+00:00", "2024-05-06 02:00:00+02:00"):
-        wish = job_wish("FINISHED", name="etl", started_after=text)
+    wish = job_wish("FINISHED", name="etl", started_after=moment)
+    for text in ("2024-05-06", "2024-05-06T00:00:00+00:00", "2024-05-06 02:00:00+02:00"):
+        assert job_wish("FINISHED", name="etl", started_after=text) == wish
         assert wish.started_after_millis == millis
         assert client.run(look_at_job(wish)).job_id is None
     put(cluster, JOB, "FINISHED", started=millis)
