@@ -1,7 +1,7 @@
 """Which job a try of a task goes on with: a pure decision over what is stored and what the cluster says.
 
 The id is stored before the submit. `max_tries` stays over the retries of a task and is raised when a person clears it,
-so it tells one life of the task from the next.
+so it tells one life of the task from the next; and so does the start of a run that had ended when the task was cleared.
 """
 
 from __future__ import annotations
@@ -25,10 +25,17 @@ class StoredJob:
 
     job_id: JobId
     max_tries: int | None
+    run_started: str = ""
 
     def to_json(self) -> dict[str, str | int | None]:
         """What is stored."""
-        return {"job_id": self.job_id, "max_tries": self.max_tries}
+        known = {"run_started": self.run_started} if self.run_started else {}
+        return {"job_id": self.job_id, "max_tries": self.max_tries, **known}
+
+    def is_of(self, max_tries: int, run_started: str) -> bool:
+        """True if this life of the task has submitted it, as far as that can be told."""
+        is_same_run = not self.run_started or not run_started or self.run_started == run_started
+        return is_same_run and self.max_tries == max_tries
 
 
 def parse_stored(value: object) -> StoredJob | None:
@@ -44,8 +51,12 @@ def parse_stored(value: object) -> StoredJob | None:
         job_id = parse_job_id(str(value.get("job_id", "")))
     except InvalidInputError:
         return None
-    max_tries = value.get("max_tries")
-    return StoredJob(job_id, max_tries if type(max_tries) is int else None)
+    max_tries, run_started = value.get("max_tries"), value.get("run_started")
+    return StoredJob(
+        job_id,
+        max_tries if type(max_tries) is int else None,
+        run_started if isinstance(run_started, str) else "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +119,14 @@ class EndThenSubmit:
 Decision = Adopt | TakeResult | Submit | EndThenSubmit
 
 
-def decide(stored: StoredJob | None, observed: JobStatus | None, max_tries: int) -> Decision:
-    """What a try does. `observed` is the state of the stored job, None when the cluster does not know it."""
+def decide(stored: StoredJob | None, observed: JobStatus | None, max_tries: int, run_started: str = "") -> Decision:
+    """What a try does. `observed` is the state of the stored job, None when the cluster does not know it.
+
+    `run_started` is "" where it is not known.
+    """
     if stored is None:
         return Submit()
-    if stored.max_tries != max_tries:
+    if not stored.is_of(max_tries, run_started):
         return _decide_cleared(stored.job_id, observed)
     return _decide_retry(stored.job_id, observed)
 

@@ -94,6 +94,7 @@ class JobRun:
         self._max_tries = max_tries_of(context)
         self._try_number = int(getattr(context["ti"], "try_number", 1) or 1)
         self._life = life_of(context)
+        self._run_started = "" if self._life is None else self._life.run_started
         self._client = client
         self._access = access
         self._calls = calls
@@ -112,7 +113,7 @@ class JobRun:
     def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
         """Adopt the job of an earlier try of the same life of this task, or submit one."""
         stored, observed = self._found() if self._settings.is_durable else (None, None)
-        decision = decide(stored, observed, self._max_tries)
+        decision = decide(stored, observed, self._max_tries, self._run_started)
         while True:
             match decision:
                 case Adopt(job_id) if self._adopt(job_id):
@@ -127,7 +128,7 @@ class JobRun:
                     observed = self._see_end(decision)
                 case Adopt(job_id):
                     observed = self._status(job_id)
-            decision = decide(stored, observed, self._max_tries)
+            decision = decide(stored, observed, self._max_tries, self._run_started)
 
     @property
     def is_adopted(self) -> bool:
@@ -174,7 +175,7 @@ class JobRun:
             observed = self._status(job_id)
             if observed is not None:
                 self._log.info("Found job %s of an earlier try, which the task's store does not have", job_id)
-                return StoredJob(job_id, self._max_tries), observed
+                return StoredJob(job_id, self._max_tries, self._run_started), observed
         return None, None
 
     def _fresh_id(self, stored: StoredJob | None) -> JobId:
@@ -209,7 +210,7 @@ class JobRun:
         program = build()
         self._calls.check()
         self.job_id = job_id
-        self._store.set(STORE_KEY, StoredJob(job_id, self._max_tries).to_json())
+        self._store.set(STORE_KEY, StoredJob(job_id, self._max_tries, self._run_started).to_json())
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))

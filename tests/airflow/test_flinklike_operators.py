@@ -353,6 +353,14 @@ def test_a_store_that_airflows_server_cannot_read_is_one_that_has_lost_the_id(re
         submit("finish").execute(context(store, dag_run=run_of(6), try_number=3))
 
 
+def test_a_clear_that_lowers_the_retries_submits_afresh_too(rest: FakeCluster) -> None:
+    """`max_tries` is the number of tries so far plus `retries`: it stays as it was here, but the run begins anew."""
+    store = FakeStateStore()
+    for number, day in ((1, 6), (2, 7)):
+        submit("finish").execute(context(store, max_tries=1, try_number=number, dag_run=run_of(day)))
+    assert len(rest.jobs) == 2
+
+
 @pytest.mark.parametrize("change", [{"max_tries": 3}, {"dag_run": run_of(7)}])
 def test_a_clear_and_a_new_run_submit_afresh_without_the_store_too(rest: FakeCluster, change: dict[str, Any]) -> None:
     submit("finish").execute(context(dag_run=run_of(6)))

@@ -57,6 +57,14 @@ def test_a_try_after_a_clear(observed: JobStatus | None, stored_tries: int | Non
 
 
 @pytest.mark.parametrize("observed", OBSERVED)
+def test_a_run_that_was_started_again_is_another_life(observed: JobStatus | None) -> None:
+    """A clear whose author has lowered `retries` may leave `max_tries` as it was."""
+    assert decide(StoredJob(JOB, 2, "1.5"), observed, 2, "1.6") == NEW_LIFE[observed]
+    for stored, now in (("1.5", "1.5"), ("", "1.5"), ("1.5", "")):
+        assert decide(StoredJob(JOB, 2, stored), observed, 2, now) == SAME_LIFE[observed]
+
+
+@pytest.mark.parametrize("observed", OBSERVED)
 def test_nothing_stored(observed: JobStatus | None) -> None:
     assert decide(None, observed, 2) == Submit()
 
@@ -83,6 +91,8 @@ def test_a_cleared_task_never_takes_the_old_id(observed: JobStatus | None, befor
         ({"job_id": JOB, "max_tries": 2}, StoredJob(JOB, 2)),
         ({"job_id": JOB, "max_tries": 2, "of a later version": 1}, StoredJob(JOB, 2)),
         (json.dumps({"job_id": JOB, "max_tries": 2}), StoredJob(JOB, 2)),
+        ({"job_id": JOB, "max_tries": 2, "run_started": "1.5"}, StoredJob(JOB, 2, "1.5")),
+        ({"job_id": JOB, "max_tries": 2, "run_started": 1.5}, StoredJob(JOB, 2)),
         ({"job_id": JOB}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": "2"}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": True}, StoredJob(JOB, None)),
@@ -138,7 +148,9 @@ def test_earlier_ids_are_looked_at_from_the_newest_on() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["job_id", "max_tries", "x"]) | st.text(), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["job_id", "max_tries", "run_started"]) | st.text(), inner)
+    ),
     max_leaves=8,
 )
 
