@@ -40,6 +40,11 @@ class TaskKey:
     task_id: str
     map_index: int = -1
 
+    @property
+    def label(self) -> str:
+        """What Airflow calls it within its run."""
+        return self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
+
     @classmethod
     def of(cls, task_instance: _Identified) -> TaskKey:
         """The key of a task instance, in whichever form Airflow has it here."""
@@ -85,10 +90,10 @@ def _cause(task: TaskKey, states: object, *, expected: str, worked_on: frozenset
     if not isinstance(states, Mapping):
         return KillCause.UNKNOWN
     run = states.get(task.run_id)
-    label = task.task_id if task.map_index < 0 else f"{task.task_id}_{task.map_index}"
-    if not isinstance(run, Mapping) or label not in run:
+    if not isinstance(run, Mapping) or task.label not in run:
         return KillCause.USER  # the run or the task was deleted
-    state = str(getattr(run[label], "value", run[label]))
+    state = run[task.label]
+    state = str(getattr(state, "value", state))
     if state == expected:
         return KillCause.PROCESS
     return KillCause.UNKNOWN if state in worked_on else KillCause.USER

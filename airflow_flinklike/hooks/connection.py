@@ -35,10 +35,6 @@ class ClusterAccess:
         """The page of a job."""
         return f"{self.ui_url}/ui/jobs/{job_id}"
 
-    def with_conf(self, conf: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The Spark conf of a job: the connection's, over which the task's own wins."""
-        return {**self.conf, **(conf or {})}
-
 
 def parse_connection(connection: Connection) -> ClusterAccess:
     """Read a connection. The token is its password, then extra's token_file, then what `find_token` finds.

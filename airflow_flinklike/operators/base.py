@@ -96,6 +96,8 @@ class FlinklikeJobOperator(BaseOperator):
         self.wait_for_completion = wait_for_completion
         self._calls: InterruptibleCalls | None = None
         self._is_killed_early = False
+        self.default_conf: Mapping[str, str] = {}
+        """Spark conf that the connection says; known while the task is executed."""
 
     def build_program(self, context: Context) -> JobProgram:
         """The job, built in the worker from rendered fields. Raises PipelineError."""
@@ -191,8 +193,10 @@ class FlinklikeJobOperator(BaseOperator):
     ) -> JobRun:
         orphan = None if self.orphan_timeout is None else timedelta(seconds=_seconds(self.orphan_timeout))
         settings = RunSettings(self.durable_job, self.cancel_on_kill, self.poll_interval, orphan)
+        access = self.hook.access()
+        self.default_conf = access.conf
         observer = self.make_observer(bookmark)
-        return JobRun(context, client, self.hook.access(), calls, settings, observer=observer, log=self.log)
+        return JobRun(context, client, access, calls, settings, observer=observer, log=self.log)
 
     def _worked(self, context: Context, run: JobRun, work: Callable[[JobRun], T]) -> T:
         try:
@@ -210,7 +214,8 @@ class FlinklikeJobOperator(BaseOperator):
             raise
 
     def _execute(self, context: Context, run: JobRun) -> Any:
-        label = f"airflow {self.dag_id}.{self.task_id} {context['run_id']}"[:256]
+        key = TaskKey.of(context["ti"])
+        label = f"airflow {key.dag_id}.{key.label} {key.run_id}"[:256]
         job_id = run.begin(lambda: self.build_program(context), label=label)
         self._push_link(context, job_id, run.job_url(job_id))
         if not self.wait_for_completion:

@@ -57,7 +57,8 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     :param pipeline_params: more of the same, templated and mappable; they win over `params`
     :param application: a Python script, run unchanged as spark-submit would
     :param application_args: its arguments
-    :param conf: Spark configuration of the application; what is static is refused unless a TaskManager has it so
+    :param conf: Spark configuration of the application, over that of the connection; what is static is refused unless
+        a TaskManager has it so
     :param properties_file: a spark-defaults.conf on the worker, whose settings `conf` overrides
     :param py_files: its .py, .zip, .egg or .whl files; a text is split at commas, here and below
     :param files: files that lie in its working directory
@@ -143,7 +144,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             str(self.application),
             args=arguments_of(self.application_args),
             name=self.name or None,
-            conf={**self._properties(), **mapping_of("conf", self.conf)},
+            conf={**self.default_conf, **self._properties(), **mapping_of("conf", self.conf)},
             py_files=self.py_files or (),
             files=self.files or (),
             archives=self.archives or (),

@@ -1,5 +1,7 @@
 """Operators and decorator against a fake REST endpoint: what is submitted, adopted, cancelled."""
 
+import json
+import os
 import pickle
 import threading
 from datetime import UTC, datetime, timedelta
@@ -204,6 +206,23 @@ def test_what_spark_submit_users_bring(tmp_path: Path) -> None:
     assert graph.spark_conf == {"spark.sql.shuffle.partitions": "2", "spark.sql.ansi.enabled": "true"}
     assert (graph.environment, graph.execution_timeout_seconds) == ({"DAY": "2024-05-06"}, 2)
     assert operator.flinklike_conn_id == "other"
+
+
+def test_the_conf_of_the_connection_is_the_default(
+    rest: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "finish.py").write_text("x")
+    (tmp_path / "defaults.conf").write_text("spark.b 2\nspark.c 2\n")
+    connection = json.loads(os.environ["AIRFLOW_CONN_FLINKLIKE_DEFAULT"])
+    connection["extra"] = {"conf": {"spark.a": "1", "spark.b": "1", "spark.c": "1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", json.dumps(connection))
+    FlinklikeSubmitOperator(
+        task_id="etl",
+        application=str(tmp_path / "finish.py"),
+        properties_file=str(tmp_path / "defaults.conf"),
+        conf={"spark.c": "3"},
+    ).execute(context())
+    assert only_job(rest)[1].graph["spark_conf"] == {"spark.a": "1", "spark.b": "2", "spark.c": "3"}
 
 
 def test_conf_may_be_a_template_file(tmp_path: Path) -> None:
@@ -439,7 +458,7 @@ def test_the_decorated_function_is_one_job(rest: FakeCluster) -> None:
     assert submitted.graph["spark_conf"] == {"spark.sql.ansi.enabled": "false"}
     assert submitted.graph["secrets"] == ["A", "B"]
     assert submitted.graph["restart_strategy"] == {"type": "none"}
-    assert submitted.client == "airflow finish_dag.fn manual__1"
+    assert submitted.client == "airflow dag.run manual__1"
 
 
 def test_the_decorator_makes_tasks_and_mapped_tasks() -> None:
