@@ -53,6 +53,11 @@ class AsyncFlinklikeClient:
     ) -> None:
         await self.close()
 
+    @property
+    def is_closed(self) -> bool:
+        """True once the connections are closed."""
+        return self._http.is_closed
+
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()

@@ -36,6 +36,17 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True)
+class JobNews:
+    """What a poll for many jobs has found: those that have changed or ended, and those that the cluster does not know.
+
+    Both are empty when its time was over, or when another poll has taken its place.
+    """
+
+    changed: tuple[JobState, ...]
+    unknown: frozenset[JobId]
+
+
+@dataclass(frozen=True, slots=True)
 class JobExecutionResult:
     """How a job ended. `value` is the job's result when FINISHED, `failure` Flink's failure-cause when FAILED.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airflow_flinklike.artifacts import BlobSource
-from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.model import JobExecutionResult, JobNews, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, ask, json_request
 from airflow_flinklike.exceptions import ClusterUnavailableError, JobNotFoundError
 from runtime.common.ids import JobId
@@ -88,6 +88,20 @@ def status(job_id: JobId, *, wait: float, since: int) -> Operation[JobState]:
     body = response.json()
     state = JobStatus(body["status"])
     return JobState(job_id, state, int(body.get("last-modification", 0)), str(body.get("pending-reason", "")))
+
+
+def wait_for_news(known: Mapping[JobId, int], *, wait: float, name: str) -> Operation[JobNews]:
+    """Long poll for many jobs by the last modification that is known of each. Ends an earlier poll of that `name`."""
+    document = {"known": dict(known), "wait": wait, "name": name}
+    response = yield from ask(json_request("POST", "/jobs/wait", document, timeout=_ANSWER_SECONDS + wait))
+    body = response.json()
+    return JobNews(tuple(map(_listed_state, body["jobs"])), frozenset(map(JobId, body["unknown"])))
+
+
+def _listed_state(body: Mapping[str, Any]) -> JobState:
+    """A job as /jobs/overview lists it."""
+    modified, reason = int(body["last-modification"]), str(body.get("pending-reason", ""))
+    return JobState(JobId(body["jid"]), JobStatus(body["state"]), modified, reason)
 
 
 def result_within(job_id: JobId, *, wait: float) -> Operation[JobExecutionResult | None]:

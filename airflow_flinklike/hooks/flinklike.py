@@ -34,6 +34,10 @@ class FlinklikeHook(BaseHook):
         """The connection, read."""
         return parse_connection(self.get_connection(self.flinklike_conn_id))
 
+    async def aaccess(self) -> ClusterAccess:
+        """The same without blocking."""
+        return parse_connection(await self.aget_connection(self.flinklike_conn_id))
+
     def get_conn(self) -> FlinklikeClient:
         """A blocking client; close it, or use it in a `with`."""
         access = self.access()
@@ -41,7 +45,7 @@ class FlinklikeHook(BaseHook):
 
     async def aget_conn(self) -> AsyncFlinklikeClient:
         """An asyncio client; close it, or use it in an `async with`."""
-        access = parse_connection(await self.aget_connection(self.flinklike_conn_id))
+        access = await self.aaccess()
         return AsyncFlinklikeClient(access.addresses, access.token, retry_for=self.retry_for, verify=access.verify)
 
     def test_connection(self) -> tuple[bool, str]:

@@ -11,7 +11,7 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -326,6 +326,13 @@ class Dispatcher(ABC):
         shown = self.job_summary(job_id)
         return shown if shown is not None else await self._reads.cleaned_summary(job_id)
 
+    async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
+        """The same of many; those that are not known are left out."""
+        self._check_open()
+        found = {job_id: one for job_id in jobs if (one := self._registry.summary(job_id)) is not None}
+        forgotten = [job_id for job_id in jobs if job_id not in found]
+        return {**found, **await self._reads.cleaned_summaries(forgotten)}
+
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
         """Who runs the job now."""
         self._check_open()
@@ -363,17 +370,18 @@ class Dispatcher(ABC):
         self._check_open()
         await self._ask(lambda number: ev.MoveRequested(number, job_id, target), Empty)
 
-    async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
-        """Return when one of `jobs` has changed after `since_millis`, has ended or is not shown, or after `timeout`."""
+    async def wait_for_jobs(self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "") -> frozenset[JobId]:
+        """Those of `known` with news, as soon as there are any; none after `timeout` seconds."""
         self._check_open()
-        for job_id in jobs:
-            summary = self._registry.summary(job_id)
-            if summary is None or summary.status.is_globally_terminal:
-                return
-            if summary.last_modification_millis > since_millis:
-                return
-        if jobs and timeout > 0:
-            await self._waiters.wait(jobs, timeout)
+        self._waiters.end(name)
+        news = frozenset(job_id for job_id, modified in known.items() if self._is_news(job_id, modified))
+        if news or not known or timeout <= 0:
+            return news
+        return await self._waiters.wait(known.keys(), timeout, name)
+
+    def _is_news(self, job_id: JobId, modified: int) -> bool:
+        summary = self._registry.summary(job_id)
+        return summary is None or summary.status.is_globally_terminal or summary.last_modification_millis != modified
 
     def _info(self, process: JobMasterProcess) -> JobMasterInfo:
         return JobMasterInfo(

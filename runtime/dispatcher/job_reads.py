@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 
 from runtime.common.errors import ConflictError, NotFoundError, PermanentError
 from runtime.common.ids import JobId
@@ -53,6 +54,11 @@ class JobReads:
         """What is remembered of a cleaned job."""
         done = await self._services.store.done(job_id)
         return None if done is None else finished_job(job_id, done).summary
+
+    async def cleaned_summaries(self, jobs: Sequence[JobId]) -> Mapping[JobId, JobSummary]:
+        """The same of many; what is not known is left out."""
+        found = await self._services.store.dones(jobs)
+        return {job_id: finished_job(job_id, done).summary for job_id, done in found.items()}
 
     async def check_cancel_of_cleaned(self, job_id: JobId) -> None:
         """A cancel of a job that is not in memory. Raises NotFoundError, and ConflictError if it ended otherwise."""

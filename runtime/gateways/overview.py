@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,10 +42,14 @@ class DispatcherView(DispatcherGateway, Protocol):
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
         """Who runs the job now; None while it has no owner or after it ended."""
 
-    async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
-        """Return when one of `jobs` has changed after `since_millis`, or after `timeout` seconds.
+    async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
+        """The same of many; those that are not known are left out."""
 
-        At once when one of them has ended or is not shown: times of different owners are not compared for that.
+    async def wait_for_jobs(self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "") -> frozenset[JobId]:
+        """Those of `known` with news, as soon as there are any; none after `timeout` seconds.
+
+        News is a last modification other than the known one, in whichever direction: clocks of different owners are
+        never compared. What has ended or is not shown is always news. A poll with a name ends an earlier one of it.
         """
 
     def job_masters(self) -> Sequence[JobMasterInfo]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 PAGE_KEYS = 500
 
-RESULTS_PER_READ = 100
+RECORDS_PER_READ = 100
 """Below etcd's limit of 128 operations."""
 
 EMPTY_GRAPH = GraphRecord(Payload("", b"", ""), "", 0, "")
@@ -65,22 +65,17 @@ class JobReader:
 
     async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, ResultRecord]:
         """Stored results, many in one read. Jobs without one, or with one that cannot be read, are left out."""
-        results: dict[JobId, ResultRecord] = {}
-        for start in range(0, len(jobs), RESULTS_PER_READ):
-            batch = jobs[start : start + RESULTS_PER_READ]
-            reads = Txn((), tuple(Get(self._keys.result(job_id)) for job_id in batch))
-            answer = await self._kv.txn(reads, timeout=self._timeout)
-            for job_id, found in zip(batch, answer.results, strict=True):
-                record = _Records({"result": found.kvs[0]} if found.kvs else {}).get("result", ResultRecord)
-                if record is not None:
-                    results[job_id] = record
-        return results
+        return await self._read_many(jobs, self._keys.result, ResultRecord)
 
     async def done(self, job_id: JobId) -> DoneRecord | None:
         """A cleaned job. Raises UnreadableRecordError."""
         key = self._keys.done(job_id)
         answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         return decode_record(DoneRecord, answer.kvs[0].value, key=key) if answer.kvs else None
+
+    async def dones(self, jobs: Sequence[JobId]) -> Mapping[JobId, DoneRecord]:
+        """Cleaned jobs, many in one read. Those that are none, or cannot be read, are left out."""
+        return await self._read_many(jobs, self._keys.done, DoneRecord)
 
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
         """Cleaned jobs, newest first. One that cannot be read is left out."""
@@ -121,6 +116,20 @@ class JobReader:
     async def load(self, payload: Payload) -> bytes:
         """The bytes of a graph or an archive. Raises NotFoundError, PayloadCorruptError."""
         return await self._payloads.load(payload)
+
+    async def _read_many(
+        self, jobs: Sequence[JobId], key_of: Callable[[JobId], str], record_type: type[RecordT]
+    ) -> Mapping[JobId, RecordT]:
+        records: dict[JobId, RecordT] = {}
+        for start in range(0, len(jobs), RECORDS_PER_READ):
+            batch = jobs[start : start + RECORDS_PER_READ]
+            reads = Txn((), tuple(Get(key_of(job_id)) for job_id in batch))
+            answer = await self._kv.txn(reads, timeout=self._timeout)
+            for job_id, found in zip(batch, answer.results, strict=True):
+                record = _Records({"it": found.kvs[0]} if found.kvs else {}).get("it", record_type)
+                if record is not None:
+                    records[job_id] = record
+        return records
 
     async def _read_all(self, prefix: str) -> tuple[list[KeyValue], int]:
         found: list[KeyValue] = []

@@ -80,6 +80,9 @@ class LeaderJobStore(Protocol):
     async def done(self, job_id: JobId) -> DoneRecord | None:
         """A cleaned job."""
 
+    async def dones(self, jobs: Sequence[JobId]) -> Mapping[JobId, DoneRecord]:
+        """Cleaned jobs, many in one read. Those that are none, or cannot be read, are left out."""
+
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
         """Cleaned jobs, newest first."""
 

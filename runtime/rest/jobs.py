@@ -11,6 +11,7 @@ from runtime.common.ids import Incarnation, JobId, parse_job_id
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
+from runtime.gateways.overview import DispatcherView
 from runtime.rest import job_bodies, shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
@@ -42,7 +43,8 @@ async def wait_for_change(context: RestContext, job_id: JobId, *, wait: float, s
     summary = await known_summary(context, job_id)
     if wait > 0 and summary.last_modification_millis <= since and not summary.status.is_globally_terminal:
         timeout = min(wait, context.long_poll_max)
-        await context.dispatcher.wait_for_jobs(frozenset({job_id}), since_millis=since, timeout=timeout)
+        known = summary.last_modification_millis
+        await context.dispatcher.wait_for_jobs({job_id: known}, timeout=timeout)
         summary = await known_summary(context, job_id)
     return summary
 
@@ -55,8 +57,8 @@ async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float) -> J
         remaining = deadline - context.clock.monotonic()
         if remaining <= 0:
             break
-        since = summary.last_modification_millis
-        await context.dispatcher.wait_for_jobs(frozenset({job_id}), since_millis=since, timeout=remaining)
+        known = summary.last_modification_millis
+        await context.dispatcher.wait_for_jobs({job_id: known}, timeout=remaining)
         summary = await known_summary(context, job_id)
     return summary
 
@@ -102,19 +104,22 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
 
     @router.post("/jobs/wait", responses=answers(shapes.JOBS_CHANGED), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:
-        """Long poll for many jobs: those that changed after `since`, and always those that have ended.
+        """Long poll for many jobs: those with news, and always those that have ended.
 
-        Jobs have clocks of different owners, so `since` is no promise for what still runs; an end is never missed.
+        `known` says of each job the last modification that is known, so nothing is missed. With `ids` and one `since`
+        for all, changes may be missed while a job runs, because owners have clocks of their own; an end never is.
+        A poll with a `name` ends an earlier one of that name.
         """
         asked = parse_body(WaitRequest, await request.body())
-        ids, since = frozenset(map(parse_job_id, asked.ids)), asked.since
         dispatcher = context.dispatcher
-        await dispatcher.wait_for_jobs(ids, since_millis=since, timeout=min(asked.wait, context.long_poll_max))
+        known = {parse_job_id(job_id): modified for job_id, modified in asked.known.items()}
+        known |= {job_id: _known_by(dispatcher, job_id, asked.since) for job_id in map(parse_job_id, asked.ids)}
+        timeout = min(asked.wait, context.long_poll_max)
+        news = await dispatcher.wait_for_jobs(known, timeout=timeout, name=asked.name)
+        found = await dispatcher.find_jobs(sorted(news))
         now = context.clock.epoch_millis()
-        found = {job_id: await dispatcher.find_job(job_id) for job_id in sorted(ids)}
-        changed = [one for one in found.values() if one is not None and _is_news(one, since)]
-        unknown = [job_id for job_id, one in found.items() if one is None]
-        return JsonAnswer({"jobs": [job_bodies.job_overview(one, now) for one in changed], "unknown": unknown})
+        changed = [job_bodies.job_overview(one, now) for one in found.values()]
+        return JsonAnswer({"jobs": changed, "unknown": sorted(news - found.keys())})
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:
@@ -203,8 +208,10 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
         return JsonAnswer(job_bodies.exceptions(graph, max_exceptions))
 
 
-def _is_news(summary: JobSummary, since: int) -> bool:
-    return summary.status.is_globally_terminal or summary.last_modification_millis > since
+def _known_by(dispatcher: DispatcherView, job_id: JobId, since: int) -> int:
+    """The last modification that a client knows which has seen everything up to `since`."""
+    summary = dispatcher.job_summary(job_id)
+    return since if summary is None else min(since, summary.last_modification_millis)
 
 
 async def _cancel(context: RestContext, job_id: JobId) -> Response:

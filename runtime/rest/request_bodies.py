@@ -22,9 +22,14 @@ class WaitRequest(BaseModel):
     """The body of POST /jobs/wait."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    ids: Annotated[list[str], Field(max_length=WAIT_IDS_MAX)]
+    known: Annotated[
+        dict[str, Annotated[int, Field(ge=0)]],
+        Field(max_length=WAIT_IDS_MAX, description="job id -> the last-modification already known, 0 if none is"),
+    ] = {}
+    ids: Annotated[list[str], Field(max_length=WAIT_IDS_MAX)] = []
     since: Annotated[int, Field(ge=0, description="milliseconds: the largest last-modification already known")] = 0
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="seconds")] = 0.0
+    name: Annotated[str, Field(max_length=64, description="ends an earlier poll of that name; make it random")] = ""
 
 
 class BlobDigest(BaseModel):

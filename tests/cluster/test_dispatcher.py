@@ -151,14 +151,15 @@ async def test_a_cleaned_job_that_is_not_shown_any_more_never_runs_twice(plane: 
     plane.runners.by_job[job.job_id].finish()
     registry, ids = leader.dispatcher._registry, frozenset({job.job_id})
     await eventually(lambda: registry.finished.get(job.job_id) is not None)
-    await leader.dispatcher.wait_for_jobs(ids, since_millis=1 << 60, timeout=3600.0)
+    assert await leader.dispatcher.wait_for_jobs({job.job_id: 1 << 60}, timeout=3600.0) == ids
     registry.finished.expire(1 << 62)
-    await leader.dispatcher.wait_for_jobs(ids, since_millis=1 << 60, timeout=3600.0)
+    assert await leader.dispatcher.wait_for_jobs({job.job_id: 1 << 60}, timeout=3600.0) == ids
     assert leader.dispatcher.job_summary(job.job_id) is None
     found = await leader.dispatcher.find_job(job.job_id)
     assert found is not None
     assert (found.status, found.name) == (JobStatus.FINISHED, "job")
     assert await leader.dispatcher.find_job(JobId("0" * 32)) is None
+    assert await leader.dispatcher.find_jobs([job.job_id, JobId("0" * 32)]) == {job.job_id: found}
     again = await leader.dispatcher.submit_job(job)
     assert (again.outcome, again.status) == (SubmitOutcome.ALREADY_SUBMITTED, JobStatus.FINISHED)
     with pytest.raises(ConflictError):
@@ -254,18 +255,16 @@ async def test_long_polls_wake_at_the_change(plane: ControlPlane) -> None:
         await until(leader, one.job_id, JobStatus.CREATED)
     summary = leader.dispatcher.job_summary(job.job_id)
     assert summary is not None
-    since = summary.last_modification_millis
-    waiting = asyncio.ensure_future(
-        leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=since, timeout=30.0)
-    )
+    known = {job.job_id: summary.last_modification_millis}
+    waiting = asyncio.ensure_future(leader.dispatcher.wait_for_jobs(known, timeout=30.0))
     plane.runners.by_job[other.job_id].finish()
     await until(leader, other.job_id, JobStatus.FINISHED)
     assert not waiting.done(), "another job's change wakes nobody"
     plane.runners.by_job[job.job_id].finish()
-    await asyncio.wait_for(waiting, 5.0)
+    assert await asyncio.wait_for(waiting, 5.0) == known.keys()
     assert status(leader, job.job_id) is JobStatus.FINISHED
-    await leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=since, timeout=30.0)
-    await leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=1 << 60, timeout=30.0)
+    assert await leader.dispatcher.wait_for_jobs(known, timeout=30.0) == known.keys()
+    assert await leader.dispatcher.wait_for_jobs({job.job_id: 1 << 60}, timeout=30.0) == known.keys()
     assert leader.dispatcher._waiters.count == 0
 
 
@@ -273,7 +272,13 @@ async def test_a_long_poll_ends_after_its_time(plane: ControlPlane) -> None:
     leader = await start(plane)
     job = plane.new_job()
     await leader.dispatcher.submit_job(job)
-    await leader.dispatcher.wait_for_jobs(frozenset({job.job_id}), since_millis=1 << 60, timeout=0.01)
+    await until(leader, job.job_id, JobStatus.CREATED)
+    summary = leader.dispatcher.job_summary(job.job_id)
+    assert summary is not None
+    known = {job.job_id: summary.last_modification_millis}
+    assert await leader.dispatcher.wait_for_jobs(known, timeout=0.01) == frozenset()
+    earlier = {job.job_id: summary.last_modification_millis + 60_000}
+    assert await leader.dispatcher.wait_for_jobs(earlier, timeout=30.0) == known.keys(), "clocks are not compared"
 
 
 async def test_everything_is_there_after_a_restart(plane: ControlPlane) -> None:
@@ -285,9 +290,10 @@ async def test_everything_is_there_after_a_restart(plane: ControlPlane) -> None:
         await until(first, job.job_id, JobStatus.CREATED)
     plane.runners.by_job[dirty.job_id].finish()
     await until(first, dirty.job_id, JobStatus.FINISHED)
-    waiting = asyncio.ensure_future(
-        first.dispatcher.wait_for_jobs(frozenset({running.job_id}), since_millis=1 << 60, timeout=30.0)
-    )
+    shown = first.dispatcher.job_summary(running.job_id)
+    assert shown is not None
+    known = {running.job_id: shown.last_modification_millis}
+    waiting = asyncio.ensure_future(first.dispatcher.wait_for_jobs(known, timeout=30.0))
     await asyncio.sleep(0)
     await plane.depose(first)
     with pytest.raises(UnavailableError):

@@ -521,6 +521,8 @@ async def test_done_jobs_newest_first_and_retention(box: Box) -> None:
         await leader.clean([(job_id, done_of())])
     assert [job_id for job_id, _ in await leader.done_jobs(limit=2)] == [jobs[2], jobs[1]]
     assert await leader.done(jobs[0]) == done_of()
+    many = [*jobs, *(JobId(f"{index:032x}") for index in range(10, 160))]
+    assert await leader.dones(many) == dict.fromkeys(jobs, done_of())
     await leader.forget_done(jobs[:2])
     assert await box.names() == [f"done/{jobs[2]}"]
 

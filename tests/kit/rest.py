@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from runtime.aio.watch import Watch
 from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.dispatcher.waiters import JobWaiters
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
     CANCELLATION,
@@ -103,7 +103,7 @@ def archived(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING) -> Arch
 
 
 class FakeDispatcher:
-    """DispatcherView over dictionaries; `changed` wakes long polls."""
+    """DispatcherView over dictionaries; `put` wakes long polls."""
 
     def __init__(self) -> None:
         self.summaries: dict[JobId, JobSummary] = {}
@@ -112,17 +112,18 @@ class FakeDispatcher:
         self.submitted: list[SubmitJobRequest] = []
         self.cancelled: list[JobId] = []
         self.heartbeats: list[tuple[JobId, int]] = []
+        self.polled: list[tuple[dict[JobId, int], str]] = []
         self.moves: list[tuple[JobId, Incarnation]] = []
         self.is_draining = False
         self.refusal: Exception | None = None
-        self.changed = asyncio.Event()
+        self.waiters = JobWaiters()
         self.polls = 0
 
     def put(self, job_id: JobId, status: JobStatus, modified: int = 1000) -> None:
         """Make a job known."""
         self.summaries[job_id] = summary(job_id, status, modified)
         self.graphs[job_id] = archived(job_id, status)
-        self.changed.set()
+        self.waiters.wake(job_id)
 
     def put_cancelled(self, job_id: JobId, reason: str) -> None:
         """The cluster has cancelled the job."""
@@ -185,20 +186,24 @@ class FakeDispatcher:
         del job_id
         return None
 
-    async def wait_for_jobs(self, jobs: frozenset[JobId], /, *, since_millis: int, timeout: float) -> None:
+    async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
+        """The same of many."""
+        found = {one: await self.find_job(one) for one in jobs}
+        return {one: summary for one, summary in found.items() if summary is not None}
+
+    async def wait_for_jobs(self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "") -> frozenset[JobId]:
         """Wait for `put`."""
-        found = [self.summaries.get(one) for one in jobs]
-        if any(one is None or one.status.is_globally_terminal for one in found):
-            return
-        if any(one.last_modification_millis > since_millis for one in found if one is not None):
-            return
+        self.polled.append((dict(known), name))
+        self.waiters.end(name)
+        news = frozenset(one for one in known if self._is_news(one, known[one]))
+        if news or timeout <= 0:
+            return news
         self.polls += 1
-        self.changed.clear()
-        try:
-            async with asyncio.timeout(timeout):
-                await self.changed.wait()
-        except TimeoutError:
-            return
+        return await self.waiters.wait(known.keys(), timeout, name)
+
+    def _is_news(self, job_id: JobId, modified: int) -> bool:
+        found = self.summaries.get(job_id)
+        return found is None or found.status.is_globally_terminal or found.last_modification_millis != modified
 
     def job_masters(self) -> Sequence[JobMasterInfo]:
         """One process."""

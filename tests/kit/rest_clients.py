@@ -130,8 +130,15 @@ class _Stage:
 
 @cache
 def _stage() -> tuple[_Stage, ASGIApp]:
-    stage = _Stage(RestFakes())
-    return stage, create_app(stage.context(), check_token=lambda token: token == TOKEN, content_length_max=1 << 20)
+    made = _Stage(RestFakes())
+    return made, create_app(made.context(), check_token=lambda token: token == TOKEN, content_length_max=1 << 20)
+
+
+def stage(fakes: RestFakes) -> ASGIApp:
+    """The application over these fakes, until others are put there."""
+    found, app = _stage()
+    found.fakes = fakes
+    return app
 
 
 class ClientBox:
@@ -141,9 +148,7 @@ class ClientBox:
         self.fakes = RestFakes()
         self.kind = kind
         self._runner = runner
-        stage, app = _stage()
-        stage.fakes = self.fakes
-        self.wire = Wire(app)
+        self.wire = Wire(stage(self.fakes))
         self.pauses: list[float] = []
         self._client: FlinklikeClient | AsyncFlinklikeClient = self.connect()
 

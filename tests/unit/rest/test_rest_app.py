@@ -192,6 +192,27 @@ async def test_one_long_poll_for_many_jobs(http: httpx.AsyncClient, fakes: RestF
 
 
 @pytest.mark.asyncio
+async def test_a_poll_says_what_it_knows_of_each_job(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    """Also when the clock of a later owner is behind."""
+    ids = [JobId(letter * 32) for letter in "abc"]
+    for job_id, modified in zip(ids, (1000, 2000, 3000), strict=True):
+        fakes.dispatcher.put(job_id, JobStatus.RUNNING, modified=modified)
+    known = {ids[0]: 1000, ids[1]: 2000, ids[2]: 5000}
+    answer = await http.post("/jobs/wait", json={"known": known, "wait": 5, "name": "me"})
+    assert [job["jid"] for job in answer.json()["jobs"]] == [ids[2]]
+    assert fakes.dispatcher.polled == [(known, "me")]
+    known[ids[2]] = 3000
+    async with asyncio.TaskGroup() as group:
+        poll = group.create_task(http.post("/jobs/wait", json={"known": known, "wait": 5}))
+        while fakes.dispatcher.polls < 1:
+            await asyncio.sleep(0)
+        fakes.dispatcher.put(ids[1], JobStatus.FINISHED, modified=2000)
+    assert [(job["jid"], job["state"]) for job in poll.result().json()["jobs"]] == [(ids[1], "FINISHED")]
+    for wrong in ({"x": 1}, {ids[0]: -1}, {ids[0]: "1"}, [ids[0]]):
+        assert (await http.post("/jobs/wait", json={"known": wrong})).status_code == 400
+
+
+@pytest.mark.asyncio
 async def test_an_end_is_told_whatever_the_clock_of_its_owner_says(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     other = JobId("b" * 32)
     fakes.dispatcher.put(JOB, JobStatus.FINISHED, modified=1000)

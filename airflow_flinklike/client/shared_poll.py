@@ -1,0 +1,219 @@
+"""One long poll for everybody in an event loop who waits for jobs of a cluster.
+
+A poll is replaced when somebody comes whom it is not for; whoever comes within a moment is taken along, so a thousand
+cost a few polls and not a thousand. The client, its retries, failover and errors are there once for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, TypeVar
+
+from airflow_flinklike.client import operations
+from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient
+from airflow_flinklike.client.model import JobNews, JobState
+from airflow_flinklike.client.poll_board import PollBoard
+from airflow_flinklike.client.protocol import Operation
+from airflow_flinklike.exceptions import (
+    AuthenticationError,
+    ClusterUnavailableError,
+    FlinklikeClientError,
+    JobNotFoundError,
+)
+from runtime.common.ids import JobId
+
+AccessT = TypeVar("AccessT")
+T = TypeVar("T")
+
+GATHER_SECONDS = 0.05
+"""How long a poll waits for company before it is sent."""
+
+LINGER_SECONDS = 5.0
+"""How long the connections are kept when nobody waits: who was answered may come back."""
+
+LOOK_SECONDS = 60.0
+"""How old may be what is known of the cluster's addresses and token."""
+
+PATIENCE_SECONDS = 900.0
+"""How long a cluster that does not answer is tried."""
+
+
+class SharedPoll(Generic[AccessT]):
+    """Of one cluster and one event loop. `look_up` says how to reach it, `connect` makes a client of that."""
+
+    def __init__(
+        self,
+        look_up: Callable[[], Awaitable[AccessT]],
+        connect: Callable[[AccessT], AsyncFlinklikeClient],
+        *,
+        patience: float = PATIENCE_SECONDS,
+        gather: float = GATHER_SECONDS,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
+        self._look_up = look_up
+        self._connect = connect
+        self._patience = patience
+        self._gather = gather
+        self._linger = linger
+        self._board = PollBoard()
+        self._futures: dict[int, asyncio.Future[JobState]] = {}
+        self._changed = asyncio.Event()
+        self._name = secrets.token_hex(16)
+        self._task: asyncio.Task[None] | None = None
+        self._poll: asyncio.Task[None] | None = None
+        self._replaced: asyncio.Task[None] | None = None
+        self._clients: list[AsyncFlinklikeClient] = []
+        self._access: AccessT | None = None
+        self._looking = asyncio.Lock()
+        self._users = 0
+        self._looked = float("-inf")
+        self._heard = 0.0
+        self._refusal: AuthenticationError | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nobody waits and the connections are closed."""
+        return self._task is None
+
+    async def wait(self, job_id: JobId, since: int, timeout: float | None) -> JobState | None:
+        """The job's state when it is another one than `since` (0: now), or None after `timeout` seconds.
+
+        Raises JobNotFoundError, AuthenticationError, ClusterUnavailableError, and what looking up raises.
+        """
+        token = self._board.join(job_id, since)
+        self._futures[token] = asyncio.get_running_loop().create_future()
+        self._start()
+        if self._board.needs_poll:
+            self._changed.set()
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._futures[token]
+        except TimeoutError:
+            return None
+        finally:
+            self._board.leave(token)
+            del self._futures[token]
+            self._leave()
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run anything else with the client that all share. Raises what the operation and looking up raise."""
+        self._users += 1
+        self._start()
+        try:
+            return await (await self._current_client()).run(operation)
+        finally:
+            self._users -= 1
+            self._leave()
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._heard = asyncio.get_running_loop().time()
+            # It belongs to all who wait, not to who comes first: neither his cancellation nor his log. It ends itself.
+            self._task = asyncio.create_task(self._hold(), context=contextvars.Context())  # noqa: TID251
+
+    def _leave(self) -> None:
+        if not self._is_used:
+            self._changed.set()
+
+    @property
+    def _is_used(self) -> bool:
+        return bool(self._board) or self._users > 0
+
+    # --- the task -----------------------------------------------------------------------------------------
+
+    async def _hold(self) -> None:
+        clients: list[AsyncFlinklikeClient] | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._poll_while_somebody_waits(group)
+                clients = self._let_go()
+        except* Exception as broken:  # noqa: BLE001 - everybody who waits is told
+            clients = self._let_go()
+            self._fail_all(broken.exceptions[0])
+        finally:
+            for client in self._let_go() if clients is None else clients:
+                await client.close()
+
+    def _let_go(self) -> list[AsyncFlinklikeClient]:
+        """Who comes from now on starts anew. What is left is to be closed."""
+        self._task = None
+        for poll in (self._replaced, self._poll):
+            if poll is not None:
+                poll.cancel()
+        self._replaced = self._poll = None
+        clients, self._clients = self._clients, []
+        return clients
+
+    async def _poll_while_somebody_waits(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            self._changed.clear()
+            if self._board.needs_poll:
+                await asyncio.sleep(self._gather)
+                self._begin_poll(group, await self._current_client())
+            try:
+                async with asyncio.timeout(None if self._is_used else self._linger):
+                    await self._changed.wait()
+            except TimeoutError:
+                if not self._is_used:
+                    return
+
+    async def _current_client(self) -> AsyncFlinklikeClient:
+        """A client for where the cluster is now. Raises what looking up raises, and when its token stays refused."""
+        async with self._looking:
+            now = asyncio.get_running_loop().time()
+            if self._clients and now - self._looked < LOOK_SECONDS:
+                return self._clients[-1]
+            access = await self._look_up()
+            self._looked = now
+            if not self._clients or access != self._access:
+                # Those before it are closed at the end: somebody may be using them.
+                self._access = access
+                self._clients.append(self._connect(access))
+            elif self._refusal is not None:
+                raise self._refusal
+            self._refusal = None
+            return self._clients[-1]
+
+    def _begin_poll(self, group: asyncio.TaskGroup, client: AsyncFlinklikeClient) -> None:
+        """The cluster ends the poll before this one, because of the name. What it does not answer is given up."""
+        if self._replaced is not None:
+            self._replaced.cancel()
+        number, known = self._board.begin_poll()
+        self._replaced, self._poll = self._poll, group.create_task(self._ask(client, number, known))
+
+    async def _ask(self, client: AsyncFlinklikeClient, number: int, known: Mapping[JobId, int]) -> None:
+        news: JobNews | None = None
+        try:
+            wait = operations.LONG_POLL_SECONDS
+            news = await client.run(operations.wait_for_news(known, wait=wait, name=self._name))
+            self._heard = asyncio.get_running_loop().time()
+        except AuthenticationError as error:
+            self._refusal, self._looked = error, float("-inf")
+        except ClusterUnavailableError as error:
+            self._looked = float("-inf")
+            if asyncio.get_running_loop().time() - self._heard > self._patience:
+                self._fail_all(error)
+        except FlinklikeClientError as error:
+            self._fail_all(error)
+        finally:
+            for token, job_id, state in self._board.end_poll(number, news):
+                self._settle(token, state or JobNotFoundError(f"Job {job_id} not found"))
+            self._changed.set()
+
+    def _settle(self, token: int, outcome: JobState | Exception) -> None:
+        future = self._futures.get(token)
+        if future is None or future.done():
+            return
+        if isinstance(outcome, JobState):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+
+    def _fail_all(self, error: Exception) -> None:
+        for token in self._board.tokens():
+            self._board.leave(token)
+            self._settle(token, copy.copy(error))  # each with a traceback of its own
