@@ -10,14 +10,15 @@ import asyncio
 import contextvars
 import copy
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
 
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient
 from airflow_flinklike.client.model import JobNews, JobState
 from airflow_flinklike.client.poll_board import PollBoard
-from airflow_flinklike.client.protocol import Operation
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
@@ -27,7 +28,6 @@ from airflow_flinklike.exceptions import (
 from runtime.common.ids import JobId
 
 AccessT = TypeVar("AccessT")
-T = TypeVar("T")
 
 GATHER_SECONDS = 0.05
 """How long a poll waits for company before it is sent."""
@@ -42,6 +42,12 @@ PATIENCE_SECONDS = 900.0
 """How long a cluster that does not answer is tried."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    future: asyncio.Future[JobState]
+    patience: float
+
+
 class SharedPoll(Generic[AccessT]):
     """Of one cluster and one event loop. `look_up` says how to reach it, `connect` makes a client of that."""
 
@@ -50,17 +56,15 @@ class SharedPoll(Generic[AccessT]):
         look_up: Callable[[], Awaitable[AccessT]],
         connect: Callable[[AccessT], AsyncFlinklikeClient],
         *,
-        patience: float = PATIENCE_SECONDS,
         gather: float = GATHER_SECONDS,
         linger: float = LINGER_SECONDS,
     ) -> None:
         self._look_up = look_up
         self._connect = connect
-        self._patience = patience
         self._gather = gather
         self._linger = linger
         self._board = PollBoard()
-        self._futures: dict[int, asyncio.Future[JobState]] = {}
+        self._waiters: dict[int, _Waiter] = {}
         self._changed = asyncio.Event()
         self._name = secrets.token_hex(16)
         self._task: asyncio.Task[None] | None = None
@@ -79,32 +83,36 @@ class SharedPoll(Generic[AccessT]):
         """True when nobody waits and the connections are closed."""
         return self._task is None
 
-    async def wait(self, job_id: JobId, since: int, timeout: float | None) -> JobState | None:
+    async def wait(
+        self, job_id: JobId, since: int, timeout: float | None, *, patience: float = PATIENCE_SECONDS
+    ) -> JobState | None:
         """The job's state when it is another one than `since` (0: now), or None after `timeout` seconds.
 
-        Raises JobNotFoundError, AuthenticationError, ClusterUnavailableError, and what looking up raises.
+        Raises JobNotFoundError, AuthenticationError, ClusterUnavailableError when nobody has answered for `patience`
+        seconds, and what looking up raises.
         """
         token = self._board.join(job_id, since)
-        self._futures[token] = asyncio.get_running_loop().create_future()
+        waiter = self._waiters[token] = _Waiter(asyncio.get_running_loop().create_future(), patience)
         self._start()
         if self._board.needs_poll:
             self._changed.set()
         try:
             async with asyncio.timeout(timeout):
-                return await self._futures[token]
+                return await waiter.future
         except TimeoutError:
             return None
         finally:
             self._board.leave(token)
-            del self._futures[token]
+            del self._waiters[token]
             self._leave()
 
-    async def run(self, operation: Operation[T]) -> T:
-        """Run anything else with the client that all share. Raises what the operation and looking up raise."""
+    @asynccontextmanager
+    async def attached(self) -> AsyncIterator[Self]:
+        """Keep the connections open meanwhile."""
         self._users += 1
         self._start()
         try:
-            return await (await self._current_client()).run(operation)
+            yield self
         finally:
             self._users -= 1
             self._leave()
@@ -133,7 +141,7 @@ class SharedPoll(Generic[AccessT]):
                 clients = self._let_go()
         except* Exception as broken:  # noqa: BLE001 - everybody who waits is told
             clients = self._let_go()
-            self._fail_all(broken.exceptions[0])
+            self._fail(self._board.tokens(), broken.exceptions[0])
         finally:
             for client in self._let_go() if clients is None else clients:
                 await client.close()
@@ -153,7 +161,7 @@ class SharedPoll(Generic[AccessT]):
             self._changed.clear()
             if self._board.needs_poll:
                 await asyncio.sleep(self._gather)
-                self._begin_poll(group, await self._current_client())
+                self._begin_poll(group, await self.client())
             try:
                 async with asyncio.timeout(None if self._is_used else self._linger):
                     await self._changed.wait()
@@ -161,8 +169,8 @@ class SharedPoll(Generic[AccessT]):
                 if not self._is_used:
                     return
 
-    async def _current_client(self) -> AsyncFlinklikeClient:
-        """A client for where the cluster is now. Raises what looking up raises, and when its token stays refused."""
+    async def client(self) -> AsyncFlinklikeClient:
+        """For where the cluster is now, for who is attached. Raises what looking up raises, also a refused token."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if self._clients and now - self._looked < LOOK_SECONDS:
@@ -195,25 +203,25 @@ class SharedPoll(Generic[AccessT]):
             self._refusal, self._looked = error, float("-inf")
         except ClusterUnavailableError as error:
             self._looked = float("-inf")
-            if asyncio.get_running_loop().time() - self._heard > self._patience:
-                self._fail_all(error)
+            silence = asyncio.get_running_loop().time() - self._heard
+            self._fail([token for token, one in self._waiters.items() if silence > one.patience], error)
         except FlinklikeClientError as error:
-            self._fail_all(error)
+            self._fail(self._board.tokens(), error)
         finally:
             for token, job_id, state in self._board.end_poll(number, news):
                 self._settle(token, state or JobNotFoundError(f"Job {job_id} not found"))
             self._changed.set()
 
     def _settle(self, token: int, outcome: JobState | Exception) -> None:
-        future = self._futures.get(token)
-        if future is None or future.done():
+        waiter = self._waiters.get(token)
+        if waiter is None or waiter.future.done():
             return
         if isinstance(outcome, JobState):
-            future.set_result(outcome)
+            waiter.future.set_result(outcome)
         else:
-            future.set_exception(outcome)
+            waiter.future.set_exception(outcome)
 
-    def _fail_all(self, error: Exception) -> None:
-        for token in self._board.tokens():
+    def _fail(self, tokens: Sequence[int], error: Exception) -> None:
+        for token in tokens:
             self._board.leave(token)
             self._settle(token, copy.copy(error))  # each with a traceback of its own

@@ -16,7 +16,8 @@ from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_flinklike.client import AsyncFlinklikeClient
+from airflow_flinklike.client import AsyncFlinklikeClient, JobState
+from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
@@ -24,9 +25,10 @@ from airflow_flinklike.exceptions import (
     JobConflictError,
     JobNotFoundError,
 )
-from airflow_flinklike.hooks.flinklike import FlinklikeHook
+from airflow_flinklike.hooks.flinklike import ClusterAccess, FlinklikeHook
 from airflow_flinklike.observation import AsyncJobObserver
 from airflow_flinklike.task_states import KillCause, TaskKey, trigger_kill_cause
+from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -119,8 +121,8 @@ class FlinklikeJobTrigger(BaseTrigger):
         """Wait by long poll; yield one event."""
         observer = self.make_observer()
         try:
-            async with await self._connect(retry_for=self._ride_seconds()) as client:
-                reason, message = await self._wait(client, observer)
+            async with shared_poll(self.flinklike_conn_id).attached() as shared:
+                reason, message = await self._wait(shared, observer)
         except JobNotFoundError as error:
             reason, message = JobEventReason.NOT_FOUND, str(error)
         except AuthenticationError as error:
@@ -167,20 +169,23 @@ class FlinklikeJobTrigger(BaseTrigger):
     async def _connect(self, *, retry_for: float) -> AsyncFlinklikeClient:
         return await FlinklikeHook(self.flinklike_conn_id, retry_for=retry_for).aget_conn()
 
-    async def _wait(self, client: AsyncFlinklikeClient, observer: AsyncJobObserver) -> tuple[JobEventReason, str]:
-        since = 0
+    async def _wait(self, shared: SharedPoll[ClusterAccess], observer: AsyncJobObserver) -> tuple[JobEventReason, str]:
+        state: JobState | None = None
         said_at = timezone.utcnow() - INSIST_INTERVAL
         while (remaining := self._remaining_seconds()) > 0:
             if self.is_adopted and timezone.utcnow() - said_at >= INSIST_INTERVAL:
                 said_at = timezone.utcnow()
-                with suppress(JobConflictError, JobNotFoundError):
-                    await client.heartbeat(JobId(self.job_id), 0)
+                with suppress(JobConflictError, JobNotFoundError, ClusterUnavailableError):
+                    await (await shared.client()).heartbeat(JobId(self.job_id), 0)
+            since = 0 if state is None else state.last_modification
             wait = min(self.poll_interval, observer.interval, remaining)
-            state = await client.status(JobId(self.job_id), wait=wait, since=since)
-            await observer.observe(client, state)
+            state = await shared.wait(JobId(self.job_id), since, wait, patience=self._ride_seconds()) or state
+            if state is None:
+                continue
+            with suppress(ClusterUnavailableError):  # then the wait says so, when it has lasted too long
+                await observer.observe(await shared.client(), state)
             if state.status in _REASON_OF:
                 return _REASON_OF[state.status], ""
-            since = state.last_modification
         return JobEventReason.TIMEOUT, "the time of the task is over"
 
     def _ride_seconds(self) -> float:

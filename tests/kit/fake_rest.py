@@ -42,6 +42,7 @@ class FakeCluster:
         self.requests: list[tuple[str, str]] = []
         self.cancels: list[str] = []
         self.heartbeats: list[tuple[str, int]] = []
+        self.polls: dict[str, int] = {}
         self.lost_answers = 0
         self.task_managers: list[dict[str, Any]] = [{"id": "tm-1", "freeSlots": 3, "spark": True, "state": "ready"}]
         self.url = ""
@@ -110,6 +111,24 @@ class FakeCluster:
         job = self.jobs[job_id]
         return 200, {"jid": job_id, "state": job.status, "timestamps": dict.fromkeys((*job.passed, job.status), 1)}
 
+    def wait_for_news(self, known: dict[str, int], wait: float, name: str) -> tuple[int, Any]:
+        """The real one's answer, with what clients of it read."""
+        turn = self.polls[name] = self.polls.get(name, 0) + 1
+        self.changed.notify_all()
+
+        def news() -> list[str]:
+            jobs = [(job_id, self.jobs.get(job_id), modified) for job_id, modified in known.items()]
+            return [
+                job_id
+                for job_id, job, modified in jobs
+                if job is None or job.status in _TERMINAL or job.modified != modified
+            ]
+
+        self.changed.wait_for(lambda: news() or self.polls[name] != turn, timeout=wait)
+        found = [(job_id, self.jobs[job_id]) for job_id in news() if job_id in self.jobs]
+        bodies = [{"jid": job_id, "state": job.status, "last-modification": job.modified} for job_id, job in found]
+        return 200, {"jobs": bodies, "unknown": [job_id for job_id in news() if job_id not in self.jobs]}
+
     def execution_result(self, job_id: str, wait: float) -> tuple[int, Any]:
         job = self.jobs.get(job_id)
         if job is None:
@@ -130,8 +149,8 @@ class FakeCluster:
         parts = url.path.strip("/").split("/")
         wait = float(query.get("wait", 0))
         match method, parts:
-            case "POST", ["jobs"]:
-                return self.submit(json.loads(body))
+            case "POST", ["jobs", *rest]:
+                return self.wait_for_news(**json.loads(body)) if rest else self.submit(json.loads(body))
             case "GET", ["jobs", job_id, "status"]:
                 return self.status(job_id, wait, int(query.get("since", 0)))
             case "GET", ["jobs", job_id, "execution-result"]:

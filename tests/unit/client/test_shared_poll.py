@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from airflow_flinklike.client import AsyncFlinklikeClient, operations, shared_poll
+from airflow_flinklike.client import AsyncFlinklikeClient, shared_poll
 from airflow_flinklike.client.model import JobState
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
@@ -68,9 +68,9 @@ class Box:
 
 
 @asynccontextmanager
-async def polling(box: Box, *, patience: float = 60.0, linger: float = 0.05) -> AsyncIterator[SharedPoll[Access]]:
+async def polling(box: Box, *, linger: float = 0.05) -> AsyncIterator[SharedPoll[Access]]:
     """At the end nobody is left and everything is closed."""
-    poll = SharedPoll(box.look_up, box.connect, patience=patience, gather=0.01, linger=linger)
+    poll = SharedPoll(box.look_up, box.connect, gather=0.01, linger=linger)
     async with asyncio.timeout(10):
         yield poll
         await eventually(lambda: poll.is_idle)
@@ -78,9 +78,11 @@ async def polling(box: Box, *, patience: float = 60.0, linger: float = 0.05) -> 
 
 
 @contextmanager
-def waits(poll: SharedPoll[Access], *numbers: int, since: int = 1000) -> Iterator[list[asyncio.Task[JobState | None]]]:
+def waits(
+    poll: SharedPoll[Access], *numbers: int, since: int = 1000, patience: float = 60.0
+) -> Iterator[list[asyncio.Task[JobState | None]]]:
     """Tasks that wait without an end; those that still do are cancelled."""
-    tasks = [asyncio.ensure_future(poll.wait(job(number), since, None)) for number in numbers]
+    tasks = [asyncio.ensure_future(poll.wait(job(number), since, None, patience=patience)) for number in numbers]
     try:
         yield tasks
     finally:
@@ -191,11 +193,12 @@ async def test_a_failover_only_takes_longer() -> None:
 async def test_a_cluster_that_stays_away_is_told_to_all_when_patience_is_over() -> None:
     box = Box()
     box.wire.is_down = lambda _: True
-    async with polling(box, patience=0.2) as poll:
-        with waits(poll, 1, 2) as tasks:
+    async with polling(box) as poll:
+        with waits(poll, 1, 2, patience=0.2) as tasks, waits(poll, 1) as (patient,):
             for task in tasks:
                 with pytest.raises(ClusterUnavailableError):
                     await task
+            assert not patient.done()
     assert box.looked > 1, "the connection may have been changed"
 
 
@@ -263,14 +266,16 @@ async def test_a_cluster_that_refuses_the_poll() -> None:
             await poll.wait(job(1), 0, 5.0)
 
 
-async def test_others_use_the_same_client() -> None:
+async def test_who_is_attached_uses_the_same_client() -> None:
     box = Box()
     box.put(1)
-    async with polling(box) as poll:
-        with waits(poll, 1):
+    async with polling(box, linger=0.0) as poll:
+        with waits(poll, 1) as (task,):
             await eventually(lambda: len(box.asked) == 1)
-            await poll.run(operations.cancel(job(1)))
-            assert box.fakes.dispatcher.cancelled == [job(1)]
+            async with poll.attached() as shared:
+                await (await shared.client()).cancel(job(1))
+                assert box.fakes.dispatcher.cancelled == [job(1)]
+                task.cancel()
+                await eventually(lambda: task.done() and box.fakes.dispatcher.waiters.count == 1)
+                assert not box.clients[0].is_closed
     assert (len(box.clients), box.looked) == (1, 1)
-    with pytest.raises(JobNotFoundError):
-        await SharedPoll(box.look_up, box.connect, linger=0.0).run(operations.cancel(job(9)))
