@@ -25,7 +25,8 @@ from airflow_flinklike.exceptions import (
     JobConflictError,
     JobNotFoundError,
 )
-from airflow_flinklike.hooks.flinklike import ClusterAccess, FlinklikeHook
+from airflow_flinklike.hooks.connection import ClusterAccess
+from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from airflow_flinklike.observation import AsyncJobObserver
 from airflow_flinklike.task_states import KillCause, TaskKey, trigger_kill_cause
 from airflow_flinklike.triggers.shared_wait import shared_poll

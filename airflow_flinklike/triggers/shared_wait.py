@@ -6,7 +6,8 @@ import asyncio
 
 from airflow_flinklike.client import AsyncFlinklikeClient, JobState
 from airflow_flinklike.client.shared_poll import PATIENCE_SECONDS, SharedPoll
-from airflow_flinklike.hooks.flinklike import ClusterAccess, FlinklikeHook
+from airflow_flinklike.hooks.connection import ClusterAccess
+from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from runtime.common.ids import JobId
 
 TRY_SECONDS = 60.0
