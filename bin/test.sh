@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests: bin/test.sh [--fast] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-# Light tests run in four processes (some wait), then those with a JVM beside the other heavy ones. Arguments go to all; -m is taken.
+# Light tests run in four processes (some wait), then those with a JVM beside two processes of other heavy ones. Arguments go to all; -m is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -35,14 +35,14 @@ tests() { # tests ARGUMENTS...: pytest
   .venv/bin/pytest -q "$@"
   count $?
 }
-heavy_tests() { # heavy_tests ARGUMENTS...: both kinds wait most of their time, so they do it together
+heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so they do it together
   local log pid code
   log="$(mktemp "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Tests with a JVM write to $log, which is shown at their end."
   .venv/bin/pytest -q "$@" -m "$jvm" > "$log" 2>&1 &
   pid=$!
   trap 'kill -INT $pid; wait $pid; exit 130' INT TERM
-  tests "$@" -m "($heavy) and not ($jvm)"
+  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm)"
   code=$?
   wait $pid
   count $? || code=1
