@@ -43,12 +43,9 @@ def registry_of(box: JobMasterBox) -> TaskManagerRegistry:
 async def begin(box: JobMasterBox, task_manager: ScriptedTaskManager) -> int:
     """An exclusive task runs there; its job's epoch."""
     strategy = FixedDelayRestartStrategy(delay_seconds=0.0)
-    assignment = await box.assign(JOB, lone(restart_strategy=strategy))
-    _ = box.start(assignment)
-    await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-    task_manager.offer(JOB, assignment.epoch)
+    epoch, _, _ = await box.begin(task_manager, JOB, lone(restart_strategy=strategy))
     await task_manager.wait_for(DeployTasks)
-    return assignment.epoch
+    return epoch
 
 
 def status(box: JobMasterBox) -> JobStatus:

@@ -121,10 +121,9 @@ async def test_sink_outputs_are_committed_before_the_result() -> None:
 
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, sink)
-        assignment = await box.assign(JOB, graph(vertex("sink", OperatorKind.FUNCTION, parallelism=2)))
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch, 2)
+        _, _, running = await box.begin(
+            task_manager, JOB, graph(vertex("sink", OperatorKind.FUNCTION, parallelism=2)), slots=2
+        )
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
@@ -142,10 +141,9 @@ async def test_failing_task_fails_the_job_and_its_archive_says_why() -> None:
 
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, failing)
-        assignment = await box.assign(JOB, graph(vertex("load", OperatorKind.FUNCTION, parallelism=3)))
-        runner, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch, 3)
+        _, runner, running = await box.begin(
+            task_manager, JOB, graph(vertex("load", OperatorKind.FUNCTION, parallelism=3)), slots=3
+        )
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
@@ -158,10 +156,7 @@ async def test_failing_task_fails_the_job_and_its_archive_says_why() -> None:
 async def test_cancel_stops_the_tasks_and_then_ends_the_job() -> None:
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        runner, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        _, runner, running = await box.begin(task_manager, JOB, lone())
         await task_manager.wait_for(DeployTasks)
         runner.cancel_job()
         runner.cancel_job()
@@ -256,10 +251,7 @@ async def test_unreadable_graph_fails_that_job_only() -> None:
         assert (result.summary.status, result.summary.name) == (JobStatus.FAILED, "nightly")
         other = JobId("2" * 32)
         task_manager = await box.task_manager()
-        assignment = await box.assign(other, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(other, assignment.epoch)
+        _, _, running = await box.begin(task_manager, other, lone())
         assert (await running).summary is not None
 
 
@@ -339,10 +331,7 @@ async def test_a_job_that_is_dropped_in_the_turn_of_its_start_is_gone() -> None:
 async def test_execution_timeout_fails_the_job() -> None:
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone(execution_timeout_seconds=0.01))
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        _, _, running = await box.begin(task_manager, JOB, lone(execution_timeout_seconds=0.01))
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
@@ -356,12 +345,9 @@ async def test_a_failed_task_restarts_after_its_pause_and_the_job_finishes() -> 
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, failing_first)
         strategy = FixedDelayRestartStrategy(delay_seconds=0.01)
-        assignment = await box.assign(JOB, lone(restart_strategy=strategy))
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        epoch, _, running = await box.begin(task_manager, JOB, lone(restart_strategy=strategy))
         await box.listener.changes.wait_until(lambda _: len(box.listener.requirements) >= 3)
-        task_manager.offer(JOB, assignment.epoch)
+        task_manager.offer(JOB, epoch)
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
@@ -385,10 +371,7 @@ async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
         big = graph(
             source("read", splits=tuple("x" * 100 for _ in range(50))), vertex("use"), edges=(edge("read", "use"),)
         )
-        assignment = await box.assign(JOB, big)
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        _, _, running = await box.begin(task_manager, JOB, big)
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FAILED
@@ -407,10 +390,7 @@ async def test_writes_are_repeated_until_they_get_through() -> None:  # R2
         box.factory._store = KvOwnerJobStore(
             away, box.keys, Payloads(box.objects), JobStoreSettings(timeout=5.0), SeededEntropy(2)
         )
-        assignment = await box.assign(JOB, lone(params={"text": "x" * INLINE_BYTES_MAX}))
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        _, _, running = await box.begin(task_manager, JOB, lone(params={"text": "x" * INLINE_BYTES_MAX}))
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
@@ -423,10 +403,9 @@ async def test_writes_are_repeated_until_they_get_through() -> None:  # R2
 async def test_large_archive_goes_out_of_line() -> None:
     async with job_master_box() as box:
         task_manager = await box.task_manager()
-        assignment = await box.assign(JOB, graph(vertex("wide", OperatorKind.FUNCTION, parallelism=100)))
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch, 2)
+        _, _, running = await box.begin(
+            task_manager, JOB, graph(vertex("wide", OperatorKind.FUNCTION, parallelism=100)), slots=2
+        )
         await running
         assert (await stored_result(box, JOB)).archive.object_key
         assert len((await stored_archive(box, JOB)).vertices[0].subtasks) == 100
@@ -464,10 +443,9 @@ async def test_wheel_makes_durable_what_nobody_waits_for() -> None:
 
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, first_finishes)
-        assignment = await box.assign(JOB, graph(vertex("two", OperatorKind.FUNCTION, parallelism=2)))
-        runner, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch, 2)
+        _, runner, running = await box.begin(
+            task_manager, JOB, graph(vertex("two", OperatorKind.FUNCTION, parallelism=2)), slots=2
+        )
         await task_manager.wait_for(FreeSlots)
         assert await box.store.events(JOB) == []
         box.connections.turn()
@@ -517,10 +495,7 @@ async def test_exchange_modes_reach_the_consumer() -> None:
                 edge("right", "join", ExchangeMode.BROADCAST, input_index=1),
             ),
         )
-        assignment = await box.assign(JOB, two)
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch, 1)
+        _, _, running = await box.begin(task_manager, JOB, two)
         await running
         joins = [task for task in seen if task.task.vertex_name == "join"]
         assert [[gate.mode for gate in task.inputs] for task in joins] == [

@@ -27,10 +27,7 @@ E = ExecutionState
 async def test_a_task_manager_that_stays_away_fails_its_attempts() -> None:  # R18
     async with job_master_box(timing=HeartbeatTiming(interval=0.01, timeout=0.05)) as box:
         task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        _, _, running = await box.begin(task_manager, JOB, lone())
         await task_manager.wait_for(DeployTasks)
         assert task_manager.stream is not None
         task_manager.stream.abort("killed")
@@ -47,10 +44,9 @@ async def test_a_task_manager_that_stays_away_fails_its_attempts() -> None:  # R
 async def test_the_end_of_a_stream_disturbs_no_attempt_and_what_was_lost_is_sent_again() -> None:  # R11
     async with job_master_box() as box:
         task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, graph(vertex("two", OperatorKind.FUNCTION, parallelism=2)))
-        runner, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch, 2)
+        epoch, runner, running = await box.begin(
+            task_manager, JOB, graph(vertex("two", OperatorKind.FUNCTION, parallelism=2)), slots=2
+        )
         await task_manager.wait_for(DeployTasks)
         (deployment,) = [message for message in task_manager.messages() if isinstance(message, DeployTasks)]
         arrived, lost = deployment.tasks
@@ -60,8 +56,8 @@ async def test_the_end_of_a_stream_disturbs_no_attempt_and_what_was_lost_is_sent
         task_manager.behaviour = finishing
         slots = (SlotOffer(arrived.allocation_id, 0), SlotOffer(lost.allocation_id, 1))
         held = HeldAttempt(arrived.attempt_id, 0, E.RUNNING, arrived.allocation_id)
-        task_manager.count(JOB, assignment.epoch, held, slots=slots)
-        task_manager.report(JOB, assignment.epoch, *reports_of(arrived, E.FINISHED))
+        task_manager.count(JOB, epoch, held, slots=slots)
+        task_manager.report(JOB, epoch, *reports_of(arrived, E.FINISHED))
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
@@ -86,10 +82,7 @@ async def test_one_that_is_back_and_says_nothing_is_asked() -> None:
 
         box.connections.ask_census = ask
         task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        epoch, _, running = await box.begin(task_manager, JOB, lone())
         await task_manager.wait_for(DeployTasks)
         task_manager.behaviour = finishing
         assert task_manager.stream is not None
@@ -97,7 +90,7 @@ async def test_one_that_is_back_and_says_nothing_is_asked() -> None:
         result = await running
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
-        assert set(asked) == {(JOB, assignment.epoch, "tm-1:1")}
+        assert set(asked) == {(JOB, epoch, "tm-1:1")}
 
 
 @pytest.mark.asyncio
@@ -123,10 +116,7 @@ async def test_silent_task_manager_is_lost_after_the_heartbeat_timeout() -> None
     timing = HeartbeatTiming(interval=0.01, timeout=0.05)
     async with job_master_box(timing=timing) as box:
         task_manager = await box.task_manager(1, sleeping)
-        assignment = await box.assign(JOB, lone())
-        _, running = box.start(assignment)
-        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-        task_manager.offer(JOB, assignment.epoch)
+        _, _, running = await box.begin(task_manager, JOB, lone())
         await task_manager.wait_for(Heartbeat)
         result = await running
         assert result.summary is not None

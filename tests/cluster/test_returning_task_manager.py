@@ -37,21 +37,18 @@ async def restarted_elsewhere(
     strategy = FixedDelayRestartStrategy(attempts=1, delay_seconds=0.0)
     job = graph(source("read"), vertex("sum"), edges=(edge("read", "sum"),), restart_strategy=strategy)
     first, second = await box.task_manager(1, sleeping), await box.task_manager(2, sleeping)
-    assignment = await box.assign(JOB, job)
-    box.start(assignment)
-    await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
-    first.offer(JOB, assignment.epoch)
+    epoch, _, _ = await box.begin(first, JOB, job)
     await first.wait_for(DeployTasks)
     assert first.stream is not None
     first.stream.abort("the network")
     await box.listener.changes.wait_until(lambda _: box.listener.summaries[-1].tasks.running == 0)
     while not second.accepted:
-        second.offer(JOB, assignment.epoch)
+        second.offer(JOB, epoch)
         await second.received.wait_changed(second.received.generation)
     await second.wait_for(DeployTasks)
     [old] = [message.tasks[0] for message in first.messages() if isinstance(message, DeployTasks)]
     first.batches.clear()
-    return first, second, old, assignment.epoch
+    return first, second, old, epoch
 
 
 async def come_back(

@@ -287,6 +287,16 @@ class JobMasterBox:
         runner = self.factory.create(assignment, self.listener)
         return runner, self.scope.start(f"job-{assignment.job_id}", runner.run())
 
+    async def begin(
+        self, task_manager: ScriptedTaskManager, job_id: JobId, graph: JobGraph, *, slots: int = 1
+    ) -> tuple[int, DefaultJobManagerRunner, asyncio.Task[JobManagerRunnerResult]]:
+        """Run a job and offer it slots of a TaskManager once it asks for some: its epoch, its runner, its run."""
+        assignment = await self.assign(job_id, graph)
+        runner, running = self.start(assignment)
+        await self.listener.changes.wait_until(lambda _: bool(self.listener.requirements))
+        task_manager.offer(job_id, assignment.epoch, slots)
+        return assignment.epoch, runner, running
+
     async def task_manager(self, number: int = 1, behaviour: Behaviour = finishing) -> ScriptedTaskManager:
         """A connected TaskManager."""
         task_manager = ScriptedTaskManager(self, number, behaviour)
