@@ -21,6 +21,7 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from tests.kit.levels import reached
+from tests.kit.naps import attempts
 from tests.kit.script_cluster import ScriptCluster
 
 
@@ -70,13 +71,8 @@ class GatedJobs:
         return [jobs.get(job_id, "") for job_id in ids]
 
     def attempts(self, ids: Sequence[JobId]) -> list[tuple[str, str]]:
-        """Id and state of each current attempt; those of jobs that are being taken over are not known."""
-        found = []
-        for job_id in ids:
-            for vertex in self.client.get(f"/jobs/{job_id}")["vertices"]:
-                (subtask,) = self.client.get(f"/jobs/{job_id}/vertices/{vertex['id']}")["subtasks"]
-                found.append((subtask["attempt-id"], subtask["status"]))
-        return found
+        """Of these jobs, as `naps.attempts` finds them."""
+        return attempts(self.client, ids)
 
     def no_leader(self) -> bool:
         """The JobManager has stopped deciding: its lease may have ended."""

@@ -21,6 +21,7 @@ from runtime.common.states import JobStatus
 from tests.benchmarks.cluster import job_graph
 from tests.kit.job_managers import answers, job_managers, leader_and_standby, seconds_until_answer
 from tests.kit.levels import reached
+from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ROOT, ScriptCluster
 from tests.process.conftest import IN_PROCESS
 
@@ -56,10 +57,7 @@ def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
 @contextmanager
 def napping(client: FlinklikeClient) -> Iterator[list[JobId]]:
     """Jobs of one task that sleeps, all RUNNING; cancelled at the end."""
-    ids = [new_job_id() for _ in range(JOBS)]
-    for job_id in ids:
-        client.submit(job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 600}), job_id=job_id)
-    reached(lambda: [state for _, state in attempts(client, ids)] == ["RUNNING"] * JOBS, "every task runs")
+    ids = run_naps(client, JOBS)
     try:
         yield ids
     finally:
@@ -67,16 +65,6 @@ def napping(client: FlinklikeClient) -> Iterator[list[JobId]]:
             client.cancel(job_id)
         for job_id in ids:
             assert client.wait_for_result(job_id).status is JobStatus.CANCELED
-
-
-def attempts(client: FlinklikeClient, ids: Sequence[JobId]) -> list[tuple[str, str]]:
-    """Id and state of the current attempt of each task; those of jobs that are being taken over are not known."""
-    found = []
-    for job_id in ids:
-        for vertex in client.get(f"/jobs/{job_id}")["vertices"]:
-            (subtask,) = client.get(f"/jobs/{job_id}/vertices/{vertex['id']}")["subtasks"]
-            found.append((subtask["attempt-id"], subtask["status"]))
-    return found
 
 
 def finish_one(client: FlinklikeClient) -> JobId:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.client import FlinklikeClient
 from runtime.common.ids import JobId
-from tests.benchmarks.cluster import job_graph
 from tests.kit.levels import reached
+from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
@@ -41,26 +41,6 @@ def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
         yield made
 
 
-def run_naps(client: FlinklikeClient, seconds: float, jobs: int = JOBS) -> list[JobId]:
-    """Jobs of one task that sleeps, all RUNNING."""
-    ids = [new_job_id() for _ in range(jobs)]
-    for job_id in ids:
-        nap = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": seconds})
-        client.submit(nap, job_id=job_id)
-    reached(lambda: [state for _, state in attempts(client, ids)] == ["RUNNING"] * jobs, "every task runs")
-    return ids
-
-
-def attempts(client: FlinklikeClient, ids: Sequence[JobId]) -> list[tuple[str, str]]:
-    """Id and state of the current attempt of each task; those of jobs that are being taken over are not known."""
-    found = []
-    for job_id in ids:
-        for vertex in client.get(f"/jobs/{job_id}")["vertices"]:
-            (subtask,) = client.get(f"/jobs/{job_id}/vertices/{vertex['id']}")["subtasks"]
-            found.append((subtask["attempt-id"], subtask["status"]))
-    return found
-
-
 def states(client: FlinklikeClient, ids: Sequence[JobId]) -> set[str]:
     return {job["state"] for job in client.get("/jobs/overview")["jobs"] if job["jid"] in ids}
 
@@ -71,7 +51,7 @@ def owners(client: FlinklikeClient) -> list[dict[str, Any]]:
 
 
 def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: FlinklikeClient) -> None:
-    ids = run_naps(client, 600)
+    ids = run_naps(client, JOBS)
     before = attempts(client, ids)
     os.kill(cluster.pids()["jobmaster"][0], signal.SIGKILL)
     reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the other one owns all", timeout=30)
@@ -84,7 +64,7 @@ def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: Fl
 def test_without_another_process_jobs_wait_and_the_next_one_takes_them(
     cluster: ScriptCluster, client: FlinklikeClient
 ) -> None:
-    ids = run_naps(client, 600)
+    ids = run_naps(client, JOBS)
     before = attempts(client, ids)
     for pid in cluster.pids()["jobmaster"]:
         os.kill(pid, signal.SIGKILL)
@@ -99,7 +79,7 @@ def test_without_another_process_jobs_wait_and_the_next_one_takes_them(
 def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: ScriptCluster) -> None:
     """What ends while it is frozen waits in its sockets: it wakes, believes it, and is refused (R1, R5, R10)."""
     with impatient.connect() as client:
-        short, long = run_naps(client, 4, jobs=3), run_naps(client, 600, jobs=3)
+        short, long = run_naps(client, 3, seconds=4), run_naps(client, 3)
         before = attempts(client, long)
         assert [one["jobs-running"] for one in owners(client)] == [3, 3], "each has some of both"
         frozen = impatient.pids()["jobmaster"][0]
@@ -113,5 +93,5 @@ def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: Scri
         reached(lambda: sorted(one["jobs-running"] for one in owners(client)) == [0, 3], "it is back", timeout=30)
         assert attempts(client, long) == before
         assert states(client, short) == {"FINISHED"}
-        run_naps(client, 600, jobs=2)
+        run_naps(client, 2)
         reached(lambda: min(one["jobs-running"] for one in owners(client)) == 2, "it takes jobs again")

@@ -18,6 +18,7 @@ from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from tests.benchmarks.cluster import job_graph
 from tests.kit.levels import reached
+from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ROOT, ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(240)]
@@ -52,26 +53,6 @@ def foreground(cluster: ScriptCluster) -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
         child.wait()
         log.close()
-
-
-def run_naps(client: FlinklikeClient, seconds: float, count: int = JOBS) -> list[JobId]:
-    """Jobs of one task that sleeps, all RUNNING."""
-    ids = [new_job_id() for _ in range(count)]
-    for job_id in ids:
-        nap = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": seconds})
-        client.submit(nap, job_id=job_id)
-    reached(lambda: [state for _, state in attempts(client, ids)] == ["RUNNING"] * count, "every task runs")
-    return ids
-
-
-def attempts(client: FlinklikeClient, ids: Sequence[JobId]) -> list[tuple[str, str]]:
-    """Id and state of the current attempt of each task."""
-    found = []
-    for job_id in ids:
-        for vertex in client.get(f"/jobs/{job_id}")["vertices"]:
-            (subtask,) = client.get(f"/jobs/{job_id}/vertices/{vertex['id']}")["subtasks"]
-            found.append((subtask["attempt-id"], subtask["status"]))
-    return found
 
 
 def processes(client: FlinklikeClient) -> dict[str, dict[str, Any]]:
@@ -117,7 +98,7 @@ class Pauses:
 
 def test_sigterm_hands_every_job_over(cluster: ScriptCluster, client: FlinklikeClient) -> None:
     (first,) = processes(client)
-    ids = run_naps(client, 600)
+    ids = run_naps(client, JOBS)
     before = attempts(client, ids)
     with foreground(cluster) as child:
         reached(lambda: len(processes(client)) == 2, "another process is there")
@@ -139,7 +120,7 @@ def test_sigterm_hands_every_job_over(cluster: ScriptCluster, client: FlinklikeC
 
 def test_a_job_is_moved_and_a_new_process_gets_its_share(cluster: ScriptCluster, client: FlinklikeClient) -> None:
     (first,) = processes(client)
-    ids = run_naps(client, 600)
+    ids = run_naps(client, JOBS)
     before = attempts(client, ids)
     assert cluster.script("start-jobmaster.sh", "start", *cluster.dynamic).returncode == 0
     reached(lambda: len(processes(client)) == 2, "another process is there")
@@ -155,7 +136,7 @@ def test_a_job_is_moved_and_a_new_process_gets_its_share(cluster: ScriptCluster,
 
 
 def test_the_last_process_leaves_its_jobs_to_the_next(cluster: ScriptCluster, client: FlinklikeClient) -> None:
-    ids = run_naps(client, 600, 3)
+    ids = run_naps(client, 3)
     before = attempts(client, ids)
     (pid,) = cluster.pids()["jobmaster"]
     began = time.monotonic()
@@ -170,7 +151,7 @@ def test_the_last_process_leaves_its_jobs_to_the_next(cluster: ScriptCluster, cl
 def test_a_rolling_restart_under_load(cluster: ScriptCluster, client: FlinklikeClient) -> None:
     """Jobs that stay, and jobs that come and go all the time: none fails, no task of them restarts."""
     assert cluster.script("start-jobmaster.sh", "start", *cluster.dynamic).returncode == 0
-    ids = run_naps(client, 600)
+    ids = run_naps(client, JOBS)
     before = attempts(client, ids)
     old = cluster.pids()
     is_over = threading.Event()
@@ -207,7 +188,7 @@ def _submit_until(cluster: ScriptCluster, is_over: threading.Event, ids: list[Jo
 def test_the_last_process_cancels_its_jobs_if_that_is_configured() -> None:
     options = {**OPTIONS, "jobmanager.jobmaster.shutdown": "stop"}
     with ScriptCluster(options, job_masters=1) as cluster, cluster.connect() as client:
-        ids = run_naps(client, 600, 3)
+        ids = run_naps(client, 3)
         (pid,) = cluster.pids()["jobmaster"]
         os.kill(pid, signal.SIGTERM)
         reached(lambda: {client.status(job_id).status.value for job_id in ids} == {"CANCELED"}, "all are cancelled")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.client import FlinklikeClient
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation, JobId
@@ -19,8 +19,8 @@ from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.registration import TaskManagerRegistry
-from tests.benchmarks.cluster import job_graph
 from tests.kit.levels import reached
+from tests.kit.naps import run_naps
 from tests.kit.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
@@ -49,16 +49,6 @@ def distrustful() -> Iterator[ScriptCluster]:
         yield made
 
 
-def run_naps(client: FlinklikeClient) -> list[JobId]:
-    """Exclusive tasks that sleep, all RUNNING."""
-    ids = [new_job_id() for _ in range(JOBS)]
-    for job_id in ids:
-        nap = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 600})
-        client.submit(nap, job_id=job_id)
-    reached(lambda: len(places(client, ids)) == JOBS, "every task runs")
-    return ids
-
-
 def places(client: FlinklikeClient, ids: list[JobId]) -> dict[JobId, str]:
     """The TaskManager of each job's one task, if it runs."""
     found = {}
@@ -83,7 +73,7 @@ def kill(guard: int, whom: str) -> None:
 @pytest.mark.parametrize("whom", ["guard", "main", "both", "both, guard first"])
 def test_its_tasks_run_elsewhere(cluster: ScriptCluster, whom: str) -> None:
     with cluster.connect() as client:
-        ids = run_naps(client)
+        ids = run_naps(client, JOBS)
         before = places(client, ids)
         assert len(set(before.values())) == 2, before
         kill(cluster.pids()["taskmanager"][0], whom)
