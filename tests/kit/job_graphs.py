@@ -61,6 +61,11 @@ def diamond() -> JobGraph:
     )
 
 
+def two_readers() -> JobGraph:
+    """read, twice -> report."""
+    return graph(source("read", parallelism=2), vertex("report", OperatorKind.SINK), edges=(edge("read", "report"),))
+
+
 def lone(vertex_name: str = "noop", /, **fields: Any) -> JobGraph:
     """A job of one function of parallelism 1."""
     return graph(vertex(vertex_name, OperatorKind.FUNCTION), **fields)

@@ -39,6 +39,7 @@ from runtime.gateways.task import (
     TaskMetrics,
 )
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
     DeclareRequirements,
@@ -56,6 +57,7 @@ from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettin
 from runtime.scheduler.core.job_events import JobEvent, decode_events, encode_events
 from runtime.scheduler.core.job_master_core import JobMasterCore
 from runtime.scheduler.core.job_recovery import RecoveredJob, recover
+from tests.kit.job_graphs import two_readers
 
 MessageT = TypeVar("MessageT")
 
@@ -63,6 +65,7 @@ JOB_ID = JobId("0" * 31 + "1")
 EPOCH = 7
 ISOLATION_TIMEOUT = 60.0
 UNCONFIRMED_WAIT = 65.6
+THREE_RESTARTS = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0))
 
 
 def location(number: int = 0) -> TaskManagerLocation:
@@ -488,3 +491,11 @@ class JobMasterDriver:
     def messages(self, kind: type[MessageT]) -> list[MessageT]:
         """Everything of one kind that was sent to anybody."""
         return [message for _, messages in self.sent for message in messages if isinstance(message, kind)]
+
+
+def running_pair() -> JobMasterDriver:
+    """`two_readers`, one reader on each of two TaskManagers."""
+    job = JobMasterDriver(two_readers(), failover=THREE_RESTARTS)
+    job.offer(1, tm=1)
+    job.offer(2, tm=2)
+    return job

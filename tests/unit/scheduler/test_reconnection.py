@@ -17,28 +17,20 @@ from runtime.gateways.job_master import (
     SlotOffer,
 )
 from runtime.gateways.task import OutputDirectory
-from runtime.jobgraph.graph import JobGraph, OperatorKind
-from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
+from runtime.jobgraph.graph import OperatorKind
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from tests.kit.job_graphs import edge, graph, source, vertex
-from tests.kit.job_master_driver import JobMasterDriver, allocation, location, user_failure
+from tests.kit.job_graphs import edge, graph, source, two_readers, vertex
+from tests.kit.job_master_driver import (
+    THREE_RESTARTS,
+    JobMasterDriver,
+    allocation,
+    location,
+    running_pair,
+    user_failure,
+)
 
 E = ExecutionState
 J = JobStatus
-RESTARTS = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0))
-
-
-def pipeline() -> JobGraph:
-    return graph(source("read", parallelism=2), vertex("report", OperatorKind.SINK), edges=(edge("read", "report"),))
-
-
-def running_pair() -> JobMasterDriver:
-    """One reader on each of two TaskManagers."""
-    job = JobMasterDriver(pipeline(), failover=RESTARTS)
-    job.offer(1, tm=1)
-    job.offer(2, tm=2)
-    return job
 
 
 def test_the_end_of_a_stream_ends_no_attempt() -> None:
@@ -68,7 +60,7 @@ def test_what_was_reported_into_the_void_counts_after_the_census() -> None:
 
 
 def test_a_deployment_that_never_arrived_is_sent_again_under_its_id() -> None:  # R9
-    job = JobMasterDriver(pipeline(), failover=RESTARTS)
+    job = JobMasterDriver(two_readers(), failover=THREE_RESTARTS)
     job.cut.add(location(1).incarnation)
     job.offer(1, tm=1)
     job.offer(2, tm=2)
@@ -123,7 +115,7 @@ def test_what_was_replaced_meanwhile_is_stopped_or_acknowledged() -> None:
 
 
 def test_an_absent_task_manager_gets_no_new_work_before_it_has_said_what_it_has() -> None:
-    job = JobMasterDriver(graph(vertex("wide", OperatorKind.FUNCTION, parallelism=3)), failover=RESTARTS)
+    job = JobMasterDriver(graph(vertex("wide", OperatorKind.FUNCTION, parallelism=3)), failover=THREE_RESTARTS)
     job.offer(1, tm=1)
     (first,) = job.running()
     job.now = 10.0
@@ -160,7 +152,7 @@ def test_a_census_in_parts_is_settled_by_the_last_one() -> None:
 def test_a_release_that_was_lost_is_sent_again() -> None:
     chain = graph(source("read"), vertex("clean"), vertex("write", OperatorKind.SINK),
                   edges=(edge("read", "clean"), edge("clean", "write")))  # fmt: skip
-    job = JobMasterDriver(chain, failover=RESTARTS)
+    job = JobMasterDriver(chain, failover=THREE_RESTARTS)
     job.offer(1, tm=1)
     job.report(job.running()[0])
     job.events_durable()
@@ -176,7 +168,7 @@ def test_a_release_that_was_lost_is_sent_again() -> None:
 
 
 def test_a_commit_is_asked_for_again() -> None:
-    job = JobMasterDriver(graph(vertex("sink", OperatorKind.SINK)), failover=RESTARTS)
+    job = JobMasterDriver(graph(vertex("sink", OperatorKind.SINK)), failover=THREE_RESTARTS)
     job.offer(1, tm=1)
     (attempt_id,) = job.running()
     job.report(attempt_id, outputs=(OutputDirectory("base", "hidden"),))

@@ -16,28 +16,20 @@ from runtime.gateways.job_master import (
     RegisterJob,
     SlotOffer,
 )
-from runtime.jobgraph.graph import JobGraph, OperatorKind
-from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import DeclareRequirements
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from tests.kit.job_graphs import edge, graph, source, vertex
-from tests.kit.job_master_driver import EPOCH, JobMasterDriver, allocation, location, user_failure
+from tests.kit.job_graphs import two_readers
+from tests.kit.job_master_driver import (
+    EPOCH,
+    JobMasterDriver,
+    allocation,
+    location,
+    running_pair,
+    user_failure,
+)
 
 E = ExecutionState
 J = JobStatus
-RESTARTS = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0))
-
-
-def pipeline() -> JobGraph:
-    return graph(source("read", parallelism=2), vertex("report", OperatorKind.SINK), edges=(edge("read", "report"),))
-
-
-def running_pair() -> JobMasterDriver:
-    job = JobMasterDriver(pipeline(), failover=RESTARTS)
-    job.offer(1, tm=1)
-    job.offer(2, tm=2)
-    return job
 
 
 def test_what_runs_goes_on_under_its_own_id_and_nothing_is_deployed() -> None:  # R9
@@ -63,7 +55,7 @@ def test_it_decides_nothing_before_every_task_manager_has_answered() -> None:
     census = [job.census_of(location(1)), job.census_of(location(2))]
     job.begin_next_owner()
     job.handle(ev.TaskManagersRegistered(both, job.at()))
-    job.handle(ev.JobRead(pipeline(), (), job.at()))
+    job.handle(ev.JobRead(two_readers(), (), job.at()))
     job.handle(census[0])
     assert job.core.summary().pending_reason == "waiting for 1 TaskManagers to say what they have of the job"
     assert job.status() is J.INITIALIZING
@@ -104,7 +96,7 @@ def test_a_cancel_waits_until_it_is_known_what_there_is_to_stop(*, is_first_news
     for event in reversed(news) if is_first_news else news:
         job.handle(event)
         assert not job.has_result()
-    job.handle(ev.JobRead(pipeline(), (), job.at()))
+    job.handle(ev.JobRead(two_readers(), (), job.at()))
     for one in census:
         job.handle(one)
     assert job.status() is J.CANCELLING
@@ -122,7 +114,7 @@ def test_what_was_replaced_before_is_stopped() -> None:  # R9
     job.begin_next_owner()
     everyone = frozenset({location(1).incarnation, location(2).incarnation})
     job.handle(ev.TaskManagersRegistered(everyone, job.at()))
-    job.handle(ev.JobRead(pipeline(), tuple(job.durable), job.at()))
+    job.handle(ev.JobRead(two_readers(), tuple(job.durable), job.at()))
     job.handle(census)
     job.handle(job.census_of(location(2)))
     assert job.cancelled == [first]
