@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -32,3 +33,14 @@ def show_list(address: str | None, token_file: Path | None, what: str, table: An
     with connect(address, token_file) as client:
         body: Mapping[str, Any] = client.get(f"/{what}")
     show(body, table(body[what]) if body[what] else f"No {what}.", as_json=as_json)
+
+
+def set_draining(
+    address: str | None, token_file: Path | None, path: str, process: str, *, is_draining: bool, as_json: bool
+) -> None:
+    """Have one of `/<path>` drain, or be used again."""
+    with connect(address, token_file) as client:
+        client.post(f"/{path}/{quote(process, safe='')}/{'drain' if is_draining else 'undrain'}")
+    kind = {"jobmasters": "JobMaster process", "taskmanagers": "TaskManager"}[path]
+    said = f"{kind} {process} is {'draining' if is_draining else 'used again'}."
+    show({"id": process, "draining": is_draining}, said, as_json=as_json)

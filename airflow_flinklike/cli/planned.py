@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from airflow_flinklike.cli import render
-from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show, show_list
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, set_draining, show, show_list
 from airflow_flinklike.cli.connection import connect
 from runtime.common.ids import parse_job_id
 
@@ -34,17 +33,13 @@ def _list(
 @job_masters.command()
 def drain(process: JobMaster, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Have a JobMaster process give its jobs to others and take no more. Tasks do not notice."""
-    with connect(address, token_file) as client:
-        client.post(f"/jobmasters/{quote(process, safe='')}/drain")
-    show({"id": process, "draining": True}, f"JobMaster process {process} is draining.", as_json=as_json)
+    set_draining(address, token_file, "jobmasters", process, is_draining=True, as_json=as_json)
 
 
 @job_masters.command()
 def undrain(process: JobMaster, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Have a drained JobMaster process take jobs again."""
-    with connect(address, token_file) as client:
-        client.post(f"/jobmasters/{quote(process, safe='')}/undrain")
-    show({"id": process, "draining": False}, f"JobMaster process {process} takes jobs.", as_json=as_json)
+    set_draining(address, token_file, "jobmasters", process, is_draining=False, as_json=as_json)
 
 
 @jobs.callback()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 
 from airflow_flinklike.cli import render
-from airflow_flinklike.cli.arguments import Address, AsJson, TokenFile, show, show_list
-from airflow_flinklike.cli.connection import connect
+from airflow_flinklike.cli.arguments import Address, AsJson, TokenFile, set_draining, show_list
 
 TaskManager = Annotated[str, typer.Argument(help="id of the TaskManager, as `flinklike taskmanagers` shows it")]
 
@@ -30,9 +28,7 @@ def _list(
 @task_managers.command()
 def drain(manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Have a TaskManager take no more slots; its tasks finish, or run elsewhere. It stays until it is stopped."""
-    with connect(address, token_file) as client:
-        client.post(f"/taskmanagers/{quote(manager, safe='')}/drain")
-    show({"id": manager, "draining": True}, f"TaskManager {manager} is draining.", as_json=as_json)
+    set_draining(address, token_file, "taskmanagers", manager, is_draining=True, as_json=as_json)
 
 
 @task_managers.command()
@@ -40,6 +36,4 @@ def undrain(
     manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
     """Have a drained TaskManager give away slots again."""
-    with connect(address, token_file) as client:
-        client.post(f"/taskmanagers/{quote(manager, safe='')}/undrain")
-    show({"id": manager, "draining": False}, f"TaskManager {manager} gives away slots.", as_json=as_json)
+    set_draining(address, token_file, "taskmanagers", manager, is_draining=False, as_json=as_json)
