@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.program import JobProgram, Program
 from runtime.jobgraph.graph import JobGraph
+
+_FILE_SUFFIX = ".py"
 
 PipelineSource = str | Program | JobGraph | Callable[..., Program | JobGraph]
 
@@ -23,26 +31,45 @@ def build_job(
     """
     given = dict(params or {})
     label = label or (source if isinstance(source, str) else _label(source))
-    found: Any = import_reference(source) if isinstance(source, str) else source
-    if callable(found) and not isinstance(found, Program):
-        found = found(**_arguments(found, label, given))
-    if isinstance(found, JobGraph):
-        changed = found.model_copy(update={"params": {**found.params, **given}}).without_caches() if given else found
-        return JobProgram(changed)
-    if not isinstance(found, Program):
-        message = f"{label!r} gave a {type(found).__name__}: expected a Pipeline, a script_job or a JobGraph"
-        raise PipelineError(message)
-    return found.build(given or None)
+    with importable(source):
+        found: Any = import_reference(source) if isinstance(source, str) else source
+        if callable(found) and not isinstance(found, Program):
+            found = found(**_arguments(found, label, given))
+        if isinstance(found, JobGraph):
+            params = {**found.params, **given}
+            return JobProgram(found.model_copy(update={"params": params}).without_caches() if given else found)
+        if not isinstance(found, Program):
+            message = f"{label!r} gave a {type(found).__name__}: expected a Pipeline, a script_job or a JobGraph"
+            raise PipelineError(message)
+        return found.build(given or None)
+
+
+@contextmanager
+def importable(source: PipelineSource) -> Iterator[None]:
+    """Modules beside the file of 'path/file.py:name' can be imported meanwhile, as if the file was run."""
+    file = source.rpartition(":")[0] if isinstance(source, str) else ""
+    if not file.endswith(_FILE_SUFFIX):
+        yield
+        return
+    folder = str(Path(file).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 def import_reference(reference: str) -> Any:
-    """The object that 'package.module:name' names. Raises PipelineError that says which part is missing."""
-    module_name, separator, attributes = reference.partition(":")
+    """The object that 'package.module:name' or 'path/file.py:name' names.
+
+    Raises PipelineError that says which part is missing.
+    """
+    module_name, separator, attributes = reference.rpartition(":")
     if not separator or not module_name or not attributes:
-        message = f"{reference!r} is not a reference: expected 'package.module:name'"
+        message = f"{reference!r} is not a reference: expected 'package.module:name' or 'path/file.py:name'"
         raise PipelineError(message)
     try:
-        found: Any = importlib.import_module(module_name)
+        found: Any = _import(reference, module_name)
     except ModuleNotFoundError as error:
         message = f"{reference!r}: no module named {error.name!r} can be imported here"
         raise PipelineError(message) from error
@@ -52,6 +79,41 @@ def import_reference(reference: str) -> Any:
             raise PipelineError(message)
         found = getattr(found, attribute)
     return found
+
+
+def _import(reference: str, module_name: str) -> ModuleType:
+    if not module_name.endswith(_FILE_SUFFIX):
+        if "/" in module_name:
+            message = f"{reference!r}: {module_name!r} is no module; a file is written 'path/file.py:name'"
+            raise PipelineError(message)
+        return importlib.import_module(module_name)
+    path = Path(module_name).resolve()
+    if not path.is_file():
+        message = f"{reference!r}: there is no file {path}"
+        raise PipelineError(message)
+    return _import_file(path)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """The file as a module of its name, or of another one where that is taken.
+
+    It stays loaded as other modules do: what it defines is pickled by value as long as it is found there.
+    """
+    name = path.stem
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
+        name = f"{name}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, path
+    assert spec.loader is not None, path
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, Any]) -> dict[str, Any]:

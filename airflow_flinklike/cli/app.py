@@ -30,6 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_TARGET = "module:pipeline, file.py:pipeline, a script.py, or a JobGraph as .json"
+
 app.add_typer(task_managers)
 app.add_typer(planned.job_masters)
 app.add_typer(planned.jobs)
@@ -67,7 +69,7 @@ class _RunCommand(TyperCommand):
 
 @app.command(cls=_RunCommand)
 def run(
-    target: Annotated[str, typer.Argument(help="module:pipeline, a script.py, or a JobGraph as .json")],
+    target: Annotated[str, typer.Argument(help=_TARGET)],
     args: Annotated[list[str] | None, typer.Argument(help="arguments of a script")] = None,
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="default parallelism")] = None,
     param: Annotated[
@@ -191,7 +193,7 @@ def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_j
 
 @app.command()
 def explain(
-    target: Annotated[str, typer.Argument(help="module:pipeline, a script.py, or a JobGraph as .json")],
+    target: Annotated[str, typer.Argument(help=_TARGET)],
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1)] = None,
     param: Annotated[list[str] | None, typer.Option("--param")] = None,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""From what stands on the command line to a built job: `module:pipeline`, a script, or a JobGraph as JSON."""
+"""From what stands on the command line to a built job: module:pipeline, file.py:pipeline, a script, or a JobGraph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
-from airflow_flinklike.loading import build_job, import_reference
+from airflow_flinklike.loading import build_job, import_reference, importable
 from airflow_flinklike.program import JobProgram, Program
 from airflow_flinklike.script import script_job
 from runtime.common.errors import FlinklikeError, InvalidInputError
@@ -78,7 +78,7 @@ def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], 
         return build_job(_read_graph(Path(target)), params)
     if ":" in target:
         return _pipeline(target, params, parallelism)
-    message = f"{target!r}: expected module:pipeline, a script (.py), or a JobGraph (.json)"
+    message = f"{target!r}: expected module:pipeline, file.py:pipeline, a script (.py), or a JobGraph (.json)"
     raise PipelineError(message)
 
 
@@ -123,8 +123,9 @@ def _pipeline(target: str, params: Mapping[str, Any], parallelism: int | None) -
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.insert(0, str(Path.cwd()))
     try:
-        found = import_reference(target)
-        return build_job(_with_parallelism(found, target, parallelism), params, label=target)
+        with importable(target):
+            found = import_reference(target)
+            return build_job(_with_parallelism(found, target, parallelism), params, label=target)
     except (FlinklikeClientError, FlinklikeError):
         raise
     except Exception as error:

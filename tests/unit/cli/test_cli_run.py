@@ -1,13 +1,15 @@
 """`flinklike run` and `explain`: what is submitted, what is shown, exit codes, and one sentence for each bad input."""
 
 import json
+import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runtime.common.states import JobStatus
-from runtime.jobgraph.graph import ScriptCode
+from runtime.jobgraph.graph import PickledCode, ScriptCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy, NoRestartStrategy
 from tests.kit.command_line import RunCommand
 from tests.kit.job_graphs import diamond
@@ -25,6 +27,20 @@ def sales(days, region="all", parallelism=1):
 
 built = sales(3)
 number = 5
+"""
+
+IN_A_FILE = """
+from airflow_flinklike import Pipeline
+from rates_beside import RATE
+
+def read(ctx):
+    return RATE
+
+def make(days, parallelism):
+    from late_beside import NAME
+    pipeline = Pipeline(NAME, parallelism=parallelism)
+    pipeline.source("read", read, splits=range(days))
+    return pipeline
 """
 
 OWN_STRATEGY = """
@@ -128,8 +144,14 @@ def test_explain(flinklike: RunCommand, jobs: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["run", "nowhere"], "'nowhere': expected module:pipeline, a script (.py), or a JobGraph (.json)"),
+        (["run", "nowhere"], "'nowhere': expected module:pipeline, file.py:pipeline, a script"),
         (["run", "nowhere:x"], "'nowhere:x': no module named 'nowhere' can be imported here"),
+        (["run", "no/where.py:x"], "'no/where.py:x': there is no file"),
+        (["run", "./{jobs}:built"], "'./{jobs}' is no module; a file is written 'path/file.py:name'"),
+        (["run", "{jobs}.py:"], "is not a reference: expected 'package.module:name' or 'path/file.py:name'"),
+        (["run", "{jobs}.py:missing"], "'{jobs}.py:missing': {jobs}.py has no 'missing'"),
+        (["run", "{jobs}.py:sales"], "missing a required argument: 'days'"),
+        (["run", "{jobs}.py:built", "more"], "is not a script, so it takes no arguments after the target"),
         (["run", "{jobs}:missing"], "'{jobs}:missing': {jobs} has no 'missing'"),
         (["run", "{jobs}:number"], "'{jobs}:number' gave a int: expected a Pipeline, a script_job or a JobGraph"),
         (["run", "{jobs}:sales"], "missing a required argument: 'days'"),
@@ -155,6 +177,42 @@ def test_bad_input_is_one_sentence(flinklike: RunCommand, jobs: str, arguments: 
     assert done.err.startswith("flinklike: ")
     assert done.err.count("\n") == 1
     assert sentence.format(jobs=jobs) in done.err
+
+
+def test_a_pipeline_in_a_file_is_built_with_what_lies_beside_it(
+    flinklike: RunCommand, server: RestThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "far away"
+    folder.mkdir()
+    (folder / "rates_beside.py").write_text("RATE = 3\n")
+    (folder / "late_beside.py").write_text("NAME = 'late'\n")
+    (folder / "daily-sales.py").write_text(IN_A_FILE)
+    before = list(sys.path)
+    done = flinklike("run", f"{folder}/daily-sales.py:make", "-p", "2", "--param", "days=4", "-d")
+    assert done.code == 0, done.err
+    graph = server.dispatcher.graph()
+    (vertex,) = graph.vertices
+    assert (graph.name, vertex.parallelism, vertex.splits) == ("late", 2, (0, 1, 2, 3))
+    assert set(sys.path) - set(before) <= {str(tmp_path)}, "its folder is forgotten"
+    code = vertex.operators[0].code
+    assert isinstance(code, PickledCode)
+    for name in ("daily-sales", "rates_beside", "late_beside"):
+        monkeypatch.delitem(sys.modules, name)
+    assert pickle.loads(code.payload())(None) == 3, "it needs no module of the client's"
+
+
+@pytest.mark.parametrize("name", ["json", "daily"])
+def test_a_file_may_have_the_name_of_a_module(
+    flinklike: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "daily", json)
+    file = tmp_path / f"{name}.py"
+    file.write_text(PIPELINES)
+    for _ in range(2):
+        assert flinklike("explain", f"{file}:built").code == 0
+    assert sys.modules[name] is json
+    (loaded,) = [one for one, module in sys.modules.items() if getattr(module, "__file__", "") == str(file)]
+    del sys.modules[loaded]
 
 
 def test_an_error_in_the_users_module_names_its_line(flinklike: RunCommand, module: Callable[[str], str]) -> None:
