@@ -147,6 +147,8 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     console.print(
         render.state_text(details["state"]), render.duration_text(details["duration"]), details["pending-reason"]
     )
+    for line in render.ownership_lines(details):
+        console.print(line)
     console.print(render.vertices_table(details))
     for entry in exceptions:
         console.print(f"\n{entry.get('taskName', 'job')} on {entry.get('taskManagerId', '')}", style="red")

@@ -74,6 +74,17 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     return table(("job", "name", "state", "started", "time", "tasks", ""), rows)
 
 
+def ownership_lines(details: Mapping[str, Any]) -> list[str]:
+    """Who runs a job, and each change of that, newest first. A cluster of an older release does not tell."""
+    lines = []
+    if details.get("jobmaster-id"):
+        lines.append(f"JobMaster process {details['jobmaster-id']} at {details['jobmaster']}")
+    for one in details.get("takeovers", ()):
+        when = time_text(one["timestamp"])
+        lines.append(f"{when}: taken over from {one['from']} by {one['to']} because {one['reason']}")
+    return lines
+
+
 def vertices_table(details: Mapping[str, Any]) -> Table:
     """One line a vertex of a job."""
     rows = [

@@ -61,6 +61,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         move_to=move_to,
         cancel_reason=stored.wanted.reason if stored.wanted is not None else "",
         client_expires_millis=stored.client.expires_millis if stored.client is not None else 0,
+        takeovers=stored.owner.takeovers if stored.owner is not None else (),
     )
 
 

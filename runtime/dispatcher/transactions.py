@@ -81,12 +81,14 @@ class JobTransactions:
 
     async def assign(self, effect: ev.StoreOwner) -> None:
         """Name a process as owner."""
-        owner = OwnerRecord(effect.incarnation, effect.address)
+        now = self._services.clock.epoch_millis()
+        takeovers = tuple(replace(one, millis=one.millis or now) for one in effect.takeovers)
+        owner = OwnerRecord(effect.incarnation, effect.address, takeovers)
         assigned = await self._repeat(
             lambda: self._store.assign(effect.job_id, owner, previous_epoch=effect.previous_epoch)
         )
         if assigned is not None:
-            self._post(ev.OwnerStored(effect.job_id, assigned.epoch))
+            self._post(ev.OwnerStored(effect.job_id, assigned.epoch, takeovers))
         else:
             self._post(ev.OwnerNotStored(effect.job_id, await self._read(effect.job_id)))
 

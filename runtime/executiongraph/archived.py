@@ -18,6 +18,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.aggregate import aggregate_state
+from runtime.gateways.overview import Takeover
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 
 ARCHIVE_SCHEMA_VERSION = 1
@@ -190,7 +191,7 @@ NO_CONFIG = ArchivedConfig(
 class ArchivedExecutionGraph:
     """Everything about one job under one owner. `result` is the job's value as JSON text, "" until FINISHED.
 
-    `exceptions` are newest first. `graph_digest` is the sha256 of the JobGraph.
+    `exceptions` are newest first, `takeovers` oldest first. `graph_digest` is the sha256 of the JobGraph.
     """
 
     schema_version: int
@@ -207,6 +208,7 @@ class ArchivedExecutionGraph:
     exceptions: tuple[ArchivedException, ...]
     config: ArchivedConfig
     result: str
+    takeovers: tuple[Takeover, ...] = ()
 
     @property
     def start_millis(self) -> int:

@@ -27,6 +27,18 @@ class JobMasterInfo:
     last_heard_millis: int
 
 
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A job got another owner, `millis` being when, for `reason`; each process by its incarnation and address."""
+
+    millis: int
+    former: Incarnation
+    former_address: str
+    owner: Incarnation
+    owner_address: str
+    reason: str
+
+
 class DispatcherView(DispatcherGateway, Protocol):
     """A leading Dispatcher with what REST needs beyond the gateway. Raises UnavailableError when not leading."""
 

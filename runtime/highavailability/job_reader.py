@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from runtime.common.ids import JobId
+from runtime.gateways.overview import Takeover
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import CompactedError, Get, KeyValue, KeyValueStore, Txn
 from runtime.highavailability.payloads import Payloads
@@ -112,6 +113,13 @@ class JobReader:
     async def events(self, job_id: JobId) -> Sequence[bytes]:
         """All event batches in order. Raises UnreadableRecordError, NotFoundError, PayloadCorruptError."""
         return [await self._payloads.load(payload) for payload in await self.event_payloads(job_id)]
+
+    async def takeovers(self, job_id: JobId) -> tuple[Takeover, ...]:
+        """How the job came to its owner, oldest first; () when that cannot be read."""
+        key = self._keys.owner(job_id)
+        answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+        owner = _Records({"owner": answer.kvs[0]} if answer.kvs else {}).get("owner", OwnerRecord)
+        return () if owner is None else owner.takeovers
 
     async def load(self, payload: Payload) -> bytes:
         """The bytes of a graph or an archive. Raises NotFoundError, PayloadCorruptError."""

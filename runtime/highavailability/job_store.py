@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.common.ids import JobId
+from runtime.gateways.overview import Takeover
 from runtime.highavailability.records import (
     ClientRecord,
     DoneRecord,
@@ -107,6 +108,9 @@ class OwnerJobStore(Protocol):
 
     async def events(self, job_id: JobId) -> Sequence[bytes]:
         """All event batches in order."""
+
+    async def takeovers(self, job_id: JobId) -> tuple[Takeover, ...]:
+        """How the job came to its owner, oldest first; () when that cannot be read."""
 
     async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
         """The terminal state, once. Durable when it returns (R3)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.gateways.overview import Takeover
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,11 @@ class GraphRecord:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRecord:
-    """`jobs/<id>/owner`; the epoch E is the key's mod_revision."""
+    """`jobs/<id>/owner`; the epoch E is the key's mod_revision. `takeovers`: how it came there, oldest first."""
 
     incarnation: Incarnation
     address: str
+    takeovers: tuple[Takeover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

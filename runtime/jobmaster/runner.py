@@ -22,6 +22,7 @@ from runtime.common.ids import JobId
 from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
+from runtime.gateways.overview import Takeover
 from runtime.highavailability.job_store import OwnerJobStore
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.census import CensusTaker
@@ -136,7 +137,7 @@ class DefaultJobManagerRunner:
         self._connections.register(self._job_master)
         try:
             if assignment.graph and assignment.is_fresh:
-                self._initialize(assignment, assignment.graph, ())
+                self._initialize(assignment, assignment.graph)
                 del assignment
                 summary = await self._job_master.run()
             else:
@@ -179,6 +180,7 @@ class DefaultJobManagerRunner:
                 _verify(data, assignment.digest)
                 stored = () if assignment.is_fresh else await self._store.events(self.job_id)
                 batches = tuple(map(decode_events, stored))
+                takeovers = () if assignment.is_fresh else await self._store.takeovers(self.job_id)
             except RetryableError as error:
                 delay = self._settings.graph_retry.delay(attempt, self._entropy)
                 attempt += 1
@@ -191,7 +193,7 @@ class DefaultJobManagerRunner:
                 delay = self._settings.graph_second_look
                 self._delayed(f"the job is looked for once more in {delay:g} s: {error}")
             else:
-                self._initialize(assignment, data, batches)
+                self._initialize(assignment, data, batches, takeovers)
                 return
             await asyncio.sleep(delay)
 
@@ -206,7 +208,13 @@ class DefaultJobManagerRunner:
         logger.warning("job %s: %s", self.job_id, reason)
         self._job_master.post(ev.InitializationDelayed(reason, self._job_master.moment()))
 
-    def _initialize(self, assignment: AssignJob, data: bytes, batches: tuple[tuple[JobEvent, ...], ...]) -> None:
+    def _initialize(
+        self,
+        assignment: AssignJob,
+        data: bytes,
+        batches: tuple[tuple[JobEvent, ...], ...] = (),
+        takeovers: tuple[Takeover, ...] = (),
+    ) -> None:
         try:
             if not assignment.is_fresh and self._census_taker is None:
                 raise NotAdoptableError(f"job {self.job_id}: {NO_CENSUS}")
@@ -217,7 +225,8 @@ class DefaultJobManagerRunner:
             self._fail(error, data, may_run=self._may_run(assignment))
             return
         at = self._job_master.moment()
-        self._job_master.post(ev.JobGraphLoaded(graph, at) if assignment.is_fresh else ev.JobRead(graph, batches, at))
+        is_fresh = assignment.is_fresh
+        self._job_master.post(ev.JobGraphLoaded(graph, at) if is_fresh else ev.JobRead(graph, batches, at, takeovers))
 
     def _may_run(self, assignment: AssignJob) -> bool:
         """May TaskManagers run something of the job, and can they be asked (R6)?"""

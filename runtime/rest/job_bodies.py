@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import JsonValue
@@ -13,6 +13,7 @@ from runtime.common.masking import masked
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.task import FailureInfo, TaskMetrics
 from runtime.rest.java_throwable import serialized_throwable
 
@@ -55,7 +56,7 @@ def _task_counts(tasks: TaskCounts) -> Body:
     return {**counts, "total": sum(counts.values())}
 
 
-def job_details(graph: ArchivedExecutionGraph, now: int) -> Body:
+def job_details(graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, now: int) -> Body:
     """/jobs/:id."""
     counts = {state.value: 0 for state in ExecutionState}
     for vertex in graph.vertices:
@@ -80,7 +81,27 @@ def job_details(graph: ArchivedExecutionGraph, now: int) -> Body:
         "pending-operators": 0,
         "pending-reason": graph.pending_reason,
         "last-modification": graph.last_modification_millis,
+        **_ownership(owner, graph.takeovers),
     }
+
+
+def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> Body:
+    """Who runs the job, and how it came to that, newest first."""
+    changes = [
+        {
+            "timestamp": one.millis,
+            "from": one.former_address,
+            "from-id": one.former,
+            "to": one.owner_address,
+            "to-id": one.owner,
+            "reason": one.reason,
+        }
+        for one in reversed(takeovers)
+    ]
+    process = {"jobmaster": "", "jobmaster-id": ""}
+    if owner is not None:
+        process = {"jobmaster": owner.address, "jobmaster-id": owner.incarnation}
+    return {**process, "takeovers": changes}
 
 
 def _vertex_overview(vertex: ArchivedVertex, now: int) -> Body:

@@ -130,8 +130,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         await wait_for_change(context, job, wait=wait, since=since)
         graph = await archived_graph(context, job)
         owner = context.dispatcher.job_owner(job)
-        body = job_bodies.job_details(graph, context.clock.epoch_millis())
-        return JsonAnswer({**body, "jobmaster": "" if owner is None else owner.address})
+        return JsonAnswer(job_bodies.job_details(graph, owner, context.clock.epoch_millis()))
 
     @router.patch("/jobs/{job_id}", status_code=202, responses=answers(shapes.EMPTY, 202))
     async def cancel(job_id: str, mode: str = "cancel") -> Response:

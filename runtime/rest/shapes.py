@@ -246,6 +246,8 @@ JOB = {
     "pending-reason": str,
     "last-modification": int,
     "jobmaster": str,
+    "jobmaster-id": str,
+    "takeovers": [{"timestamp": int, "from": str, "from-id": str, "to": str, "to-id": str, "reason": str}],
 }
 JOB_PLAN = {"plan": _PLAN}
 JOB_CONFIG = {

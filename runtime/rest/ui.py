@@ -15,7 +15,7 @@ from runtime.common.ids import ExecutionAttemptId, parse_job_id
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary
-from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream
 from runtime.rest.cluster import task_manager_state
@@ -52,7 +52,8 @@ def ui_router(context: RestContext) -> APIRouter:
         log = await _log_tail(context, graph)
         is_over = graph.status.is_globally_terminal
         refresh = 0 if is_over else max(1, context.refresh_interval_millis // 1000)
-        page = render_job(graph, log, now=context.clock.epoch_millis(), refresh_seconds=refresh)
+        owner = context.dispatcher.job_owner(graph.job_id)
+        page = render_job(graph, owner, log, now=context.clock.epoch_millis(), refresh_seconds=refresh)
         return _page(page)
 
     @router.get("/jobmasters")
@@ -98,7 +99,14 @@ async def _tail(context: RestContext, attempt: ArchivedExecution, stream: LogStr
     return f"--- {stream.value} ---\n{text}" if text else ""
 
 
-def render_job(graph: ArchivedExecutionGraph, log: tuple[str, str], *, now: int, refresh_seconds: int) -> str:
+def render_job(
+    graph: ArchivedExecutionGraph,
+    owner: JobMasterInfo | None,
+    log: tuple[str, str],
+    *,
+    now: int,
+    refresh_seconds: int,
+) -> str:
     """The page as HTML; everything that came from outside is escaped."""
     refresh = f'<meta http-equiv="refresh" content="{refresh_seconds}">' if refresh_seconds else ""
     spent = duration(graph.start_millis, graph.end_millis, now)
@@ -110,7 +118,7 @@ def render_job(graph: ArchivedExecutionGraph, log: tuple[str, str], *, now: int,
         f"<style>{_STYLE}</style></head><body>"
         f"<h1>{escape(graph.name)} {_state(graph.status.value)}</h1>"
         f'<p class="muted">{graph.job_id} &middot; started {_time(graph.start_millis)}'
-        f" &middot; {_seconds(spent)}</p>{reason}"
+        f" &middot; {_seconds(spent)}</p>{reason}{_ownership(owner, graph.takeovers)}"
         "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>progress</th><th>time</th></tr>"
         f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
     )
@@ -166,6 +174,16 @@ def _vertex_row(vertex: ArchivedVertex, now: int) -> str:
         f"<tr><td>{escape(vertex.name)}</td><td>{_state(vertex.state.value)}</td><td>{states}</td>"
         f'<td><div class="bar"><div style="width:{percent}%"></div></div></td><td>{_seconds(spent)}</td></tr>'
     )
+
+
+def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> str:
+    lines = [f"JobMaster process {escape(owner.incarnation)} at {escape(owner.address)}"] if owner else []
+    lines += [
+        f"{_time(one.millis)}: taken over from {escape(one.former_address)} by {escape(one.owner_address)}"
+        f" because {escape(one.reason)}"
+        for one in reversed(takeovers)
+    ]
+    return f'<p class="muted">{"<br>".join(lines)}</p>' if lines else ""
 
 
 def _exceptions(graph: ArchivedExecutionGraph) -> str:

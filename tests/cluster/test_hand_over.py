@@ -85,6 +85,29 @@ async def test_a_process_that_leaves_hands_every_job_over(split: ControlPlane) -
     assert len(split.runners.created) == 60
 
 
+async def test_every_change_of_a_jobs_owner_is_stored_with_its_reason(split: ControlPlane) -> None:
+    leader = await split.lead()
+    first = await split.start_job_master()
+    await ready(leader, 1)
+    (job,) = await submit(split, leader, 1)
+    second = await split.start_job_master()
+    await ready(leader, 2)
+    assert await leave(first)
+    await eventually(lambda: second.dispatcher.jobs_running == 1)
+    await split.kill_job_master(first)
+    await split.depose(leader)
+    await split.kill_job_master(second)
+    leader = await split.lead()
+    third = await split.start_job_master()
+    await eventually(lambda: third.dispatcher.jobs_running == 1)
+    found = await split.owner_store.takeovers(job.job_id)
+    assert [(one.former, one.owner, one.reason) for one in found] == [
+        (first.incarnation, second.incarnation, "its JobMaster process drains"),
+        (second.incarnation, third.incarnation, "its JobMaster process was lost"),
+    ]
+    assert 0 < found[0].millis <= found[1].millis
+
+
 async def test_a_job_can_be_looked_at_all_the_time(split: ControlPlane) -> None:
     leader = await split.lead()
     first = await split.start_job_master()

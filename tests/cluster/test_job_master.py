@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
 import pytest
 
 from runtime.aio.entropy import SeededEntropy
+from runtime.aio.retry import RetryPolicy
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.exchange import ExchangeMode
-from runtime.common.ids import Incarnation, JobId
+from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry
 from runtime.executiongraph.archived import ArchivedExecutionGraph
@@ -27,20 +28,23 @@ from runtime.gateways.job_master import (
     RegisterJob,
     ReleasePartitions,
 )
+from runtime.gateways.overview import Takeover
 from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads
 from runtime.highavailability.record_codec import decode_record, encode_record
-from runtime.highavailability.records import OwnerRecord
+from runtime.highavailability.records import OwnerRecord, TaskManagerRecord
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
+from runtime.jobmaster.census import CensusSettings, CensusTaker
 from runtime.rpc.settings import RpcLimits
 from runtime.scheduler.core.job_events import decode_events
 from tests.kit.control_plane import eventually
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
 from tests.kit.job_master_box import (
+    JOB_MASTER,
     finishing,
     job_master_box,
     reports_of,
@@ -280,6 +284,27 @@ async def test_job_that_may_be_running_elsewhere_is_not_started_again() -> None:
         assert failure is not None
         assert "not started a second time" in failure.message
         assert box.listener.requirements == []
+
+
+@pytest.mark.asyncio
+async def test_the_archive_says_how_the_job_came_to_its_owner() -> None:
+    async def nobody() -> AsyncIterator[Mapping[Incarnation, TaskManagerRecord]]:
+        yield {}
+
+    async with job_master_box() as box:
+        census = CensusSettings(JOB_MASTER, ClusterUuid("e" * 32), 5.0, RetryPolicy(delay_initial=0.01, delay_max=0.05))
+        box.factory._census_taker = CensusTaker(census, box.rpc, nobody, clock=box.clock, entropy=SeededEntropy(2))
+        takeover = Takeover(5, Incarnation("e" * 32), "lost:1", JOB_MASTER, box.address, "it was lost")
+        assignment = await box.assign(JOB, lone())
+        owner = Put(box.keys.owner(JOB), encode_record(OwnerRecord(JOB_MASTER, box.address, (takeover,))))
+        epoch = (await box.kv.txn(Txn((), (owner,)), timeout=5)).revision
+        runner, running = box.start(replace(assignment, epoch=epoch, is_fresh=False))
+        await box.listener.changes.wait_until(lambda _: bool(box.listener.requirements))
+        assert ArchivedExecutionGraph.from_json(runner.archived_graph()).takeovers == (takeover,)
+        task_manager = await box.task_manager()
+        task_manager.offer(JOB, epoch)
+        await running
+        assert (await stored_archive(box, JOB)).takeovers == (takeover,)
 
 
 @pytest.mark.asyncio

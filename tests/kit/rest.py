@@ -36,7 +36,7 @@ from runtime.gateways.dispatcher import (
     SubmitOutcome,
     TaskCounts,
 )
-from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotStatus, TaskManagerInfo
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from runtime.gateways.task_executor import (
@@ -50,6 +50,7 @@ from runtime.gateways.task_executor import (
 from runtime.rest.context import LeaderComponents, RestContext
 
 JOB = JobId("a" * 32)
+JOB_MASTER = Incarnation("b" * 32)
 FAILURE = FailureInfo("ValueError", "no such column", "Traceback ...\nValueError: no such column", "USER", True, 1500)
 
 
@@ -99,6 +100,7 @@ def archived(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING) -> Arch
         else (),
         config=NO_CONFIG,
         result='{"rows": 3}' if status is JobStatus.FINISHED else "",
+        takeovers=(Takeover(990, Incarnation("e" * 32), "10.0.0.9:1", JOB_MASTER, "127.0.0.1:2", "it was <lost>"),),
     )
 
 
@@ -182,9 +184,8 @@ class FakeDispatcher:
         return self.summaries.get(job_id) or self.forgotten.get(job_id)
 
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
-        """Nobody."""
-        del job_id
-        return None
+        """The one process, until the job has ended."""
+        return None if self.summaries[job_id].status.is_globally_terminal else self.job_masters()[0]
 
     async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
         """The same of many."""
@@ -208,11 +209,11 @@ class FakeDispatcher:
     def job_masters(self) -> Sequence[JobMasterInfo]:
         """One process."""
         state = "draining" if self.is_draining else "ready"
-        return [JobMasterInfo(Incarnation("b" * 32), "127.0.0.1:2", state, "0.1.0", 1000, 3, 7, 0.1, 1 << 20, 5)]
+        return [JobMasterInfo(JOB_MASTER, "127.0.0.1:2", state, "0.1.0", 1000, 3, 7, 0.1, 1 << 20, 5)]
 
     def jobs_of(self, incarnation: Incarnation, /) -> Sequence[JobSummary]:
         """It runs everything."""
-        if incarnation != "b" * 32:
+        if incarnation != JOB_MASTER:
             raise NotFoundError(f"JobMaster process {incarnation} is not known")
         return list(self.summaries.values())
 

@@ -50,6 +50,10 @@ def owners(client: FlinklikeClient) -> list[dict[str, Any]]:
     return found
 
 
+def takeovers(client: FlinklikeClient, job_id: JobId) -> list[str]:
+    return [one["reason"] for one in client.get(f"/jobs/{job_id}")["takeovers"]]
+
+
 def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: FlinklikeClient) -> None:
     ids = run_naps(client, JOBS)
     before = attempts(client, ids)
@@ -57,6 +61,7 @@ def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: Fl
     reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the other one owns all", timeout=30)
     reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over", timeout=30)
     assert attempts(client, ids) == before
+    assert {reason for job_id in ids for reason in takeovers(client, job_id)} == {"its JobMaster process was lost"}
     client.cancel(ids[0])
     reached(lambda: states(client, ids[:1]) == {"CANCELED"}, "a cancel reaches the new owner")
 

@@ -8,6 +8,7 @@ from runtime.common.errors import FlinklikeError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
+from runtime.gateways.overview import Takeover
 
 NO_PROCESS = Incarnation("")
 """Stands for "no process" where an owner would be named."""
@@ -53,6 +54,7 @@ class RecoveredJob:
     move_to: Incarnation = NO_PROCESS
     cancel_reason: str = ""
     client_expires_millis: int = 0
+    takeovers: tuple[Takeover, ...] = ()
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -146,6 +148,7 @@ class OwnerStored:
 
     job_id: JobId
     epoch: int
+    takeovers: tuple[Takeover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,12 +364,13 @@ class StoreJob:
 
 @dataclass(frozen=True, slots=True)
 class StoreOwner:
-    """Run the assign transaction."""
+    """Run the assign transaction. `takeovers`: the last one is this, when its time is 0."""
 
     job_id: JobId
     incarnation: Incarnation
     address: str
     previous_epoch: int
+    takeovers: tuple[Takeover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

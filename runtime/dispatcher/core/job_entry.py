@@ -8,8 +8,12 @@ from enum import Enum
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource
+from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob, StoreOwner
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, TaskCounts
+from runtime.gateways.overview import Takeover
+
+TAKEOVERS_MAX = 10
+"""So many are kept of a job, the latest ones."""
 
 
 class JobPhase(Enum):
@@ -48,7 +52,7 @@ class JobEntry:
     them refused, or was never told. `may_have_begun`: the present owner was told, by this leader or an earlier one.
     `former` runs the job until the transaction that names another owner has succeeded. `move_to`: the process that
     somebody wants to run it; `move_requests` wait until that is durable. `cancel_reason`: why the cluster wants it
-    cancelled, "" if a person does.
+    cancelled, "" if a person does. `left`: how the job came to need another owner.
     """
 
     source: JobSource
@@ -70,6 +74,8 @@ class JobEntry:
     move_requests: list[int] = field(default_factory=list)
     moved_millis: int = 0
     refused_by: dict[Incarnation, bool] = field(default_factory=dict)
+    takeovers: tuple[Takeover, ...] = ()
+    left: Takeover | None = None
 
     @property
     def job_id(self) -> JobId:
@@ -79,6 +85,32 @@ class JobEntry:
     def is_owned_by(self, incarnation: Incarnation, epoch: int) -> bool:
         """True if that process runs the job under that epoch by the leader's own writing."""
         return self.phase.state is JobPhase.ASSIGNED and self.owner == incarnation and self.epoch == epoch
+
+    def remember(self, found: RecoveredJob) -> None:
+        """Wishes, and how the job came to its owner, as they are stored."""
+        self.is_wish_stored = found.wants_cancel
+        self.wants_cancel = self.wants_cancel or found.wants_cancel
+        self.cancel_reason = found.cancel_reason if found.wants_cancel else self.cancel_reason
+        self.takeovers = found.takeovers
+
+    def leave(self, reason: str) -> None:
+        """The job is to get another owner than the present one."""
+        self.left = Takeover(0, self.owner, self.owner_address, NO_PROCESS, "", reason)
+
+    def lose_owner(self, reason: str, *, has_begun: bool) -> None:
+        """The present owner does not run the job (any more). `has_begun`: it may have started something."""
+        self.leave(reason)
+        self.owner = NO_PROCESS
+        self.is_fresh = self.is_fresh and not has_begun
+        self.may_have_begun = False
+
+    def new_owner(self) -> StoreOwner:
+        """The transaction that names the owner. It is a takeover where an earlier one can have begun something (R6)."""
+        takeovers = self.takeovers
+        if self.left is not None and not self.is_fresh:
+            this = replace(self.left, owner=self.owner, owner_address=self.owner_address)
+            takeovers = (*takeovers, this)[-TAKEOVERS_MAX:]
+        return StoreOwner(self.job_id, self.owner, self.owner_address, self.epoch, takeovers)
 
     def assignment(self) -> AssignJob:
         """The order to run this job."""

@@ -330,7 +330,7 @@ class JobRegistry:
         for entry in assigned:
             del self._waiting[entry.job_id]
             entry.phase.to(JobPhase.ASSIGNING, entry.owner)
-            effects.append(ev.StoreOwner(entry.job_id, entry.owner, entry.owner_address, entry.epoch))
+            effects.append(entry.new_owner())
         return effects
 
     def _waiting_now(self, entry: JobEntry, refusal: str = "") -> Effects:
@@ -351,7 +351,9 @@ class JobRegistry:
         return effects
 
     def _on_owner_stored(self, event: ev.OwnerStored) -> Effects:
-        return self._own(self._jobs[event.job_id], event.epoch)
+        entry = self._jobs[event.job_id]
+        entry.takeovers = event.takeovers
+        return self._own(entry, event.epoch)
 
     def _own(self, entry: JobEntry, epoch: int) -> Effects:
         """The owner key names the process under a new epoch: give the order, unless the process went meanwhile."""
@@ -390,7 +392,7 @@ class JobRegistry:
         entry.may_have_begun = False
         self._reserve(entry, target)
         entry.phase.to(JobPhase.ASSIGNING, f"moved to {target.incarnation}")
-        return [ev.StoreOwner(entry.job_id, entry.owner, entry.owner_address, entry.epoch)]
+        return [entry.new_owner()]
 
     def _dismiss_former(self, entry: JobEntry) -> Effects:
         former, entry.former = entry.former, None
@@ -415,9 +417,7 @@ class JobRegistry:
     def _take_back(self, entry: JobEntry, reason: str, *, has_begun: bool) -> Effects:
         """The owner does not run the job (any more): the job waits for another one."""
         self.processes.release(entry.owner, entry.job_id)
-        entry.owner = NO_PROCESS
-        entry.is_fresh = entry.is_fresh and not has_begun
-        entry.may_have_begun = False
+        entry.lose_owner(reason, has_begun=has_begun)
         entry.phase.to(JobPhase.WAITING, reason)
         return self._waiting_now(entry, reason)
 
@@ -560,9 +560,7 @@ class JobRegistry:
             del self._jobs[entry.job_id]
             self.processes.release(entry.owner, entry.job_id)
             return [*effects, ev.PublishSummary(entry.job_id)]
-        entry.is_wish_stored = found.wants_cancel
-        entry.wants_cancel = entry.wants_cancel or found.wants_cancel
-        entry.cancel_reason = found.cancel_reason if found.wants_cancel else entry.cancel_reason
+        entry.remember(found)
         self._promises.recovered(entry.job_id, found.client_expires_millis)
         if found.ended is not None:
             entry.summary = found.ended

@@ -22,6 +22,12 @@ from runtime.gateways.dispatcher import JobSummary
 
 Effects = list[ev.DispatcherEffect]
 
+CUT_OFF = "its JobMaster process does not reach the TaskManagers that it needs"
+DRAINS = "its JobMaster process drains"
+ASKED_FOR = "somebody moved it"
+REBALANCED = "a new JobMaster process got its share"
+"""Why a job gets another owner although it has one."""
+
 _GOING_ON = frozenset({JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING})
 
 
@@ -173,7 +179,7 @@ class PlannedMoves:
         if entry is None or entry.phase.state is not JobPhase.ASSIGNED or entry.epoch != event.epoch:
             return []
         target = self._processes.least_loaded({entry.owner, *entry.refused_by}) if self._is_settled(entry) else None
-        return [] if target is None else self._begin(entry, target)
+        return [] if target is None else self._begin(entry, target, CUT_OFF)
 
     # --- what is due --------------------------------------------------------------------------------------
 
@@ -196,7 +202,7 @@ class PlannedMoves:
     def pass_on(self, entry: JobEntry) -> Effects:
         """The job was just assigned to a process that is draining: give it to another one, if there is one."""
         target = self._processes.least_loaded(entry.refused_by)
-        return [] if target is None else self._begin(entry, target)
+        return [] if target is None else self._begin(entry, target, DRAINS)
 
     def _is_under_way(self, entry: JobEntry | None) -> bool:
         if entry is None:
@@ -205,8 +211,9 @@ class PlannedMoves:
             return entry.summary.epoch < entry.epoch or entry.summary.status is JobStatus.INITIALIZING
         return entry.phase.state is JobPhase.ASSIGNING
 
-    def _begin(self, entry: JobEntry, target: JobMasterProcess) -> Effects:
+    def _begin(self, entry: JobEntry, target: JobMasterProcess, reason: str) -> Effects:
         self.under_way[entry.job_id] = None
+        entry.leave(reason)
         entry.moved_millis = self._now_millis
         return self._begin_assignment(entry, target)
 
@@ -218,7 +225,7 @@ class PlannedMoves:
                 del self._wanted[job_id]
             elif entry.phase.state is JobPhase.ASSIGNED and target.has_room:
                 del self._wanted[job_id]
-                yield from self._begin(entry, target)
+                yield from self._begin(entry, target, ASKED_FOR)
 
     def _empty(self) -> Iterator[ev.DispatcherEffect]:
         """The jobs of draining processes."""
@@ -248,7 +255,7 @@ class PlannedMoves:
                 target.is_new = bool(givers)
                 if entry is None:
                     break
-                yield from self._begin(entry, target)
+                yield from self._begin(entry, target, REBALANCED)
 
     def _givers(self, target: JobMasterProcess) -> list[JobMasterProcess]:
         """Who would still have as large a share as the target after one more move, fullest first."""

@@ -52,6 +52,7 @@ def archive(
         exceptions=exceptions,
         config=_config(graph.job_graph, restart_strategy) if graph.job_graph is not None else NO_CONFIG,
         result=result,
+        takeovers=graph.takeovers,
     )
 
 

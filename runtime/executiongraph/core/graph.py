@@ -17,6 +17,7 @@ from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
 from runtime.gateways.dispatcher import TaskCounts
+from runtime.gateways.overview import Takeover
 from runtime.gateways.task import PartitionDescriptor, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import topological_order
@@ -96,6 +97,7 @@ class ExecutionGraph:
         "name",
         "prior_attempts_max",
         "status_machine",
+        "takeovers",
         "timestamps",
         "vertices",
     )
@@ -110,6 +112,7 @@ class ExecutionGraph:
         self.timestamps: dict[JobStatus, int] = {JobStatus.INITIALIZING: submit_millis}
         self.vertices: dict[VertexId, ExecutionJobVertex] = {}
         self.counts: dict[ExecutionState, int] = {}
+        self.takeovers: tuple[Takeover, ...] = ()
 
     @property
     def status(self) -> JobStatus:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from runtime.common.ids import AllocationId, Incarnation, VertexId
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import HeldAttempt, SlotOffer
+from runtime.gateways.overview import Takeover
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.job_events import JobEvent
@@ -39,6 +40,7 @@ class JobRead:
     graph: JobGraph
     batches: tuple[tuple[JobEvent, ...], ...]
     at: Moment
+    takeovers: tuple[Takeover, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Work:
     ) -> Work:
         """Attach the graph, replay what is durable, and adopt what runs (R6, R9, R10)."""
         graph.attach(found.read.graph, at.millis)
+        graph.takeovers = found.read.takeovers
         recovered = RecoveredJob(graph, history)
         for batch in found.read.batches:
             for event in batch:

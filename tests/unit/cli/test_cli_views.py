@@ -51,6 +51,16 @@ def test_info(flinklike: RunCommand, server: RestThread) -> None:
     assert '"rows": 3' in flinklike("info", JOB).out
 
 
+def test_info_says_who_runs_the_job_and_from_whom_it_was_taken_over(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    _, _, owner, takeover, *_ = flinklike("info", JOB).out.splitlines()
+    assert owner == f"JobMaster process {'b' * 32} at 127.0.0.1:2"
+    assert takeover.endswith(": taken over from 10.0.0.9:1 by 127.0.0.1:2 because it was <lost>")
+    server.put(JOB, JobStatus.FINISHED)
+    assert owner not in flinklike("info", JOB).out
+    assert takeover in flinklike("info", JOB).out
+
+
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     name = "[bold]a[/bold] :smile: " + "long " * 100
     console().print(table(("name", "state"), [(name, "RUNNING")]))

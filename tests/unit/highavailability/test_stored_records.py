@@ -18,6 +18,7 @@ import pytest
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.gateways.overview import Takeover
 from runtime.highavailability import cluster, records
 from runtime.highavailability.record_codec import decode_record, encode_record
 
@@ -27,7 +28,7 @@ POINTER = records.Payload("cd" * 32, b"", "key")
 PROCESS = Incarnation("1" * 32)
 SAMPLES: tuple[Any, ...] = (
     records.GraphRecord(PAYLOAD, "n\u00e4me", 12, "client"),
-    records.OwnerRecord(PROCESS, "host:1"),
+    records.OwnerRecord(PROCESS, "host:1", (Takeover(12, PROCESS, "host:2", PROCESS, "host:1", "reason"),)),
     records.EventsRecord(POINTER),
     records.ResultRecord(JobStatus.FAILED, b"\xff", PAYLOAD),
     records.DoneRecord("d", JobStatus.FINISHED, b"s", "key", 1, 2, "s"),

@@ -400,6 +400,33 @@ async def test_the_page_escapes_what_came_from_outside(http: httpx.AsyncClient, 
 
 
 @pytest.mark.asyncio
+async def test_a_job_says_who_runs_it_and_from_whom_it_was_taken_over(
+    http: httpx.AsyncClient, fakes: RestFakes
+) -> None:
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    owner = "JobMaster process " + "b" * 32 + " at 127.0.0.1:2"
+    change = "taken over from 10.0.0.9:1 by 127.0.0.1:2 because it was &lt;lost&gt;"
+    page = (await http.get(f"/ui/jobs/{JOB}")).text
+    assert f"{owner}<br>1970-01-01 00:00:00 UTC: {change}" in page
+    body = (await http.get(f"/jobs/{JOB}")).json()
+    assert (body["jobmaster"], body["jobmaster-id"]) == ("127.0.0.1:2", "b" * 32)
+    assert body["takeovers"] == [
+        {
+            "timestamp": 990,
+            "from": "10.0.0.9:1",
+            "from-id": "e" * 32,
+            "to": "127.0.0.1:2",
+            "to-id": "b" * 32,
+            "reason": "it was <lost>",
+        }
+    ]
+    fakes.dispatcher.put(JOB, JobStatus.FINISHED)
+    page = (await http.get(f"/ui/jobs/{JOB}")).text
+    assert (owner in page, change in page) == (False, True), "nobody runs it any more, and what happened is still told"
+    assert (await http.get(f"/jobs/{JOB}")).json()["jobmaster-id"] == ""
+
+
+@pytest.mark.asyncio
 async def test_token_and_size_are_checked_before_anything_else(fakes: RestFakes) -> None:
     app = create_app(fakes.context(), check_token=lambda token: token == TOKEN, content_length_max=1000)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
