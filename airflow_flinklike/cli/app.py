@@ -151,7 +151,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         console.print(line)
     console.print(render.vertices_table(details))
     for entry in exceptions:
-        console.print(f"\n{entry.get('taskName', 'job')} on {entry.get('taskManagerId', '')}", style="red")
+        console.print(f"\n{render.failure_title(entry)}", style="red")
         console.print(entry["stacktrace"])
     if result and result.get("result") is not None:
         console.print_json(json.dumps(result["result"]))

@@ -85,6 +85,12 @@ def ownership_lines(details: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def failure_title(entry: Mapping[str, Any]) -> str:
+    """When something failed, what, and where."""
+    place = f" on {entry['taskManagerId']}" if entry.get("taskManagerId") else ""
+    return f"{time_text(entry['timestamp'])}  {entry.get('taskName', 'job')}{place}"
+
+
 def vertices_table(details: Mapping[str, Any]) -> Table:
     """One line a vertex of a job."""
     rows = [
@@ -92,12 +98,13 @@ def vertices_table(details: Mapping[str, Any]) -> Table:
             str(vertex["name"]),
             state_text(vertex["status"]),
             f"{vertex['tasks']['FINISHED']}/{vertex['parallelism']}",
+            str(vertex.get("restarts", "")),
             duration_text(vertex["duration"]),
             spark_progress(vertex),
         )
         for vertex in details["vertices"]
     ]
-    return table(("vertex", "state", "subtasks", "time", "progress"), rows)
+    return table(("vertex", "state", "subtasks", "restarts", "time", "progress"), rows)
 
 
 def spark_progress(vertex: Mapping[str, Any]) -> str:

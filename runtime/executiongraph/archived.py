@@ -115,6 +115,11 @@ class ArchivedVertex:
         return aggregate_state(self.counts(), self.parallelism)
 
     @property
+    def restarts(self) -> int:
+        """How often its subtasks were begun again."""
+        return sum(subtask.current.attempt for subtask in self.subtasks)
+
+    @property
     def start_millis(self) -> int:
         """When its first subtask was deployed, -1 before."""
         return min((one.current.start_millis for one in self.subtasks if one.current.start_millis >= 0), default=-1)

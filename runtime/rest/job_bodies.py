@@ -121,6 +121,7 @@ def _vertex_overview(vertex: ArchivedVertex, now: int) -> Body:
         "tasks": {state.value: counts.get(state, 0) for state in ExecutionState},
         "metrics": io_metrics(vertex.metrics(), is_complete=vertex.end_millis >= 0),
         "exclusive": vertex.is_exclusive,
+        "restarts": vertex.restarts,
         "progress": {
             "text": next((one.text for one in reversed(progress) if one.text), ""),
             "fraction": sum(one.fraction for one in progress) / len(progress) if progress else 0.0,

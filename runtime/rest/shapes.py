@@ -223,6 +223,7 @@ _VERTEX_OVERVIEW = {
     "metrics": _IO_METRICS,
     "slot-sharing-group": str,
     "exclusive": bool,
+    "restarts": int,
     "progress": {"text": str, "fraction": float, "spark-tasks-completed": int, "spark-tasks-total": int},
 }
 JOB = {

@@ -119,7 +119,7 @@ def render_job(
         f"<h1>{escape(graph.name)} {_state(graph.status.value)}</h1>"
         f'<p class="muted">{graph.job_id} &middot; started {_time(graph.start_millis)}'
         f" &middot; {_seconds(spent)}</p>{reason}{_ownership(owner, graph.takeovers)}"
-        "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>progress</th><th>time</th></tr>"
+        "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>restarts</th><th>progress</th><th>time</th></tr>"
         f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
     )
 
@@ -171,7 +171,7 @@ def _vertex_row(vertex: ArchivedVertex, now: int) -> str:
     percent = 100 * counts[ExecutionState.FINISHED] // max(1, vertex.parallelism)
     spent = duration(vertex.start_millis, vertex.end_millis, now)
     return (
-        f"<tr><td>{escape(vertex.name)}</td><td>{_state(vertex.state.value)}</td><td>{states}</td>"
+        f"<tr><td>{escape(vertex.name)}</td><td>{_state(vertex.state.value)}</td><td>{states}</td><td>{vertex.restarts}</td>"
         f'<td><div class="bar"><div style="width:{percent}%"></div></div></td><td>{_seconds(spent)}</td></tr>'
     )
 
@@ -190,7 +190,8 @@ def _exceptions(graph: ArchivedExecutionGraph) -> str:
     if not graph.exceptions:
         return ""
     parts = [
-        f"<p>{escape(one.task_name or 'job')} <span class=muted>{escape(one.task_manager_id)}</span></p>"
+        f"<p>{escape(one.task_name or 'job')} <span class=muted>{_time(one.failure.timestamp_millis)}"
+        f" {escape(one.task_manager_id)}</span></p>"
         f"<pre>{escape(one.failure.stack_trace or one.failure.message)}</pre>"
         for one in graph.exceptions
     ]

@@ -46,7 +46,8 @@ def test_info(flinklike: RunCommand, server: RestThread) -> None:
     failed = flinklike("info", JOB).out
     assert "FAILED" in failed
     assert "ValueError: no such column" in failed
-    assert "write <b>" in failed
+    assert re.search(r"\n\d{4}-\d\d-\d\d \d\d:\d\d:01  read \(1/1\) on tm-1\n", failed)
+    assert re.search(r"write <b> +FINISHED +1/1 +0 ", failed)
     server.put(JOB, JobStatus.FINISHED)
     assert '"rows": 3' in flinklike("info", JOB).out
 

@@ -397,6 +397,7 @@ async def test_the_page_escapes_what_came_from_outside(http: httpx.AsyncClient, 
     assert "write &lt;b&gt;" in page.text
     assert "hello from the task" in page.text
     assert "no such column" in page.text
+    assert "read (1/1) <span class=muted>1970-01-01 00:00:01 UTC tm-1</span>" in page.text
 
 
 @pytest.mark.asyncio

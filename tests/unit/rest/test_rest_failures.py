@@ -90,6 +90,7 @@ async def test_a_history_cut_short_says_so(http: httpx.AsyncClient) -> None:
 async def test_earlier_attempts_are_there_by_their_numbers(http: httpx.AsyncClient) -> None:
     detail = await body(http, "")
     (only,) = detail["vertices"]
+    assert only["restarts"] == 3, "two of the first subtask, one of the second"
     path = f"/vertices/{only['id']}/subtasks/0"
     current = await body(http, path)
     assert (current["attempt"], current["status"]) == (2, "SCHEDULED")
