@@ -20,6 +20,7 @@ from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.function import INJECTED, function_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
+from airflow_flinklike.operators.spark_parameters import mapping_of, one_of, timeout_of
 from airflow_flinklike.program import JobProgram
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     :param templates_dict: templates whose values the function gets as its parameter `templates_dict`
     :param templates_exts: endings of files: arguments and values of templates_dict with one are read from that file,
         which is searched for as Airflow searches for templates, and rendered
-    :param conf: Spark SQL configuration of the session
+    :param conf: Spark SQL configuration of the session; config_kwargs says the same, as for @task.pyspark
     :param py_files: Python files that the function imports; files and archives likewise
+    :param env_vars: environment variables of the function; environment says the same
     :param job_timeout: seconds after which the cluster ends the job by itself
     :param secrets: names of the TaskManagers' secrets that the function finds in `ctx.secrets`
     :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
@@ -54,6 +56,9 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         "files",
         "archives",
         "environment",
+        "job_timeout",
+        "secrets",
+        "restart_strategy",
         "flinklike_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -68,12 +73,14 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         *,
         templates_dict: Mapping[str, Any] | None = None,
         templates_exts: Sequence[str] | None = None,
-        conf: Mapping[str, Any] | None = None,
+        conf: Mapping[str, Any] | str | None = None,
+        config_kwargs: Mapping[str, Any] | str | None = None,
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
-        environment: Mapping[str, str] | None = None,
-        job_timeout: float | timedelta | None = None,
+        environment: Mapping[str, str] | str | None = None,
+        env_vars: Mapping[str, str] | str | None = None,
+        job_timeout: float | str | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
         **kwargs: Any,
@@ -82,11 +89,11 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         self.templates_dict = templates_dict
         if templates_exts:
             self.template_ext = templates_exts
-        self.conf = conf
+        self.conf = one_of(self.task_id, conf=conf, config_kwargs=config_kwargs)
         self.py_files = py_files
         self.files = files
         self.archives = archives
-        self.environment = environment
+        self.environment = one_of(self.task_id, environment=environment, env_vars=env_vars)
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
@@ -101,13 +108,13 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
             args=self.op_args,
             kwargs=arguments,
             name=f"{self.dag_id}.{self.task_id}",
-            conf=self.conf,
+            conf=mapping_of("conf", self.conf),
             py_files=self.py_files or (),
             files=self.files or (),
             archives=self.archives or (),
-            environment=self.environment,
+            environment=mapping_of("environment", self.environment),
             params=dict(context.get("params") or {}),
-            execution_timeout=self.job_timeout,
+            execution_timeout=timeout_of(self.job_timeout),
             secrets=self.secrets or (),
             restart_strategy=self.restart_strategy,
         ).build()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, MutableMapping
+from datetime import timedelta
 from typing import Any
 
 from airflow_flinklike.exceptions import PipelineError
@@ -92,6 +93,17 @@ def arguments_of(value: Any) -> list[Any]:
         message = f"application_args is {value!r:.200}: expected a list or the text of a JSON array"
         raise PipelineError(message)
     return list(found)
+
+
+def timeout_of(value: float | str | timedelta | None) -> float | timedelta | None:
+    """Seconds, or their text. Raises PipelineError."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if value.strip() else None
+    except ValueError as error:
+        message = f"job_timeout is {value!r}: expected seconds"
+        raise PipelineError(message) from error
 
 
 def _json_of(text: str) -> Any:

@@ -12,7 +12,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.loading import PipelineSource, build_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
-from airflow_flinklike.operators.spark_parameters import arguments_of, mapping_of, one_of, parse_properties
+from airflow_flinklike.operators.spark_parameters import arguments_of, mapping_of, one_of, parse_properties, timeout_of
 from airflow_flinklike.program import JobProgram
 from airflow_flinklike.script import script_job
 
@@ -150,7 +150,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             archives=self.archives or (),
             environment=mapping_of("environment", self.environment),
             params=params,
-            execution_timeout=_timeout_of(self.job_timeout),
+            execution_timeout=timeout_of(self.job_timeout),
             secrets=self.secrets or (),
             restart_strategy=self.restart_strategy,
         ).build()
@@ -184,14 +184,3 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             key: self.render_template(value, context) if key in authored and authored[key] == value else value
             for key, value in dict(context.get("params") or {}).items()
         }
-
-
-def _timeout_of(value: float | str | timedelta | None) -> float | timedelta | None:
-    """A template makes a text of it."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value) if value.strip() else None
-    except ValueError as error:
-        message = f"job_timeout is {value!r}: expected seconds"
-        raise PipelineError(message) from error

@@ -404,6 +404,20 @@ def decorated(function: Any, *args: Any, **kwargs: Any) -> FlinklikeDecoratedOpe
     )
 
 
+def test_what_pyspark_users_bring() -> None:
+    """The names of @task.pyspark, beside ours."""
+    operator = decorated(
+        lambda: 1,
+        options={"conn_id": "c", "config_kwargs": {"spark.sql.ansi.enabled": True}, "env_vars": '{"DAY": "{{ ds }}"}'},
+    )
+    operator.render_template_fields(context())
+    graph = graph_of(operator)
+    assert (operator.flinklike_conn_id, graph.spark_conf) == ("c", {"spark.sql.ansi.enabled": "true"})
+    assert graph.environment == {"DAY": "2024-05-06"}
+    with pytest.raises(PipelineError, match="conf and config_kwargs are two names"):
+        decorated(lambda: 1, options={"conf": {"a": 1}, "config_kwargs": {"a": 1}})
+
+
 class Slot:
     """A TaskContext's part that functions use here."""
 

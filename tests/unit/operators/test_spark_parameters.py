@@ -1,6 +1,7 @@
 """What users of SparkSubmitOperator bring: parameters that cannot apply, texts of templates, properties files."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from airflow_flinklike.operators.spark_parameters import (
     one_of,
     parse_properties,
     refuse_spark_parameters,
+    timeout_of,
 )
 
 
@@ -72,6 +74,13 @@ def test_what_is_no_mapping(value: Any) -> None:
 def test_what_are_no_arguments(value: Any) -> None:
     with pytest.raises(PipelineError, match=r"application_args is .*expected a list"):
         arguments_of(value)
+
+
+def test_timeouts_and_their_texts() -> None:
+    assert (timeout_of("60"), timeout_of(" "), timeout_of(1.5), timeout_of(None)) == (60, None, 1.5, None)
+    assert timeout_of(timedelta(minutes=1)) == timedelta(minutes=1)
+    with pytest.raises(PipelineError, match="job_timeout is 'soon': expected seconds"):
+        timeout_of("soon")
 
 
 PROPERTIES = r"""
