@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient
 from runtime.common.ids import JobId
+from tests.kit.gated_jobs import GatedJobs
 from tests.kit.levels import reached
 from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.stored_keys import KEYS, revisions
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
 
 JOBS = 6
+LEASE = 3.0
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "8"}
 PATIENT = {**OPTIONS, "high-availability.lease-timeout": "60 s", "heartbeat.timeout": "120 s"}
 """No silence is long enough to be noticed: who is killed is found dead."""
@@ -31,7 +37,8 @@ def cluster() -> Iterator[ScriptCluster]:
 
 @pytest.fixture
 def impatient() -> Iterator[ScriptCluster]:
-    with ScriptCluster({**OPTIONS, "high-availability.lease-timeout": "3 s"}) as made:
+    given = {"high-availability.lease-timeout": f"{LEASE:g} s", "jobmanager.jobmaster.rebalance": "false"}
+    with ScriptCluster({**OPTIONS, **given}) as made:
         yield made
 
 
@@ -81,6 +88,22 @@ def test_without_another_process_jobs_wait_and_the_next_one_takes_them(
     assert attempts(client, ids) == before
 
 
+def ready(client: FlinklikeClient) -> list[int]:
+    """How many jobs each process runs that has registered with the leader."""
+    return sorted(one["jobs-running"] for one in owners(client) if one["state"] == "ready")
+
+
+def of_jobs(cluster: ScriptCluster) -> dict[str, int]:
+    """What is stored of all jobs, with the revisions that wrote it."""
+    return revisions(cluster, KEYS.jobs, KEYS.all_done)
+
+
+def log_of(cluster: ScriptCluster, pid: int) -> Path:
+    """What a process logs."""
+    (found,) = {Path(one.path) for one in psutil.Process(pid).open_files() if one.path.endswith(".log")}
+    return found
+
+
 def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: ScriptCluster) -> None:
     """What ends while it is frozen waits in its sockets: it wakes, believes it, and is refused (R1, R5, R10)."""
     with impatient.connect() as client:
@@ -93,10 +116,53 @@ def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: Scri
             reached(lambda: len(owners(client)) == 1, "its lease has ended", timeout=30)
             reached(lambda: states(client, short) == {"FINISHED"}, "what ended meanwhile counts", timeout=30)
             reached(lambda: len(attempts(client, long)) == 3, "all are taken over", timeout=30)
+            reached(lambda: len(of_jobs(impatient)) == len({*short, *long}) + len(long), "all is written and cleaned")
+            written = of_jobs(impatient)
+            log = log_of(impatient, frozen)
+            said = len(log.read_text())
         finally:
             os.kill(frozen, signal.SIGCONT)
-        reached(lambda: sorted(one["jobs-running"] for one in owners(client)) == [0, 3], "it is back", timeout=30)
+            woken = time.monotonic()
+        reached(lambda: ready(client) == [0, 3], "it is back", timeout=LEASE)
+        print(f"woken, it was registered again after {time.monotonic() - woken:.2f} s")
+        assert "registration lapsed" in log.read_text()[said:]
         assert attempts(client, long) == before
         assert states(client, short) == {"FINISHED"}
         run_naps(client, 2)
         reached(lambda: min(one["jobs-running"] for one in owners(client)) == 2, "it takes jobs again")
+        now = of_jobs(impatient)
+        assert {key: now.get(key) for key in written} == written, "nothing that it wrote counts"
+
+
+def test_an_owner_whose_jobs_are_moved_while_it_is_frozen_writes_nothing(
+    cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
+) -> None:
+    """Its lease is good when it wakes: it reads the reports of tasks that have ended, and its epoch is over (R1)."""
+    work = GatedJobs(cluster, client, tmp_path)
+    names = {work.submit(name): name for name in ("a", "b", "c", "d")}
+    frozen = cluster.pids()["jobmaster"][0]
+    ports = {one.laddr.port for one in psutil.Process(frozen).net_connections("tcp") if one.status == "LISTEN"}
+    (its,) = [one["id"] for one in owners(client) if int(one["address"].rpartition(":")[2]) in ports]
+    (other,) = [one["id"] for one in owners(client) if one["id"] != its]
+    moved = [job["jid"] for job in client.get(f"/jobmasters/{its}")["jobs"]]
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        for job_id in moved:
+            work.open_gate(names[job_id])
+        reached(lambda: all(work.count(names[one], "ends") == 1 for one in moved), "they have ended")
+        assert set(work.states(moved)) == {"RUNNING"}, "only the frozen one has been told"
+        for job_id in moved:
+            client.post(f"/jobs/{job_id}/move", {"to": other})
+        reached(lambda: set(work.states(moved)) == {"FINISHED"}, "the new owner hears it too")
+        reached(lambda: not set(moved) & {key.split("/")[-2] for key in of_jobs(cluster)}, "they are cleaned")
+        written = of_jobs(cluster)
+        said = len(log_of(cluster, frozen).read_text())
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    reached(lambda: {one["jobs-running"] for one in owners(client)} == {0, 2}, "it has let go of them")
+    kept = work.submit("e")
+    assert kept in [job["jid"] for job in client.get(f"/jobmasters/{its}")["jobs"]], "it takes jobs again"
+    print(log_of(cluster, frozen).read_text()[said:])
+    now = of_jobs(cluster)
+    assert {key: now.get(key) for key in written} == written, "nothing that it wrote counts"
+    assert [work.count(name, "begins") for name in "abcd"] == [1] * 4

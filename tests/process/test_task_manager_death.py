@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -12,16 +10,14 @@ import psutil
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient
-from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation, JobId
-from runtime.highavailability.etcd.settings import EtcdSettings
-from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import KeyValueStore
 from runtime.highavailability.registration import TaskManagerRegistry
 from tests.kit.levels import reached
 from tests.kit.naps import run_naps
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.stored_keys import KEYS, ask_store
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
 
@@ -91,17 +87,10 @@ def test_its_tasks_run_elsewhere(cluster: ScriptCluster, whom: str) -> None:
 def stored(cluster: ScriptCluster) -> set[Incarnation]:
     """The TaskManagers that have a key."""
 
-    async def read() -> set[Incarnation]:
-        endpoint = json.loads((cluster.run / "run" / "etcd.json").read_text())["endpoint"]
-        kv = EtcdKeyValueStore(EtcdSettings((endpoint,), allow_unsafe_version=True), SystemClock(), SystemEntropy())
-        await kv.open(timeout=5.0)
-        try:
-            registry = TaskManagerRegistry(kv, Keys.of_cluster("default"), SystemEntropy(), timeout=5.0)
-            return set(await registry.task_managers())
-        finally:
-            await kv.close()
+    async def read(kv: KeyValueStore) -> set[Incarnation]:
+        return set(await TaskManagerRegistry(kv, KEYS, SystemEntropy(), timeout=5.0).task_managers())
 
-    return asyncio.run(read())
+    return ask_store(cluster, read)
 
 
 def test_a_refusal_proves_nothing_where_it_is_not_trusted(distrustful: ScriptCluster) -> None:

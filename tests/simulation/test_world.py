@@ -175,6 +175,25 @@ def test_a_killed_job_master_leaves_its_tasks_running(tmp_path: Path) -> None:
     live(tmp_path, scenario, Shape(job_masters=1, task_managers=1))
 
 
+def test_job_masters_that_listen_no_more_for_a_while_cost_no_task(tmp_path: Path) -> None:
+    """They live, and their addresses refuse as those of dead processes do: their jobs have other owners meanwhile."""
+
+    async def scenario(world: World) -> None:
+        for number in range(4):
+            planned(world, 20.0, number=number)
+        assert await until(lambda: len(attempts(world)) == 4, within=10.0)
+        for name in world.job_masters:
+            world.deafen(name, 4.0)
+            await asyncio.sleep(6.0)
+        assert await until(lambda: not world.unfinished, within=60.0)
+
+    world = live(tmp_path, scenario)
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED] * 4
+    assert len(attempts(world)) == 8
+    assert not world.failures
+    assert not check(world.history, world.keys, (*ALWAYS, NothingRunsTwice))
+
+
 def test_a_partition_of_one_direction_is_noticed_as_silence(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         leader = world.leader()

@@ -1,0 +1,44 @@
+"""What a real cluster has in its etcd, as tests look at it: who wrote when, by the revisions of keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import KeyValueStore
+from tests.kit.script_cluster import ScriptCluster
+
+T = TypeVar("T")
+KEYS = Keys.of_cluster("default")
+
+
+def ask_store(cluster: ScriptCluster, question: Callable[[KeyValueStore], Awaitable[T]]) -> T:
+    """Its answer, from the embedded etcd of a cluster."""
+
+    async def ask() -> T:
+        endpoint = json.loads((cluster.run / "run" / "etcd.json").read_text())["endpoint"]
+        kv = EtcdKeyValueStore(EtcdSettings((endpoint,), allow_unsafe_version=True), SystemClock(), SystemEntropy())
+        await kv.open(timeout=5.0)
+        try:
+            return await question(kv)
+        finally:
+            await kv.close()
+
+    return asyncio.run(ask())
+
+
+def revisions(cluster: ScriptCluster, *prefixes: str) -> dict[str, int]:
+    """The revision that wrote each key below these."""
+
+    async def read(kv: KeyValueStore) -> dict[str, int]:
+        answers = [await kv.range(prefix, is_prefix=True, timeout=5.0) for prefix in prefixes]
+        return {one.key: one.mod_revision for answer in answers for one in answer.kvs}
+
+    return ask_store(cluster, read)
