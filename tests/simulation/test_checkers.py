@@ -326,6 +326,17 @@ class TestAcceptance:
         past.add("master-1", Sent("tm-1", consumer))
         assert "before its event" in past.violations()["R10"][0]
 
+    @pytest.mark.parametrize("is_replaced", [False, True], ids=["its owner", "an owner that is over"])
+    def test_a_consumer_is_deployed_on_what_was_reset(self, past: Past, is_replaced: bool) -> None:
+        """Who has been replaced does not know of the reset, and is refused."""
+        past.run(attempt())
+        consumer = deployment(attempt(subtask=1, epoch=past.epoch), attempt())
+        if is_replaced:
+            past.epoch = past.write("jm-1", owner("master-2"), guards=past.owned)
+        past.write_event(SubtasksReset(VERTEX, (0,), (1,)), number=1)
+        past.add("master-1", Sent("tm-1", consumer))
+        assert ("R10" in past.violations()) is not is_replaced
+
     def test_two_attempts_of_a_subtask_take_effect(self, past: Past) -> None:
         past.run(attempt(0))
         past.start(attempt(1))

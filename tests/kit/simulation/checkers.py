@@ -269,6 +269,8 @@ class Acceptance(_Base):
         self._finished: set[ExecutionAttemptId] = set()
         self._replaced = Replacements()
         self._accepted: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
+        self._once_accepted: set[ExecutionAttemptId] = set()
+        self._epochs: dict[JobId, int] = {}
         self._results: set[JobId] = set()
 
     def see(self, record: Record) -> Iterator[str]:
@@ -278,6 +280,8 @@ class Acceptance(_Base):
         for job_id, name, event in self.job_writes(record):
             if name == "result" and not event.is_delete:
                 self._results.add(job_id)
+            elif name == "owner":
+                self._epochs[job_id] = event.kv.mod_revision
             elif name.startswith("events/") and not event.is_delete:
                 yield from self._see_events(job_id, event)
         if isinstance(record.what, Sent):
@@ -301,6 +305,7 @@ class Acceptance(_Base):
                     self._accepted.pop((job_id, one.vertex_id, index), None)
             if not isinstance(one, AttemptFinished):
                 continue
+            self._once_accepted.add(one.attempt_id)
             before = self._accepted.setdefault(subtask(one.attempt_id), one.attempt_id)
             if before != one.attempt_id:
                 yield f"both {before} and {one.attempt_id} take effect"
@@ -318,8 +323,13 @@ class Acceptance(_Base):
             for task in message.tasks:
                 for gate in task.inputs:
                     for partition in gate.partitions:
-                        if not self._is_accepted(partition.partition_id.producer):
+                        if not self._may_read(message, partition.partition_id.producer):
                             yield f"{process} deploys {task.attempt_id} on {partition.partition_id} before its event"
+
+    def _may_read(self, message: DeployTasks, producer: ExecutionAttemptId) -> bool:
+        """An owner that has been replaced knows nothing of later resets, and is refused (R1)."""
+        is_over = message.epoch < self._epochs.get(message.job_id, 0)
+        return self._is_accepted(producer) or (is_over and producer in self._once_accepted)
 
     def _is_accepted(self, attempt_id: ExecutionAttemptId) -> bool:
         return self._accepted.get(subtask(attempt_id)) == attempt_id

@@ -81,6 +81,7 @@ SURVIVABLE = frozenset(
         FaultKind.JOB_MASTER_CRASH,
         FaultKind.JOB_MASTER_FREEZE,
         FaultKind.JOB_MASTER_STOP,
+        FaultKind.JOB_MASTER_DEAF,
         FaultKind.JOB_MASTER_DRAIN,
         FaultKind.JOB_MOVE,
         FaultKind.TASK_MANAGER_CRASH,
