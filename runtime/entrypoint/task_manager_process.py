@@ -47,6 +47,7 @@ from runtime.taskexecutor.slots.logs import LogRetention
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.launch import pyspark_version
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
 from runtime.taskexecutor.working_directory import WorkingDirectory
 
@@ -171,6 +172,7 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
         cpu_cores=_cores(),
         memory_bytes=memory_bytes,
         exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
+        spark_version=pyspark_version() if has_spark else "",
     )
 
 

@@ -18,6 +18,7 @@ class RegisterTaskManager:
     """A TaskManager introduces itself. `spark_conf` is the static Spark conf that it offers, as JSON.
 
     `exchange_id` is equal for TaskManagers that see one exchange directory; "" where that cannot be told.
+    `spark_version` is that of PySpark, "" without Spark.
     """
 
     incarnation: Incarnation
@@ -34,6 +35,7 @@ class RegisterTaskManager:
     cpu_cores: int
     memory_bytes: int
     exchange_id: str = ""
+    spark_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

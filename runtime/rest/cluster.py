@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -156,6 +157,9 @@ def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
         "incarnation": registration.incarnation,
         "version": registration.version,
         "spark": registration.has_spark,
+        "spark-profile": registration.slot_profile.spark_profile,
+        "spark-master": str(json.loads(registration.spark_conf).get("spark.master", "")),
+        "spark-version": registration.spark_version,
         "warm": info.is_warm,
         "state": task_manager_state(info),
     }

@@ -118,6 +118,9 @@ _TASK_MANAGER = {
     "incarnation": str,
     "version": str,
     "spark": bool,
+    "spark-profile": str,
+    "spark-master": str,
+    "spark-version": str,
     "warm": bool,
     "state": str,
 }

@@ -246,7 +246,7 @@ class FakeResourceManager:
         """One with two slots, one of them taken."""
         registration = RegisterTaskManager(
             Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
-            ResourceProfile(1.0, 1 << 30), True, b"{}", 2, 8 << 30,
+            ResourceProfile(1.0, 1 << 30, "sql"), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "", "4.3.0",
         )  # fmt: skip
         slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
         return [TaskManagerInfo(registration, 1, True, 1, 5, slots, self.is_draining)]

@@ -112,6 +112,13 @@ async def test_static_conf_that_nobody_offers_is_refused_with_the_keys(
     assert answer.status_code == 400
     assert "spark.executor.memory" in answer.json()["errors"][0]
     assert "shuffle" not in answer.text
+    same = graph(spark_conf={**conf, "spark.executor.memory": "1024m"})
+    body = {"job_id": "b" * 32, "job_graph": same}
+    assert (await http.post("/jobs", json=body)).status_code == 202, "the session has it, said otherwise"
+    more = {**conf, "spark.jars.packages": "a:b:1", "spark.driver.memory": "8g"}
+    answer = await http.post("/jobs", json={"job_id": JOB, "job_graph": graph(spark_conf=more)})
+    named = [error.split()[1].rstrip(":") for error in answer.json()["errors"]]
+    assert named == ["spark.driver.memory", "spark.executor.memory", "spark.jars.packages"]
 
 
 @pytest.mark.asyncio

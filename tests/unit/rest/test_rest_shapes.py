@@ -92,6 +92,9 @@ def test_the_comparison_finds_what_is_wrong() -> None:
 @pytest.mark.asyncio
 async def test_the_shares_of_a_task_manager(http: httpx.AsyncClient) -> None:
     (one,) = (await http.get("/taskmanagers")).json()["taskmanagers"]
+    assert [one["spark"], one["spark-profile"], one["spark-master"], one["spark-version"]] == [
+        True, "sql", "local[*]", "4.3.0",
+    ]  # fmt: skip
     assert (one["totalResource"]["cpuCores"], one["freeResource"]["cpuCores"]) == (2.0, 1.0)
     (slot,) = (await http.get("/taskmanagers/tm-1")).json()["allocatedSlots"]
     assert (slot["jobId"], slot["resource"]["cpuCores"]) == (JOB, 1.0)
