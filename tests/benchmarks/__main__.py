@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import control_plane, etcd_writes, recovery, rpc_stream, scheduler_core, spark
+from tests.benchmarks import control_plane, etcd_writes, recovery, rpc_stream, scheduler_core, spark, triggers
 from tests.benchmarks.measure import Report
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
     **control_plane.BENCHMARKS,
     **spark.BENCHMARKS,
+    **triggers.BENCHMARKS,
     "scheduler-core": scheduler_core.scheduler_core,
     "rpc-stream": rpc_stream.rpc_stream,
     "etcd-writes": etcd_writes.etcd_writes,

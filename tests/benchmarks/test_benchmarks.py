@@ -43,10 +43,16 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "TaskManager killed: all of its tasks run elsewhere p50",
         "etcd write transactions per no-op job before FINISHED (before: 2)",
     ),
+    "triggers": (
+        "CPU of the triggerer, 50 triggers wait",
+        "CPU of the JobManager, 50 triggers wait",
+        "end of a job until its trigger fires p50",
+    ),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
     **dict.fromkeys(SPARK_NAMES, SPARK),
+    "triggers": [*CLUSTER, pytest.mark.airflow],
     "scheduler-core": [pytest.mark.slow],
     "rpc-stream": [pytest.mark.slow],
 }
