@@ -46,7 +46,7 @@ def migrated_spark_submit() -> None:
         application_args=["--day", "{{ ds | default(run_id) }}", "--orders", "{{ params.orders }}"],
         conf={"spark.sql.shuffle.partitions": 4},
         py_files=f"{JOBS}/prices.py",
-        environment={"CURRENCY": "EUR"},
+        env_vars={"CURRENCY": "EUR"},
         name="daily-totals",
         retries=2,
     )

@@ -12,6 +12,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.loading import PipelineSource, build_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
+from airflow_flinklike.operators.plan import PLAN, PlanField
 from airflow_flinklike.operators.spark_parameters import arguments_of, mapping_of, one_of, parse_properties, timeout_of
 from airflow_flinklike.program import JobProgram
 from airflow_flinklike.script import script_job
@@ -51,6 +52,8 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     A text that ends with `.json.j2` is read as a template file: for `conf`, `environment` or `pipeline_params`
     one of a JSON object.
 
+    The chains, exchanges and slots of a pipeline are among the rendered fields of the task, as `plan`.
+
     :param pipeline: 'package.module:name', a function that returns a Pipeline, or a Pipeline, script_job or JobGraph
     :param params: Airflow's params; they fill the arguments of a pipeline function and are `ctx.params` in the job.
         Values set by the run's conf win; texts of the DAG's author are templates
@@ -87,6 +90,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         "restart_strategy",
         "pipeline_params",
         "flinklike_conn_id",
+        "plan",  # last: it is made of the others
     )
     template_ext: Sequence[str] = (".json.j2",)
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -131,6 +135,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
+        self.plan: PlanField | str | None = PLAN
 
     def build_program(self, context: Context) -> JobProgram:
         """The job from the rendered fields. Raises PipelineError."""
