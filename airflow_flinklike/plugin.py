@@ -1,4 +1,4 @@
-"""FlinklikePlugin: registers the job link. Loaded everywhere, so it imports nothing else."""
+"""FlinklikePlugin: registers the job link and the listener. Loaded everywhere, so it imports nothing else."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from airflow.sdk.plugins_manager import AirflowPlugin
 
+from airflow_flinklike import listener
 from airflow_flinklike.links import FlinklikeJobLink
 
 
@@ -14,3 +15,10 @@ class FlinklikePlugin(AirflowPlugin):
 
     name: str | None = "flinklike"
     operator_extra_links: list[Any] = [FlinklikeJobLink()]  # noqa: RUF012 - declared so by Airflow
+    listeners: list[Any] = [listener]  # noqa: RUF012 - the same
+
+    @classmethod
+    def on_load(cls, *args: Any, **kwargs: Any) -> None:
+        """Once per process."""
+        del args, kwargs
+        listener.watch_deletions()

@@ -108,7 +108,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
             args=self.op_args,
             kwargs=arguments,
             name=f"{self.dag_id}.{self.task_id}",
-            conf=mapping_of("conf", self.conf),
+            conf={**self.default_conf, **mapping_of("conf", self.conf)},
             py_files=self.py_files or (),
             files=self.files or (),
             archives=self.archives or (),

@@ -21,16 +21,22 @@ STORE_KEY = "flinklike_job"
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """What `task_state_store` holds: the job, and which life of the task submitted it (None: not readable)."""
+    """What `task_state_store` holds: the job, and which life of the task submitted it (None: not readable).
+
+    The rest is for those who have to end the job while no process of the task is there (listener.py).
+    """
 
     job_id: JobId
     max_tries: int | None
     run_started: str = ""
+    conn_id: str = ""
+    cancel_on_kill: bool = True
 
     def to_json(self) -> dict[str, str | int | None]:
         """What is stored."""
         known = {"run_started": self.run_started} if self.run_started else {}
-        return {"job_id": self.job_id, "max_tries": self.max_tries, **known}
+        ending = {"conn_id": self.conn_id, "cancel_on_kill": self.cancel_on_kill}
+        return {"job_id": self.job_id, "max_tries": self.max_tries, **known, **ending}
 
     def is_of(self, max_tries: int, run_started: str) -> bool:
         """True if this life of the task has submitted it, as far as that can be told."""
@@ -51,11 +57,13 @@ def parse_stored(value: object) -> StoredJob | None:
         job_id = parse_job_id(str(value.get("job_id", "")))
     except InvalidInputError:
         return None
-    max_tries, run_started = value.get("max_tries"), value.get("run_started")
+    max_tries, run_started, conn_id = value.get("max_tries"), value.get("run_started"), value.get("conn_id")
     return StoredJob(
         job_id,
         max_tries if type(max_tries) is int else None,
         run_started if isinstance(run_started, str) else "",
+        conn_id if isinstance(conn_id, str) else "",
+        value.get("cancel_on_kill") is not False,
     )
 
 

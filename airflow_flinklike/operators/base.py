@@ -192,7 +192,9 @@ class FlinklikeJobOperator(BaseOperator):
         bookmark: Mapping[str, Any] | None,
     ) -> JobRun:
         orphan = None if self.orphan_timeout is None else timedelta(seconds=_seconds(self.orphan_timeout))
-        settings = RunSettings(self.durable_job, self.cancel_on_kill, self.poll_interval, orphan)
+        settings = RunSettings(
+            self.durable_job, self.cancel_on_kill, self.poll_interval, orphan, self.flinklike_conn_id
+        )
         access = self.hook.access()
         self.default_conf = access.conf
         observer = self.make_observer(bookmark)

@@ -67,6 +67,7 @@ class RunSettings:
     may_cancel: bool
     poll_interval: float
     orphan_timeout: timedelta | None
+    conn_id: str
 
 
 class JobRun:
@@ -210,7 +211,9 @@ class JobRun:
         program = build()
         self._calls.check()
         self.job_id = job_id
-        self._store.set(STORE_KEY, StoredJob(job_id, self._max_tries, self._run_started).to_json())
+        settings = self._settings
+        stored = StoredJob(job_id, self._max_tries, self._run_started, settings.conn_id, settings.may_cancel)
+        self._store.set(STORE_KEY, stored.to_json())
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))

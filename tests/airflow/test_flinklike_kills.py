@@ -19,8 +19,9 @@ from airflow.sdk.execution_time.timeout import timeout
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.exceptions import JobCanceledError, WorkerStoppedError
-from airflow_flinklike.operators.adoption import STORE_KEY
+from airflow_flinklike.operators.adoption import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
+from runtime.common.ids import JobId
 from tests.airflow.conftest import connection_json
 from tests.kit.airflow_context import FakeStateStore, context
 from tests.kit.airflow_jobs import deferred, job, only_job, started, submit
@@ -376,4 +377,4 @@ def test_the_old_trigger_of_a_cleared_task_never_cancels_the_new_job(rest: FakeC
     with rest.changed:
         rest.cancel(old)
     assert (rest.jobs[old].status, rest.jobs[new].status) == ("CANCELED", "RUNNING")
-    assert store.values[STORE_KEY] == {"job_id": new, "max_tries": 3}
+    assert parse_stored(store.values[STORE_KEY]) == StoredJob(JobId(new), 3, conn_id="flinklike_default")

@@ -36,7 +36,8 @@ def test_the_value_of_the_job_is_returned(rest: FakeCluster) -> None:
         "_link_FlinklikeJobLink": f"{rest.url}/ui/jobs/{job_id}",
         "job_id": job_id,
     }
-    assert seen["task_state_store"].values == {STORE_KEY: {"job_id": job_id, "max_tries": 2}}
+    stored = {"job_id": job_id, "max_tries": 2, "conn_id": "flinklike_default", "cancel_on_kill": True}
+    assert seen["task_state_store"].values == {STORE_KEY: stored}
 
 
 def test_the_link_and_the_stored_id_are_there_while_the_job_runs(rest: FakeCluster) -> None:

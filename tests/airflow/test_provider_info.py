@@ -156,3 +156,36 @@ def test_parsing_the_example_dags_is_light_too(name: str) -> None:
     heavy, ours = imports_of(f"import runpy\nsys.path.insert(0, {str(ROOT / 'dags')!r})\nrunpy.run_path({path!r})")
     assert [module for module in heavy if module not in of_airflow_itself()] == []
     assert ours == ["common", "jobgraph"]
+
+
+def test_the_connection_form_is_what_airflow_shows() -> None:
+    """As ProvidersManager reads it for the form: without importing the hook."""
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    manager.initialize_providers_configuration()
+    widgets = {name.removeprefix("extra__flinklike__"): one for name, one in manager.connection_form_widgets.items()}
+    fields = INFO["connection-types"][0]["conn-fields"]
+    assert set(fields) <= set(widgets)
+    assert all(widgets[name].field["schema"]["title"] == fields[name]["label"] for name in fields)
+    behaviour = manager.field_behaviours["flinklike"]
+    assert (behaviour["hidden_fields"], behaviour["relabeling"]) == (["login", "schema"], {"password": "Token"})
+
+
+def test_the_plugin_registers_the_listener() -> None:
+    from airflow_flinklike import listener
+    from airflow_flinklike.plugin import FlinklikePlugin
+
+    assert FlinklikePlugin.listeners == [listener]
+    FlinklikePlugin.on_load()
+
+
+def test_the_listener_keeps_out_of_the_processes_of_tasks() -> None:
+    """There it sees Airflow's RuntimeTaskInstance, and the database is out of reach."""
+    heavy, ours = imports_of(
+        "from airflow_flinklike.plugin import FlinklikePlugin\nFlinklikePlugin.on_load()\n"
+        "from airflow_flinklike import listener\nfrom types import SimpleNamespace\n"
+        "listener.on_task_instance_failed(task_instance=SimpleNamespace(state='failed'))\n"
+        "assert 'airflow.models.dagrun' not in sys.modules\n"
+    )
+    assert (heavy, ours) == (list(of_airflow_itself()), ["common"])

@@ -115,6 +115,11 @@ def test_the_base_asks_for_three_packages(metadata: email.message.Message) -> No
     assert not closure(requirements(metadata)) & CLUSTER_ONLY
 
 
+def test_it_is_known_as_a_provider_of_airflow(metadata: email.message.Message) -> None:
+    classifiers = set(metadata.get_all("Classifier", []))
+    assert classifiers >= {"Framework :: Apache Airflow", "Framework :: Apache Airflow :: Provider"}
+
+
 def test_airflow_brings_airflow_and_no_spark(metadata: email.message.Message) -> None:
     with_airflow = requirements(metadata, "airflow")
     assert {one.name for one in with_airflow} == {"pydantic", "httpx", "cloudpickle", "apache-airflow"}

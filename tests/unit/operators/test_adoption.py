@@ -94,6 +94,11 @@ def test_a_cleared_task_never_takes_the_old_id(observed: JobStatus | None, befor
         ({"job_id": JOB, "max_tries": 2, "run_started": "1.5"}, StoredJob(JOB, 2, "1.5")),
         ({"job_id": JOB, "max_tries": 2, "run_started": 1.5}, StoredJob(JOB, 2)),
         ({"job_id": JOB}, StoredJob(JOB, None)),
+        (
+            {"job_id": JOB, "conn_id": "c", "cancel_on_kill": False},
+            StoredJob(JOB, None, conn_id="c", cancel_on_kill=False),
+        ),
+        ({"job_id": JOB, "conn_id": 5, "cancel_on_kill": "no"}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": "2"}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": True}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": 2.0}, StoredJob(JOB, None)),

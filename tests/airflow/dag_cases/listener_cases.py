@@ -1,0 +1,18 @@
+"""Jobs that go on while their task does not: what the listener is there for."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+
+from airflow_flinklike import Pipeline
+from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+
+
+def hang() -> Pipeline:
+    """The fake cluster runs it until somebody cancels it."""
+    return Pipeline("hang").source("read", "jobs.code:read").pipeline
+
+
+with DAG(dag_id="left_alone", schedule=None):
+    FlinklikeSubmitOperator(task_id="one", pipeline=hang, wait_for_completion=False)
+    FlinklikeSubmitOperator(task_id="kept", pipeline=hang, wait_for_completion=False, cancel_on_kill=False)

@@ -1,0 +1,139 @@
+"""The listener, by Airflow's own API server: jobs whose task is in no process are cancelled when people act on it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.airflow.conftest import connection_json
+from tests.kit.airflow_runs import run_dag, xcom
+from tests.kit.fake_rest import FakeCluster, fake_cluster
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("metadata_database")]
+DAG_ID = "left_alone"
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    """The API server's application, with a token of an administrator; the listener is registered as in a server."""
+    from airflow.api_fastapi.app import create_app, get_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+    from airflow.listeners.listener import get_listener_manager
+    from fastapi.testclient import TestClient
+
+    from airflow_flinklike import listener
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+        listener.watch_deletions()
+        client: Any = TestClient(create_app(apps="core"))
+        manager = get_listener_manager()
+        if not manager.pm.is_registered(listener):
+            manager.add_listener(listener)  # type: ignore[no-untyped-call]  # Airflow has no hints here
+        token: str = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username="admin", role="admin"))
+        client.headers["authorization"] = f"Bearer {token}"
+        yield client
+
+
+@dataclass
+class Left:
+    """A run that has ended, and the jobs that it left running."""
+
+    cluster: FakeCluster
+    run: Any
+    one: str
+    kept: str
+
+    @property
+    def url(self) -> str:
+        return f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run.run_id}"
+
+    def states(self) -> tuple[str, str]:
+        """After everything that the listener has begun."""
+        for thread in threading.enumerate():
+            if thread.name == "flinklike-cancel":
+                thread.join(20)
+        return self.cluster.jobs[self.one].status, self.cluster.jobs[self.kept].status
+
+    def set_task(self, state: str | None, task_id: str = "one") -> None:
+        """As the scheduler does."""
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            (ti,) = [one for one in self.run.get_task_instances(session=session) if one.task_id == task_id]
+            ti.state = state
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
+    with fake_cluster() as cluster:
+        monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url))
+        run = run_dag("listener_cases", {}, dag_id=DAG_ID)
+        assert str(run.state) == "success"
+        yield Left(cluster, run, xcom(run, "one", "job_id"), xcom(run, "kept", "job_id"))
+
+
+def test_a_run_that_is_set_to_failed_takes_its_jobs_along(http: Any, left: Left) -> None:
+    assert left.states() == ("RUNNING", "RUNNING")
+    answer = http.patch(left.url, json={"state": "failed"})
+    assert answer.status_code == 200, answer.text
+    assert left.states() == ("CANCELED", "RUNNING"), "unless the task said cancel_on_kill=False"
+
+
+def test_a_run_that_is_set_to_success_leaves_what_its_tasks_have_finished_with(http: Any, left: Left) -> None:
+    assert http.patch(left.url, json={"state": "success"}).status_code == 200
+    assert left.states() == ("RUNNING", "RUNNING")
+    left.set_task("up_for_retry")
+    assert http.patch(left.url, json={"state": "success"}).status_code == 200
+    assert left.states() == ("CANCELED", "RUNNING")
+
+
+def test_a_run_that_is_deleted_takes_its_jobs_along(http: Any, left: Left) -> None:
+    assert http.delete(left.url).status_code == 204
+    assert left.states() == ("CANCELED", "RUNNING")
+
+
+@pytest.mark.parametrize("state", ["failed", "success"])
+def test_a_task_between_two_tries_that_is_marked_takes_its_job_along(http: Any, left: Left, state: str) -> None:
+    """Its worker was lost, and the job runs: Airflow has nobody whom it could ask to end it."""
+    left.set_task("up_for_retry")
+    answer = http.patch(f"{left.url}/taskInstances/one", json={"new_state": state})
+    assert answer.status_code == 200, answer.text
+    assert left.states() == ("CANCELED", "RUNNING")
+
+
+def test_a_task_whose_last_try_is_lost_takes_its_job_along(http: Any, left: Left) -> None:
+    """As the scheduler tells it; with a try left the job waits for that."""
+    from airflow.listeners.listener import get_listener_manager
+    from airflow.utils.session import create_session
+
+    del http
+    for state, expected in (("up_for_retry", "RUNNING"), ("failed", "CANCELED")):
+        left.set_task(state)
+        with create_session() as session:
+            (ti,) = [one for one in left.run.get_task_instances(session=session) if one.task_id == "one"]
+            hook = get_listener_manager().hook
+            hook.on_task_instance_failed(previous_state="running", task_instance=ti, error="lost")
+        assert left.states() == (expected, "RUNNING")
+
+
+def test_what_is_over_is_not_asked_for(http: Any, left: Left) -> None:
+    left.cluster.finish(left.one)
+    left.cluster.requests.clear()
+    assert http.patch(left.url, json={"state": "failed"}).status_code == 200
+    assert left.states()[0] == "FINISHED"
+    assert left.cluster.requests == [("GET", "/jobs/overview")]
+
+
+def test_a_page_does_not_wait_for_a_cluster_that_is_away(
+    http: Any, left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_flinklike.listener._RETRY_SECONDS", 0.0)
+    monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json("http://127.0.0.1:9"))
+    begin = time.monotonic()
+    assert http.patch(left.url, json={"state": "failed"}).status_code == 200
+    assert left.states() == ("RUNNING", "RUNNING")
+    assert time.monotonic() - begin < 20
