@@ -35,8 +35,13 @@ class StoredJob:
     def to_json(self) -> dict[str, str | int | None]:
         """What is stored."""
         known = {"run_started": self.run_started} if self.run_started else {}
-        ending = {"conn_id": self.conn_id, "cancel_on_kill": self.cancel_on_kill}
-        return {"job_id": self.job_id, "max_tries": self.max_tries, **known, **ending}
+        return {
+            "job_id": self.job_id,
+            "max_tries": self.max_tries,
+            **known,
+            "conn_id": self.conn_id,
+            "cancel_on_kill": self.cancel_on_kill,
+        }
 
     def is_of(self, max_tries: int, run_started: str) -> bool:
         """True if this life of the task has submitted it, as far as that can be told."""
