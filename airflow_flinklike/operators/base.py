@@ -292,11 +292,7 @@ class FlinklikeJobOperator(BaseOperator):
 
     def _timed_out(self, run: JobRun) -> str:
         """Cancel the job. Returns what is to be said."""
-        over = f"execution_timeout {self.execution_timeout} is over"
-        if run.job_id is None:
-            return over
-        was_taken = run.cancel(seconds=_TIMEOUT_SECONDS)
-        return f"{over}: job {run.job_id} {'was cancelled' if was_taken else 'could not be cancelled'}"
+        return f"execution_timeout {self.execution_timeout} is over: {run.cancel(seconds=_TIMEOUT_SECONDS)}"
 
 
 _ENDS = frozenset({JobEventReason.FINISHED, JobEventReason.FAILED, JobEventReason.CANCELED})

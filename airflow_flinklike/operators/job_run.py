@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -42,8 +42,6 @@ from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-T = TypeVar("T")
 
 _FIRST_LOOK_SECONDS = 1.0
 """The first look asks for the result itself: a short job costs one request after its submit."""
@@ -175,6 +173,7 @@ class JobRun:
         for job_id in self._life.earlier_ids(self._try_number) if self._life is not None else ():
             observed = self._status(job_id)
             if observed is not None:
+                self.job_id = job_id
                 self._log.info("Found job %s of an earlier try, which the task's store does not have", job_id)
                 return StoredJob(job_id, self._max_tries, self._run_started), observed
         return None, None
@@ -221,6 +220,7 @@ class JobRun:
         except JobConflictError:
             # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
             self._log.info("Adopting job %s, which an earlier try submitted", job_id)
+            self._said_here_at = timezone.utcnow() - INSIST_INTERVAL
         return job_id
 
     def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:
@@ -283,21 +283,24 @@ class JobRun:
 
     # --- ending -------------------------------------------------------------------------------------------
 
-    def cancel(self, *, seconds: float) -> bool:
-        """Ask the cluster to cancel the job. True when it took it, or has nothing to cancel."""
+    def cancel(self, *, seconds: float) -> str:
+        """Ask the cluster to cancel the job. Returns what has become of that, in one phrase."""
         job_id = self.job_id
         if job_id is None:
-            return True
+            return "there is no job"
         try:
-            self._apart(lambda client: self._cancel_sent(client, job_id), seconds)
+            self._apart(lambda client: client.cancel(job_id), seconds)
+        except JobNotFoundError:
+            self._log.info("The cluster does not know job %s", job_id)
+            return f"job {job_id} is not known"
         except JobConflictError:
             self._log.info("Job %s has ended already", job_id)
+            return f"job {job_id} has ended"
         except (FlinklikeClientError, TimeoutError) as error:
             self._log.warning("Job %s could not be cancelled: %s", job_id, error)
-            return False
-        else:
-            self._log.info("Job %s: cancellation requested", job_id)
-        return True
+            return f"job {job_id} could not be cancelled"
+        self._log.info("Job %s: cancellation requested", job_id)
+        return f"job {job_id} was cancelled"
 
     def leave(self, *, seconds: float) -> bool:
         """Leave the job to whoever comes next, and have the cluster cancel it when nobody does."""
@@ -315,21 +318,22 @@ class JobRun:
         self._log.info("Job %s goes on; it is cancelled if nobody comes for it within %s", job_id, timeout)
         return True
 
-    def _cancel_sent(self, client: FlinklikeClient, job_id: JobId) -> None:
-        """Cancel a job whose submit may still be on its way: a cancellation that overtakes it is repeated."""
-        was_sent = self._is_sent.is_set()
-        try:
-            client.cancel(job_id)
-        except JobNotFoundError:
-            if not was_sent:
-                self._is_sent.wait()
-                client.cancel(job_id)
-
-    def _apart(self, request: Callable[[FlinklikeClient], T], seconds: float) -> T:
+    def _apart(self, request: Callable[[FlinklikeClient], None], seconds: float) -> None:
         access = self._access
         client = FlinklikeClient(access.addresses, access.token, retry_for=seconds, verify=access.verify)
         with client:
-            return InterruptibleCalls().run(lambda: request(client), timeout=seconds)
+            InterruptibleCalls().run(lambda: self._not_overtaking(request, client), timeout=seconds)
+
+    def _not_overtaking(self, request: Callable[[FlinklikeClient], None], client: FlinklikeClient) -> None:
+        """A request about a job whose submit may still be on its way: when it has overtaken that it is repeated."""
+        was_sent = self._is_sent.is_set()
+        try:
+            request(client)
+        except JobNotFoundError:
+            if was_sent:
+                raise
+            self._is_sent.wait()
+            request(client)
 
 
 def is_unreadable(error: AirflowRuntimeError) -> bool:

@@ -158,7 +158,7 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     async def _cancel(self, why: str) -> None:
         try:
-            async with await self._connect(retry_for=_CANCEL_SECONDS) as client:
+            async with asyncio.timeout(2 * _CANCEL_SECONDS), await self._connect(retry_for=_CANCEL_SECONDS) as client:
                 await client.cancel(JobId(self.job_id))
         except (JobConflictError, JobNotFoundError):
             self.log.info("Job %s has ended already", self.job_id)

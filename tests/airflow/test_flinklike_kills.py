@@ -210,22 +210,26 @@ def test_a_kill_before_the_job_is_sent_sends_none(rest: FakeCluster) -> None:
     assert not rest.jobs
 
 
-def test_a_kill_while_the_job_is_sent_cancels_it_when_it_has_arrived(rest: FakeCluster, airflow_says: Says) -> None:
-    """The cancellation overtakes the submit, which the cluster takes only after it."""
-    airflow_says("failed")
+@pytest.mark.parametrize(("state", "cancels", "promises"), [("failed", 2, 0), ("running", 0, 2)])
+def test_what_a_kill_says_of_a_job_that_is_being_sent_is_repeated_when_it_has_arrived(
+    rest: FakeCluster, airflow_says: Says, *, state: str, cancels: int, promises: int
+) -> None:
+    """The request overtakes the submit, which the cluster takes only after it."""
+    airflow_says(state)
     operator = submit("hang")
     original = rest.submit
 
     def killed_meanwhile(body: dict[str, Any]) -> tuple[int, Any]:
         operator.on_kill()
-        assert rest.changed.wait_for(lambda: rest.cancels, timeout=10)
+        assert rest.changed.wait_for(lambda: rest.cancels or rest.heartbeats, timeout=10)
         return original(body)
 
     rest.submit = killed_meanwhile  # type: ignore[method-assign]  # the request is under way when the signal comes
-    with pytest.raises(JobCanceledError):
+    with pytest.raises(JobCanceledError if cancels else WorkerStoppedError):
         operator.execute(context())
     job_id, submitted = only_job(rest)
-    assert (rest.cancels, submitted.status) == ([job_id, job_id], "CANCELED")
+    assert (rest.cancels, len(rest.heartbeats)) == ([job_id] * cancels, promises)
+    assert submitted.status == ("CANCELED" if cancels else "RUNNING")
 
 
 def test_a_kill_after_the_task_does_nothing(rest: FakeCluster) -> None:
