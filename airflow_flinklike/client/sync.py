@@ -11,10 +11,10 @@ import httpx
 
 from airflow_flinklike.artifacts import BlobSource
 from airflow_flinklike.client import operations
+from airflow_flinklike.client.connections import Connections
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response
-from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses, needs_tls
-from airflow_flinklike.client.token import authorization
+from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph
 
@@ -22,9 +22,10 @@ T = TypeVar("T")
 
 
 class FlinklikeClient:
-    """A blocking client of one cluster. Not for use by several threads at once.
+    """A blocking client of one cluster, for any number of threads.
 
     `retry_for` bounds, in seconds, how long a cluster that does not answer is tried again for one request.
+    `connections` are used instead of own ones, and stay open when this client is closed.
     """
 
     def __init__(
@@ -35,18 +36,14 @@ class FlinklikeClient:
         retry_for: float = 60.0,
         verify: bool | str = True,
         transport: httpx.BaseTransport | None = None,
+        connections: Connections | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.addresses = check_addresses(addresses)
         self.retry_for = retry_for
         self._sleep = sleep
-        self._next = 0
-        self._http = httpx.Client(
-            headers=authorization(token),
-            transport=transport,
-            verify=verify if needs_tls(self.addresses) else False,
-            trust_env=False,
-        )
+        self._has_own = connections is None
+        self._connections = connections or Connections(self.addresses, token, verify=verify, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -57,8 +54,9 @@ class FlinklikeClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
+        """Close the connections, unless others use them, too."""
+        if self._has_own:
+            self._connections.close()
 
     def submit(
         self, graph: JobGraph, *, job_id: JobId, contents: operations.BlobContents | None = None, client: str = ""
@@ -123,16 +121,16 @@ class FlinklikeClient:
         return operation.send(response)
 
     def _send(self, request: Request) -> Response:
-        attempts = Attempts(self.addresses, self.retry_for, first=self._next)
+        attempts = Attempts(self.addresses, self.retry_for, first=self._connections.preferred)
         try:
             return self._insist(request, attempts)
         finally:
-            self._next = attempts.index
+            self._connections.preferred = attempts.index
 
     def _insist(self, request: Request, attempts: Attempts) -> Response:
         while True:
             try:
-                answer = self._http.request(
+                answer = self._connections.http.request(
                     request.method,
                     attempts.address + request.path,
                     params=dict(request.params),

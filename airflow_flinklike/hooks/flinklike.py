@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseHook
 
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
+from airflow_flinklike.client.connections import shared_connections
+from airflow_flinklike.client.retrying import check_addresses
 from airflow_flinklike.exceptions import AuthenticationError
 from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
 
@@ -39,9 +41,11 @@ class FlinklikeHook(BaseHook):
         return parse_connection(await self.aget_connection(self.flinklike_conn_id))
 
     def get_conn(self) -> FlinklikeClient:
-        """A blocking client; close it, or use it in a `with`."""
+        """A blocking client on the connections that all clients of this process share; closing it keeps them open."""
         access = self.access()
-        return FlinklikeClient(access.addresses, access.token, retry_for=self.retry_for, verify=access.verify)
+        addresses = check_addresses(access.addresses)
+        connections = shared_connections(addresses, access.token, verify=access.verify)
+        return FlinklikeClient(addresses, access.token, retry_for=self.retry_for, connections=connections)
 
     async def aget_conn(self) -> AsyncFlinklikeClient:
         """An asyncio client; close it, or use it in an `async with`."""

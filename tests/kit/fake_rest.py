@@ -43,6 +43,7 @@ class FakeCluster:
         self.cancels: list[str] = []
         self.heartbeats: list[tuple[str, int]] = []
         self.polls: dict[str, int] = {}
+        self.peers: set[tuple[str, int]] = set()
         self.lost_answers = 0
         self.task_managers: list[dict[str, Any]] = [{"id": "tm-1", "freeSlots": 3, "spark": True, "state": "ready"}]
         self.url = ""
@@ -187,6 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         cluster = self.cluster
         with cluster.changed:
             cluster.requests.append((self.command, self.path))
+            cluster.peers.add(self.client_address)
             cluster.changed.notify_all()
             if self.headers.get("authorization") != f"Bearer {TOKEN}":
                 status, answer = 401, {"errors": ["the cluster's token is missing or wrong"]}

@@ -1,0 +1,67 @@
+"""HTTP connections to a cluster, and which of its addresses has answered last.
+
+Those that a process shares are for any of its threads; a fork gets new ones, because what travels on a connection is
+for one process only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+
+import httpx
+
+from airflow_flinklike.client.retrying import needs_tls
+from airflow_flinklike.client.token import authorization
+
+
+class Connections:
+    """A pool, for threads at once. `preferred` is the index of the address to begin with."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        token: str | None,
+        *,
+        verify: bool | str = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.preferred = 0
+        self.http = httpx.Client(
+            headers=authorization(token),
+            transport=transport,
+            verify=verify if needs_tls(addresses) else False,
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        """Close them."""
+        self.http.close()
+
+
+_Key = tuple[tuple[str, ...], str | None, bool | str]
+_shared: dict[_Key, Connections] = {}
+_lock = threading.Lock()
+_of_parents: list[Connections] = []
+"""Kept by forks, so that they do not even close what belongs to another process."""
+
+
+def shared_connections(addresses: Sequence[str], token: str | None, *, verify: bool | str = True) -> Connections:
+    """Those of this process to that cluster. Nobody closes them; they are opened when they are used."""
+    key: _Key = (tuple(addresses), token, verify)
+    with _lock:
+        found = _shared.get(key)
+        if found is None or found.http.is_closed:
+            found = _shared[key] = Connections(addresses, token, verify=verify)
+        return found
+
+
+def _begin_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+    _of_parents.extend(_shared.values())
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
