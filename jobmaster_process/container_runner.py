@@ -43,6 +43,8 @@ T = TypeVar("T")
 
 CONNECT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
 CHALLENGE_PAUSE = 0.02
+CHALLENGE_PAUSE_MAX = 0.25
+"""Between looks for the leader's challenge: at first, and when it does not come."""
 
 
 class ContainerState(Enum):
@@ -244,6 +246,7 @@ class JobMasterContainerRunner:
     async def _answer_challenge(self, term: int) -> None:
         """R20: show the leader that we see its storage. Whether we have is the leader's judgement."""
         deadline = Deadline.after(self._clock, self._settings.challenge_timeout)
+        pause = CHALLENGE_PAUSE
         while True:
             try:
                 await self._storage.answer(self._settings.incarnation, term)
@@ -253,7 +256,8 @@ class JobMasterContainerRunner:
                     return
             else:
                 return
-            await asyncio.sleep(CHALLENGE_PAUSE)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, CHALLENGE_PAUSE_MAX)
 
     async def _while_leading(self, leader: LeaderAddress, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, which a leader that is frozen may hold up. UnavailableError once another one leads."""

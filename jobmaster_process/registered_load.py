@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from jobmaster_process.container_runner import JobMasterContainerRunner
 from jobmaster_process.secondary_dispatcher import LoadProbe
 from runtime.aio.scope import Scope
+from runtime.aio.watch import Watch
 from runtime.highavailability.records import DRAINING, JobMasterRecord
 
 LOAD_PERIOD = 10.0
@@ -36,22 +37,30 @@ async def register_load(
 ) -> None:
     """Keep the registration about right. Eternal."""
     draining = container.dispatcher.is_draining
-    while True:
-        generation, drained = container.state.generation, draining.generation
-        load = probe.sample()
-        registration.update(
-            replace(
-                record,
-                state=DRAINING if draining.value else container.state.value.name.lower(),
-                jobs=container.dispatcher.jobs_running,
-                cpu_fraction=round(load.cpu_fraction, 1),
-                memory_bytes=load.memory_bytes // _MEMORY_STEP_BYTES * _MEMORY_STEP_BYTES,
+    is_news = asyncio.Event()
+    async with Scope("load") as scope:
+        scope.spawn_eternal("state", _tell(container.state, is_news))
+        scope.spawn_eternal("draining", _tell(draining, is_news))
+        while True:
+            is_news.clear()
+            load = probe.sample()
+            registration.update(
+                replace(
+                    record,
+                    state=DRAINING if draining.value else container.state.value.name.lower(),
+                    jobs=container.dispatcher.jobs_running,
+                    cpu_fraction=round(load.cpu_fraction, 1),
+                    memory_bytes=load.memory_bytes // _MEMORY_STEP_BYTES * _MEMORY_STEP_BYTES,
+                )
             )
-        )
-        async with Scope("load") as scope:
-            changes = {
-                scope.start("state", container.state.wait_changed(generation)),
-                scope.start("draining", draining.wait_changed(drained)),
-            }
-            _ = await asyncio.wait(changes, timeout=period, return_when=asyncio.FIRST_COMPLETED)
-            scope.cancel_all()
+            timer = asyncio.get_running_loop().call_later(period, is_news.set)
+            try:
+                await is_news.wait()
+            finally:
+                timer.cancel()
+
+
+async def _tell(watched: Watch[Any], is_news: asyncio.Event) -> None:
+    while True:
+        await watched.wait_changed(watched.generation)
+        is_news.set()

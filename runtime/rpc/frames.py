@@ -43,7 +43,8 @@ def decode_frame(data: bytes) -> Sequence[Any]:
     except DecodeError as error:
         message = "received bytes that are no stream frame"
         raise InvalidInputError(message) from error
-    if len(frame.types) != len(frame.bodies):
-        message = f"received a stream frame of {len(frame.types)} types and {len(frame.bodies)} messages"
+    types, bodies = frame.types, frame.bodies  # each access makes an object
+    if len(types) != len(bodies):
+        message = f"received a stream frame of {len(types)} types and {len(bodies)} messages"
         raise InvalidInputError(message)
-    return [codec.decode_tagged(tag, body) for tag, body in zip(frame.types, frame.bodies, strict=True)]
+    return list(map(codec.decode_tagged, types, bodies))

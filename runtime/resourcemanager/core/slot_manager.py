@@ -37,6 +37,7 @@ class JobNeeds:
     needs_spark: bool = False
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
     reason: str = ""
+    declared_at: float = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -161,8 +162,24 @@ class SlotManager:
             if allocation is None or peer is None or allocation.incarnation != event.incarnation:
                 continue
             peer.release(allocation)
+            if self._is_unwanted(allocation):
+                self._pause(allocation.job_id)
             self._forget(allocation)
         return self._serve(capacity_changed=False)
+
+    def _is_unwanted(self, allocation: Allocation) -> bool:
+        """Given back at once by a job that has declared nothing since.
+
+        It needs less than it last could say: its owner reaches the TaskManagers, and does not reach us. Asked again at
+        once it would be given back at once, a thousand times a second.
+        """
+        job, at = self._jobs.get(allocation.job_id), allocation.requested_at
+        return job is not None and at is not None and job.declared_at <= at > self._now - REFUSED_PAUSE_SECONDS
+
+    def _pause(self, job_id: JobId) -> None:
+        """No slots for a job that has not caught up with its end or its needs, until it declares them or a while."""
+        self._rotation.pop(job_id, None)
+        self._paused[job_id] = self._now + REFUSED_PAUSE_SECONDS
 
     def _on_refused(self, event: ev.AllocationRefused) -> Effects:
         peer = self._task_managers.get(event.incarnation)
@@ -181,8 +198,7 @@ class SlotManager:
         self._forget(allocation)
         is_job_refused = event.is_slot_free and not event.is_owner_unreachable
         if is_job_refused and allocation.job_id in self._rotation:
-            del self._rotation[allocation.job_id]
-            self._paused[allocation.job_id] = until
+            self._pause(allocation.job_id)
         return self._serve(capacity_changed=event.is_owner_unreachable)
 
     def _on_disconnected(self, event: ev.TaskManagerDisconnected) -> Effects:
@@ -260,6 +276,7 @@ class SlotManager:
             self._count_held(job)
         job.static_conf = json.loads(declared.static_conf or b"{}")
         job.needs_spark = declared.needs_spark
+        job.declared_at = self._now
         self._paused.pop(job.job_id, None)
         if job.missing() is None:
             self._rotation.pop(job.job_id, None)

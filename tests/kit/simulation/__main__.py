@@ -62,6 +62,8 @@ def _warm_up() -> None:
     _ = run_seed(0)
     logging.disable(was_disabled)
     gc.freeze()
+    # Each seed has a process of its own, which ends before collecting anything is worth its while.
+    gc.disable()
 
 
 def _parser() -> argparse.ArgumentParser:

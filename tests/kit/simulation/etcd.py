@@ -296,7 +296,9 @@ class SimulatedKeyValueStore:
         while True:
             try:
                 watch = _Watch(name, prefix, start_revision)
-                answer = await self._network.request(self._process, ADDRESS, watch, timeout=_WATCH_PATIENCE)
+                answer = await self._network.request(
+                    self._process, ADDRESS, watch, timeout=_WATCH_PATIENCE, is_kept_alive=True
+                )
             except TimeoutError:
                 continue
             except (RefusedError, ConnectionLostError):

@@ -17,7 +17,7 @@ from typing import Any
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import ConflictError
-from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
+from tests.kit.simulation.processes import Handle, Life, SimulatedLoop, SimulatedProcess
 
 Reply = Callable[[object], None]
 KEEPALIVE = 20.0
@@ -110,7 +110,7 @@ class Listener:
 class _Exchange:
     """One request on its way."""
 
-    __slots__ = ("address", "answer", "host", "is_connection", "is_late", "is_renewal", "payload", "source")
+    __slots__ = ("address", "answer", "host", "is_connection", "is_late", "is_renewal", "payload", "source", "timer")
 
     def __init__(self, source: SimulatedProcess, address: str, payload: Any, answer: asyncio.Future[Any]) -> None:
         self.source = source
@@ -121,6 +121,7 @@ class _Exchange:
         self.is_connection = getattr(payload, "is_connection", False)
         self.is_renewal = getattr(payload, "is_renewal", False)
         self.is_late = False
+        self.timer: Handle | None = None
 
     def give_up(self) -> None:
         """Its time is over, and whoever waits learns that next: an answer that came while it was frozen is too late."""
@@ -324,8 +325,13 @@ class Network:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
-    async def request(self, source: SimulatedProcess, address: str, payload: Any, *, timeout: float) -> Any:
-        """The answer. Raises RefusedError, ConnectionLostError, TimeoutError."""
+    async def request(
+        self, source: SimulatedProcess, address: str, payload: Any, *, timeout: float, is_kept_alive: bool = False
+    ) -> Any:
+        """The answer. Raises RefusedError, ConnectionLostError, TimeoutError.
+
+        `is_kept_alive`: who is asked may take its time, as long as it has the question and answers pings.
+        """
         loop, weather = self.loop, self.weather
         answer = loop.create_future()
         exchange = _Exchange(source, address, payload, answer)
@@ -339,7 +345,10 @@ class Network:
                 copy = _Exchange(source, address, payload, loop.create_future())
                 copy.answer.add_done_callback(asyncio.Future.exception)
                 self._pass(link, self._arrive, copy)
-        timer = loop.call_later(timeout, exchange.give_up)
+        if is_kept_alive:
+            self._ping(exchange, timeout)
+        else:
+            exchange.timer = loop.call_later(timeout, exchange.give_up)
         try:
             value = await answer
         except _FAILURES:
@@ -347,11 +356,24 @@ class Network:
                 raise TimeoutError from None
             raise
         finally:
-            timer.cancel()
+            if exchange.timer is not None:
+                exchange.timer.cancel()
+                exchange.timer = None  # each holds the other one, and nothing is collected here
             self._exchanges.pop(exchange, None)
         if exchange.is_late:
             raise TimeoutError
         return value
+
+    def _ping(self, exchange: _Exchange, timeout: float) -> None:
+        exchange.timer = self.loop.call_later(timeout, self._on_pong_due, exchange, timeout)
+
+    def _on_pong_due(self, exchange: _Exchange, timeout: float) -> None:
+        callee = self._exchanges.get(exchange)
+        ways = (self.link(exchange.source.name, exchange.host), self.link(exchange.host, exchange.source.name))
+        if callee is not None and callee.life is Life.RUNNING and all(link.is_open for link in ways):
+            self._ping(exchange, timeout)
+        else:
+            exchange.give_up()
 
     def _pass(self, link: Link, deliver: Callable[..., None], *arguments: Any, is_spared: bool = False) -> None:
         """After the link's delay, or when it is healed; a request may also be lost in a partition."""

@@ -20,7 +20,7 @@ from runtime.gateways.resource_manager import (
     SlotStatus,
 )
 from runtime.resourcemanager.core import events as ev
-from runtime.resourcemanager.core.slot_manager import SlotManager
+from runtime.resourcemanager.core.slot_manager import REFUSED_PAUSE_SECONDS, SlotManager
 
 T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
 OWNER = Incarnation("c" * 32)
@@ -41,6 +41,10 @@ class Cluster:
 
     def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
         return list(self.manager.handle(event, self.at))
+
+    def tick(self, seconds: float) -> list[Any]:
+        self.at += seconds
+        return self.handle(ev.Ticked())
 
     def register(
         self,
@@ -124,8 +128,46 @@ def test_a_big_job_does_not_starve_a_small_one() -> None:
     assert [request.job_id for _, request in requests(effects)] == [job(1), job(2), job(1), job(1)]
     cluster.declare(3, 1)
     freed = [request.allocation_id for _, request in requests(effects)][:2]
+    cluster.at += REFUSED_PAUSE_SECONDS
     effects = cluster.handle(ev.AllocationsFreed(T1, tuple(freed)))
     assert {request.job_id for _, request in requests(effects)} == {job(1), job(3)}
+
+
+class TestASlotThatIsGivenBackAtOnce:
+    """Its job needs less than it has declared last: it reaches the TaskManager, and does not reach us."""
+
+    def given_back(self, cluster: Cluster, effects: list[Any]) -> list[Any]:
+        ((_, request),) = requests(effects)
+        cluster.at += 0.001
+        return cluster.handle(ev.AllocationsFreed(T1, (request.allocation_id,)))
+
+    def test_is_offered_again_after_a_while(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 2)
+        assert requests(self.given_back(cluster, cluster.declare(1, 1))) == []
+        assert requests(cluster.tick(0.5)) == []
+        assert [request.job_id for _, request in requests(cluster.tick(0.6))] == [job(1)]
+
+    def test_is_offered_again_when_the_job_says_that_it_needs_it(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 2)
+        assert requests(self.given_back(cluster, cluster.declare(1, 1))) == []
+        assert [request.job_id for _, request in requests(cluster.declare(1, 1))] == [job(1)]
+
+    def test_is_replaced_at_once_for_a_job_that_has_said_so_since(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 2)
+        effects = cluster.declare(1, 1)
+        cluster.at += 0.001
+        cluster.declare(1, 1)
+        assert [request.job_id for _, request in requests(self.given_back(cluster, effects))] == [job(1)]
+
+    def test_goes_to_whoever_waits(self) -> None:
+        cluster = Cluster()
+        cluster.register(T1, 1)
+        effects = cluster.declare(1, 1)
+        cluster.declare(2, 1)
+        assert [request.job_id for _, request in requests(self.given_back(cluster, effects))] == [job(2)]
 
 
 def test_slots_are_spread_over_task_managers() -> None:
