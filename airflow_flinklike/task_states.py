@@ -20,6 +20,9 @@ class KillCause(Enum):
     PROCESS = "process"
     """The process goes away while the task goes on: whoever comes next goes on with the job."""
 
+    SUPERSEDED = "superseded"
+    """Airflow has started another try beside this one: the job is that one's."""
+
     UNKNOWN = "unknown"
     """Nobody could say, or another try has the task already. The job is left alone too."""
 

@@ -43,7 +43,7 @@ _RIDE_SECONDS = 3600.0
 """How long a cluster that does not answer is tried again where no execution_timeout bounds it."""
 _SILENCE_SECONDS = 20.0
 # Airflow follows a SIGTERM with a SIGKILL after five seconds: what a kill takes must stay below.
-_ASK_SECONDS = 1.5
+_ASK_SECONDS = 2.0
 _KILL_SECONDS = 2.5
 _TIMEOUT_SECONDS = 5.0
 
@@ -246,7 +246,7 @@ class FlinklikeJobOperator(BaseOperator):
                 cancel_on_kill=self.cancel_on_kill,
                 deadline_millis=None if deadline is None else int(deadline.timestamp() * 1000),
                 poll_interval=self.poll_interval,
-                is_adopted=run.is_adopted or must_insist,
+                insist_interval=run.settings.insist_seconds if must_insist else run.insist_interval,
                 bookmark=run.observer.bookmark(),
             ),
             method_name="execute_complete",
@@ -268,27 +268,31 @@ class FlinklikeJobOperator(BaseOperator):
         if run.job_id is None:
             message = "the task was killed before it had a job"
             raise WorkerStoppedError(message)
-        cause = self._kill_cause(context)
+        cause = self._kill_cause(context, run)
         if cause is KillCause.USER:
             if self.cancel_on_kill:
                 self.log.info("The task was marked or cleared: job %s ends", run.job_id)
                 run.cancel(seconds=_KILL_SECONDS)
             raise JobCanceledError(run.job_id)
-        is_watched = run.leave(seconds=_KILL_SECONDS)
+        is_watched = cause is not KillCause.SUPERSEDED and run.leave(seconds=_KILL_SECONDS)
         if cause is KillCause.PROCESS and self.deferrable and run.is_begun and self.wait_for_completion:
             self.log.info("The worker of the task goes away: deferring now")
             self._defer(context, run, must_insist=is_watched)
         message = f"the worker of the task goes away while job {run.job_id} goes on: the next try adopts it"
         raise WorkerStoppedError(message)
 
-    def _kill_cause(self, context: Context) -> KillCause:
+    def _kill_cause(self, context: Context, run: JobRun) -> KillCause:
         task = TaskKey.of(context["ti"])
+
+        def ask() -> KillCause:
+            cause = worker_kill_cause(task, task.ask())
+            return KillCause.SUPERSEDED if cause is KillCause.PROCESS and run.is_superseded() else cause
+
         try:
-            states = InterruptibleCalls().run(task.ask, timeout=_ASK_SECONDS)
+            return InterruptibleCalls().run(ask, timeout=_ASK_SECONDS)
         except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
             self.log.warning("Airflow does not say why the task is killed (%s): its job is left alone", error)
-            states = None
-        return worker_kill_cause(task, states)
+            return KillCause.UNKNOWN
 
     def _timed_out(self, run: JobRun) -> str:
         """Cancel the job. Returns what is to be said."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,13 +36,14 @@ from airflow_flinklike.operators.adoption import (
 from airflow_flinklike.operators.calls import InterruptibleCalls
 from airflow_flinklike.program import JobProgram
 from airflow_flinklike.task_states import TaskKey
-from airflow_flinklike.triggers.job import INSIST_INTERVAL
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+_INSIST_SECONDS_MAX = 60.0
+"""Who waits for an adopted job says so this often, and three times within a shorter `orphan_timeout` (D-035)."""
 _FIRST_LOOK_SECONDS = 1.0
 """The first look asks for the result itself: a short job costs one request after its submit."""
 
@@ -66,6 +67,13 @@ class RunSettings:
     poll_interval: float
     orphan_timeout: timedelta | None
     conn_id: str
+
+    @property
+    def insist_seconds(self) -> float:
+        """How often to say that somebody waits for an adopted job."""
+        if self.orphan_timeout is None:
+            return _INSIST_SECONDS_MAX
+        return min(_INSIST_SECONDS_MAX, max(1.0, self.orphan_timeout.total_seconds() / 3))
 
 
 class JobRun:
@@ -97,7 +105,7 @@ class JobRun:
         self._client = client
         self._access = access
         self._calls = calls
-        self._settings = settings
+        self.settings = settings
         self._log = log
         self._said_here_at: datetime | None = None
         self._is_sent = threading.Event()
@@ -111,7 +119,7 @@ class JobRun:
 
     def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
         """Adopt the job of an earlier try of the same life of this task, or submit one."""
-        stored, observed = self._found() if self._settings.is_durable else (None, None)
+        stored, observed = self._found() if self.settings.is_durable else (None, None)
         decision = decide(stored, observed, self._max_tries, self._run_started)
         while True:
             match decision:
@@ -150,6 +158,15 @@ class JobRun:
         self._said_here_at = timezone.utcnow()
         self._log.info("Adopting job %s of an earlier try", job_id)
         return True
+
+    @property
+    def insist_interval(self) -> float | None:
+        """How often who waits for the job should say so; None where nobody has promised anything."""
+        return self.settings.insist_seconds if self.is_adopted else None
+
+    def is_superseded(self) -> bool:
+        """True when another try has the task: Airflow's server knows the store no more by what this one is called."""
+        return self.is_begun and parse_stored(self._store.get(STORE_KEY)) is None
 
     def stored(self) -> StoredJob | None:
         """What an earlier try has left."""
@@ -196,7 +213,7 @@ class JobRun:
         try:
             if decision.is_cleared:
                 self._log.info("The task was cleared: its job %s ends before a new one is submitted", job_id)
-            if decision.is_cleared and self._settings.may_cancel:
+            if decision.is_cleared and self.settings.may_cancel:
                 self._calls.run(lambda: self._client.cancel(job_id))
             state = self._wait_for_end(job_id)
         except JobConflictError:
@@ -210,7 +227,7 @@ class JobRun:
         program = build()
         self._calls.check()
         self.job_id = job_id
-        settings = self._settings
+        settings = self.settings
         stored = StoredJob(job_id, self._max_tries, self._run_started, settings.conn_id, settings.may_cancel)
         self._store.set(STORE_KEY, stored.to_json())
         self._is_sent.clear()
@@ -220,7 +237,7 @@ class JobRun:
         except JobConflictError:
             # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
             self._log.info("Adopting job %s, which an earlier try submitted", job_id)
-            self._said_here_at = timezone.utcnow() - INSIST_INTERVAL
+            self._said_here_at = datetime.min.replace(tzinfo=UTC)
         return job_id
 
     def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:
@@ -259,7 +276,9 @@ class JobRun:
             since = state.last_modification
 
     def _look_seconds(self, until: datetime | None) -> float | None:
-        longest = min(self._settings.poll_interval, self.observer.interval)
+        longest = min(self.settings.poll_interval, self.observer.interval)
+        if self.is_adopted:
+            longest = min(longest, self.settings.insist_seconds)
         if until is None:
             return longest
         remaining = (until - timezone.utcnow()).total_seconds()
@@ -275,7 +294,8 @@ class JobRun:
     def _insist_on_being_here(self, job_id: JobId) -> None:
         """A promise of the try before may arrive after this one has withdrawn it, so this is said now and then."""
         now = timezone.utcnow()
-        if self._said_here_at is None or now - self._said_here_at < INSIST_INTERVAL:
+        said_at = self._said_here_at
+        if said_at is None or (now - said_at).total_seconds() < self.settings.insist_seconds:
             return
         self._said_here_at = now
         with suppress(JobConflictError, JobNotFoundError):
@@ -304,8 +324,8 @@ class JobRun:
 
     def leave(self, *, seconds: float) -> bool:
         """Leave the job to whoever comes next, and have the cluster cancel it when nobody does."""
-        job_id, timeout = self.job_id, self._settings.orphan_timeout
-        if job_id is None or self.is_over or timeout is None or not self._settings.may_cancel:
+        job_id, timeout = self.job_id, self.settings.orphan_timeout
+        if job_id is None or self.is_over or timeout is None or not self.settings.may_cancel:
             return False
         expires = int((timezone.utcnow() + timeout).timestamp() * 1000)
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from datetime import timedelta
 from enum import Enum
 from typing import Any
 
@@ -35,8 +34,6 @@ from runtime.common.states import JobStatus
 
 TRIGGER_RETRY_SECONDS = 3600.0
 """How long a cluster that does not answer is tried again where no deadline bounds it."""
-INSIST_INTERVAL = timedelta(seconds=60)
-"""Who waits for an adopted job says so this often (D-035)."""
 _ASK_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 
@@ -75,8 +72,8 @@ class FlinklikeJobTrigger(BaseTrigger):
     """Fires when the job ends, or at `deadline_millis` (since 1970).
 
     `cancel_on_kill`: a person's mark or clear of the deferred task cancels the job, and so does the deadline; sensors
-    leave it alone. `is_adopted`: somebody has promised the cluster to come for the job, so it says that it is here
-    (D-035). `bookmark` is what the worker's observer left.
+    leave it alone. `insist_interval`: somebody may have promised the cluster to come for the job, so it says that it is
+    here, every so many seconds (D-035). `bookmark` is what the worker's observer left.
     """
 
     def __init__(
@@ -87,7 +84,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         cancel_on_kill: bool = False,
         deadline_millis: int | None = None,
         poll_interval: float = 20.0,
-        is_adopted: bool = False,
+        insist_interval: float | None = None,
         bookmark: Mapping[str, Any] | None = None,
     ) -> None:
         if poll_interval <= 0:
@@ -99,7 +96,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         self.cancel_on_kill = cancel_on_kill
         self.deadline_millis = deadline_millis
         self.poll_interval = poll_interval
-        self.is_adopted = is_adopted
+        self.insist_interval = insist_interval
         self.bookmark = dict(bookmark or {})
 
     def make_observer(self) -> AsyncJobObserver:
@@ -114,7 +111,7 @@ class FlinklikeJobTrigger(BaseTrigger):
             "cancel_on_kill": self.cancel_on_kill,
             "deadline_millis": self.deadline_millis,
             "poll_interval": self.poll_interval,
-            "is_adopted": self.is_adopted,
+            "insist_interval": self.insist_interval,
             "bookmark": self.bookmark,
         }
 
@@ -172,14 +169,15 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     async def _wait(self, shared: SharedPoll[ClusterAccess], observer: AsyncJobObserver) -> tuple[JobEventReason, str]:
         state: JobState | None = None
-        said_at = timezone.utcnow() - INSIST_INTERVAL
+        insist = float("inf") if self.insist_interval is None else self.insist_interval
+        insist_at = timezone.utcnow().timestamp()
         while (remaining := self._remaining_seconds()) > 0:
-            if self.is_adopted and timezone.utcnow() - said_at >= INSIST_INTERVAL:
-                said_at = timezone.utcnow()
+            if self.insist_interval is not None and timezone.utcnow().timestamp() >= insist_at:
+                insist_at = timezone.utcnow().timestamp() + insist
                 with suppress(JobConflictError, JobNotFoundError, ClusterUnavailableError):
                     await (await shared.client()).heartbeat(JobId(self.job_id), 0)
             since = 0 if state is None else state.last_modification
-            wait = min(self.poll_interval, observer.interval, remaining)
+            wait = min(self.poll_interval, observer.interval, remaining, insist)
             state = await shared.wait(JobId(self.job_id), since, wait, patience=self._ride_seconds()) or state
             if state is None:
                 continue

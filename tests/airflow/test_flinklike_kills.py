@@ -131,7 +131,7 @@ def test_a_deferrable_task_goes_on_in_the_triggerer_when_its_worker_ends(
     job_id, left = only_job(rest)
     assert (rest.cancels, left.status, trigger.job_id) == ([], "RUNNING", job_id)
     assert [one for one, _ in rest.heartbeats] == [job_id]
-    assert trigger.is_adopted, "it withdraws the promise"
+    assert trigger.insist_interval == 20, "it withdraws the promise"
 
 
 @pytest.mark.asyncio
@@ -139,9 +139,43 @@ async def test_a_trigger_of_an_adopted_job_says_that_it_is_here(rest: FakeCluste
     _, job_id = started(rest, "hang")
     timer = threading.Timer(0.2, rest.finish, (job_id,))
     timer.start()
-    async for _ in FlinklikeJobTrigger(job_id, "flinklike_default", is_adopted=True).run():
+    async for _ in FlinklikeJobTrigger(job_id, "flinklike_default", insist_interval=60).run():
         assert rest.heartbeats == [(job_id, 0)]
     timer.join()
+
+
+def test_a_worker_beside_which_another_try_was_started_says_nothing(
+    rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says
+) -> None:
+    """After a crash of its scheduler Airflow does so. The task is running, but it is not this process's any more."""
+    airflow_says("running")
+    operator = submit("hang", deferrable=True, poll_interval=30)
+    terminate(operator)
+    store = FakeStateStore()
+    original = store.set
+
+    def set_and_forget(key: str, value: Any) -> None:
+        original(key, value)
+        store.get = lambda key, default=None: None  # type: ignore[method-assign]  # as the server says of an id it does not know
+
+    store.set = set_and_forget  # type: ignore[method-assign]  # the other try has another id
+    with pytest.raises(WorkerStoppedError):
+        operator.execute(context(store))
+    assert (rest.cancels, rest.heartbeats, only_job(rest)[1].status) == ([], [], "RUNNING")
+
+
+@pytest.mark.parametrize(("orphan_timeout", "fewest"), [(3, 3), (300, 1)])
+def test_who_waits_for_an_adopted_job_says_so_often_enough(
+    rest: FakeCluster, orphan_timeout: float, fewest: int
+) -> None:
+    """A promise of the worker before may arrive late; it must not end the job of the try that is there."""
+    store, job_id = started(rest, "hang")
+    timer = threading.Timer(2.5, rest.finish, (job_id,))
+    timer.start()
+    submit("hang", poll_interval=60, orphan_timeout=orphan_timeout).execute(context(store))
+    timer.join()
+    assert set(rest.heartbeats) == {(job_id, 0)}
+    assert len(rest.heartbeats) >= fewest
 
 
 @pytest.mark.parametrize("fields", [{"orphan_timeout": None}, {"cancel_on_kill": False}])
