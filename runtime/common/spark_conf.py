@@ -56,6 +56,9 @@ STATIC_SQL = frozenset(
 )
 """Spark's own list; a test compares it with the JVM's."""
 
+_OF_SESSIONS = ("spark.openlineage.",)
+"""Spark's prefix, and not Spark's keys: a living session takes them, and the job's code reads them there."""
+
 _STATIC_SQL_PREFIXES = ("spark.sql.hive.metastore.",)
 """Registered by a module of Spark that is not always loaded."""
 
@@ -90,7 +93,7 @@ def is_ignored(key: str) -> bool:
 
 def is_static(key: str) -> bool:
     """True for keys that only a new JVM could take. Keys of other systems are none of Spark's."""
-    if not key.startswith("spark.") or is_ignored(key):
+    if not key.startswith("spark.") or key.startswith(_OF_SESSIONS) or is_ignored(key):
         return False
     if key.startswith("spark.sql."):
         return key in STATIC_SQL or key.startswith(_STATIC_SQL_PREFIXES)

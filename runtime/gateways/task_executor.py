@@ -38,6 +38,29 @@ class AttemptLogResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptLogsRequest:
+    """Many pieces at once, at most `size_bytes_max` in all: what there is no room for is left out of the answer."""
+
+    reads: tuple[AttemptLogRequest, ...]
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLogPiece:
+    """The answer to `reads[index]`; `piece` is None when this TaskManager does not have that log."""
+
+    index: int
+    piece: AttemptLogResponse | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLogsResponse:
+    """In the order of the reads."""
+
+    pieces: tuple[AttemptLogPiece, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CensusRequest:
     """The owner of a job at `epoch` asks what there is of the job (R6). It is a JobMaster process, at `address`."""
 
@@ -63,3 +86,6 @@ class TaskExecutorGateway(Protocol):
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """A piece of one attempt's log. NotFoundError when this TaskManager does not have it."""
+
+    async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
+        """Pieces of many logs: one call for all that a reader follows here."""

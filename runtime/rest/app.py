@@ -19,6 +19,7 @@ from runtime.rest.context import RestContext
 from runtime.rest.forwarding import LeaderForwarding
 from runtime.rest.guards import BearerGuard, BodyGuard, BodyRefusedError, StopGuard, TokenCheck
 from runtime.rest.jobs import jobs_router
+from runtime.rest.logs import logs_router
 from runtime.rest.openapi import DescribedApp
 from runtime.rest.ui import ui_router
 from runtime.rest.vertices import vertices_router
@@ -27,7 +28,8 @@ from runtime.rest.vertices import vertices_router
 def create_app(context: RestContext, *, check_token: TokenCheck | None, content_length_max: int) -> ASGIApp:
     """The whole endpoint. `check_token` None: no authentication."""
     app = DescribedApp(title="flinklike", version=VERSION, docs_url=None, redoc_url=None)
-    for router in (jobs_router(context), vertices_router(context), cluster_router(context), blobs_router(context)):
+    routers = (jobs_router, logs_router, vertices_router, cluster_router, blobs_router)
+    for router in (make(context) for make in routers):
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)
     app.include_router(ui_router(context), include_in_schema=False)

@@ -8,11 +8,18 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from runtime.rest.request_bodies import ClientHeartbeat, MissingRequest, MoveRequest, WaitRequest
+from runtime.rest.request_bodies import ClientHeartbeat, LogsRequest, MissingRequest, MoveRequest, WaitRequest
 from runtime.rest.shapes import ERRORS, Shape, json_schema
 from runtime.rest.submission import Submission
 
-_BODIES: tuple[type[BaseModel], ...] = (Submission, WaitRequest, MissingRequest, MoveRequest, ClientHeartbeat)
+_BODIES: tuple[type[BaseModel], ...] = (
+    Submission,
+    WaitRequest,
+    LogsRequest,
+    MissingRequest,
+    MoveRequest,
+    ClientHeartbeat,
+)
 _REFERENCE = "#/components/schemas/{model}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +14,7 @@ WAIT_IDS_MAX = 10_000
 DIGESTS_MAX = 10_000
 MILLIS_MAX = 253_402_300_799_000
 """The last second of the year 9999."""
+LOGS_BYTES_MAX = 1 << 20
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -30,6 +31,19 @@ class WaitRequest(BaseModel):
     since: Annotated[int, Field(ge=0, description="milliseconds: the largest last-modification already known")] = 0
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="seconds")] = 0.0
     name: Annotated[str, Field(max_length=64, description="ends an earlier poll of that name; make it random")] = ""
+
+
+class LogsRequest(BaseModel):
+    """The body of POST /jobs/:id/logs. Without streams the answer says only how far the job is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    streams: Annotated[list[Literal["stdout", "stderr", "log"]], Field(max_length=3)] = ["stdout", "stderr", "log"]
+    vertex: Annotated[str | None, Field(description="name or id of one vertex")] = None
+    subtask: Annotated[int | None, Field(ge=0)] = None
+    position: Annotated[dict[str, Any], Field(description="how far the reader has come; {} is the beginning")] = {}
+    limit: Annotated[int, Field(ge=1, le=LOGS_BYTES_MAX, description="bytes of all pieces, about")] = 256 * 1024
+    since: Annotated[int, Field(ge=0, description="long poll: the last-modification already known")] = 0
+    wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="long poll: seconds")] = 0.0
 
 
 class BlobDigest(BaseModel):

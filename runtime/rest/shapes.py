@@ -212,6 +212,13 @@ _PLAN = {
         }
     ],
 }
+_PROGRESS = {
+    "text": str,
+    "fraction": float,
+    "spark-stages-active": int,
+    "spark-tasks-completed": int,
+    "spark-tasks-total": int,
+}
 _VERTEX_OVERVIEW = {
     "id": str,
     "slotSharingGroupId": str,
@@ -227,7 +234,7 @@ _VERTEX_OVERVIEW = {
     "slot-sharing-group": str,
     "exclusive": bool,
     "restarts": int,
-    "progress": {"text": str, "fraction": float, "spark-tasks-completed": int, "spark-tasks-total": int},
+    "progress": _PROGRESS,
 }
 JOB = {
     "jid": str,
@@ -252,6 +259,22 @@ JOB = {
     "jobmaster": str,
     "jobmaster-id": str,
     "takeovers": [{"timestamp": int, "from": str, "from-id": str, "to": str, "to-id": str, "reason": str}],
+}
+JOB_LOGS = {
+    "state": str,
+    "last-modification": int,
+    "vertices": [{"id": str, "name": str, "parallelism": int, "tasks": Keyed(int), "progress": _PROGRESS}],
+    "attempts": [
+        {
+            "vertex": str,
+            "subtask": int,
+            "attempt": int,
+            "ended": bool,
+            "missing": str,
+            "logs": Keyed({"data": str, "next-offset": int, "size": int, "truncated": bool}),
+        }
+    ],
+    "more": bool,
 }
 JOB_PLAN = {"plan": _PLAN}
 JOB_CONFIG = {

@@ -33,6 +33,8 @@ from runtime.gateways.resource_manager import (
 from runtime.gateways.task_executor import (
     AttemptLogRequest,
     AttemptLogResponse,
+    AttemptLogsRequest,
+    AttemptLogsResponse,
     CensusAccepted,
     CensusRequest,
     TaskExecutorGateway,
@@ -91,7 +93,7 @@ from runtime.taskexecutor.resource_manager_connection import (
 from runtime.taskexecutor.secret_files import SecretFiles
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
-from runtime.taskexecutor.slots.logs import read_log
+from runtime.taskexecutor.slots.logs import read_log, read_logs
 from runtime.taskexecutor.stream_service import Receiver
 
 logger = logging.getLogger(__name__)
@@ -583,6 +585,10 @@ class TaskExecutor:
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """A piece of one attempt's log."""
         return await asyncio.to_thread(read_log, self._settings.log_directory, request)
+
+    async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
+        """Pieces of many logs."""
+        return await asyncio.to_thread(read_logs, self._settings.log_directory, request)
 
 
 def _release(done: asyncio.Future[None]) -> None:

@@ -40,8 +40,11 @@ from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotStatus, TaskManagerInfo
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from runtime.gateways.task_executor import (
+    AttemptLogPiece,
     AttemptLogRequest,
     AttemptLogResponse,
+    AttemptLogsRequest,
+    AttemptLogsResponse,
     CensusAccepted,
     CensusRequest,
     LogStream,
@@ -294,6 +297,11 @@ class FakeTaskExecutor:
         start = request.offset if request.offset >= 0 else max(0, len(data) + request.offset)
         piece = data[start : start + request.limit]
         return AttemptLogResponse(piece, start + len(piece), len(data), False)
+
+    async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
+        """The same for many, without a bound."""
+        pieces = [AttemptLogPiece(n, await self.request_attempt_log(one)) for n, one in enumerate(request.reads)]
+        return AttemptLogsResponse(tuple(pieces))
 
     async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
         """REST asks for none."""

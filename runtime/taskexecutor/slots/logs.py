@@ -9,12 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError, NotFoundError
 from runtime.common.ids import ExecutionAttemptId
-from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
+from runtime.gateways.task_executor import (
+    AttemptLogPiece,
+    AttemptLogRequest,
+    AttemptLogResponse,
+    AttemptLogsRequest,
+    AttemptLogsResponse,
+    LogStream,
+)
 from runtime.taskexecutor.slots import linux
 
 READ_BYTES_MAX = 1024 * 1024
@@ -78,6 +85,23 @@ def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
         return _read(descriptor, request.offset, min(request.limit, READ_BYTES_MAX))
     finally:
         os.close(descriptor)
+
+
+def read_logs(root: Path, request: AttemptLogsRequest) -> AttemptLogsResponse:
+    """Pieces of many streams, in their order, until there is no more room; a log that is not here is None."""
+    pieces: list[AttemptLogPiece] = []
+    room = min(request.size_bytes_max, READ_BYTES_MAX)
+    for index, read in enumerate(request.reads):
+        if room <= 0:
+            break
+        try:
+            piece = read_log(root, replace(read, limit=min(read.limit, room)))
+        except NotFoundError:
+            pieces.append(AttemptLogPiece(index, None))
+            continue
+        room -= len(piece.data)
+        pieces.append(AttemptLogPiece(index, piece))
+    return AttemptLogsResponse(tuple(pieces))
 
 
 def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:

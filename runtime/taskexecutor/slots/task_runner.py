@@ -26,6 +26,7 @@ from runtime.taskexecutor.slots.script import returned_by, run_script, script_fi
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
 from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
+from runtime.taskexecutor.slots.written_outputs import written_outputs
 
 
 @dataclass(slots=True)
@@ -147,11 +148,13 @@ class TaskRunner:
         written = [file for partition in result.partitions for file in partition.files]
         read = [file for gate in order.inputs for partition in gate.partitions for file in partition.files]
         own = [file for file in read if file.consumer in {-1, order.attempt_id.subtask_index}]
+        outputs = tuple(state.outputs.values()) if state is not None else ()
+        visible = written_outputs(outputs if is_finished else ())
         metrics = TaskMetrics(
             read_bytes=sum(file.size_bytes for file in own),
-            write_bytes=sum(file.size_bytes for file in written),
+            write_bytes=sum(file.size_bytes for file in written) + visible.size_bytes,
             read_records=sum(file.rows for file in own),
-            write_records=sum(file.rows for file in written),
+            write_records=sum(file.rows for file in written) + visible.rows,
             cpu_millis=usage.cpu_millis(),
             memory_bytes_peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         )
@@ -160,7 +163,7 @@ class TaskRunner:
             failure=result.failure,
             value=result.value if is_finished else b"",
             partitions=result.partitions if is_finished else (),
-            outputs=tuple(state.outputs.values()) if state is not None else (),
+            outputs=outputs,
             metrics=metrics,
             is_clean=is_clean,
             is_reusable=is_finished and is_clean and not result.is_script,

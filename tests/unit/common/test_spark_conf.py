@@ -25,6 +25,8 @@ from runtime.common.spark_conf import is_ignored, is_same, is_static, refused_st
         ("spark.scheduler.pool", False, True),
         ("spark.job.description", False, True),
         ("mine.key", False, False),
+        ("spark.openlineage.parentRunId", False, False),
+        ("spark.openlineage.transport.url", False, False),
     ],
 )
 def test_kinds_of_keys(key: str, static: bool, ignored: bool) -> None:

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError, NotFoundError
-from runtime.gateways.task_executor import AttemptLogRequest, LogStream
-from runtime.taskexecutor.slots.logs import LogRetention, attempt_directory, bound_logs, collect_logs, read_log
+from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogsRequest, LogStream
+from runtime.taskexecutor.slots.logs import (
+    LogRetention,
+    attempt_directory,
+    bound_logs,
+    collect_logs,
+    read_log,
+    read_logs,
+)
 from tests.kit.task_messages import attempt_id
 
 ATTEMPT = attempt_id(1, 0)
@@ -53,6 +60,25 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert read(tmp_path, 0) == (b"", 0, 0)
     with pytest.raises(InvalidInputError):
         read(tmp_path, 0, limit=0)
+
+
+def test_many_pieces_until_there_is_no_room(tmp_path: Path) -> None:
+    write(tmp_path, b"0123456789")
+    write(tmp_path, b"abcdef", subtask=1)
+    reads = tuple(
+        AttemptLogRequest(attempt_id(1, subtask), LogStream.STDOUT, offset, 8)
+        for subtask, offset in ((0, 0), (7, 0), (1, 1), (0, 8), (1, 0))
+    )
+
+    def found(room: int) -> list[tuple[int, bytes | None]]:
+        answer = read_logs(tmp_path, AttemptLogsRequest(reads, room))
+        return [(one.index, None if one.piece is None else one.piece.data) for one in answer.pieces]
+
+    everything = [(0, b"01234567"), (1, None), (2, b"bcdef"), (3, b"89"), (4, b"abcdef")]
+    assert found(100) == everything
+    assert found(10) == [*everything[:2], (2, b"bc")]
+    assert found(8) == everything[:1]
+    assert found(0) == []
 
 
 def test_offsets_survive_the_loss_of_the_head(tmp_path: Path) -> None:
