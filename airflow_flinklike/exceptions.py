@@ -99,6 +99,20 @@ class WorkerStoppedError(FlinklikeClientError):
     """The worker of a task goes away while its job goes on; the next try adopts the job."""
 
 
+class ResultTooLargeError(FlinklikeClientError):
+    """The job has FINISHED with a value that is too large for an XCom."""
+
+    def __init__(self, job_id: str, size_bytes: int, limit: int) -> None:
+        self.job_id, self.size_bytes, self.limit = job_id, size_bytes, limit
+        super().__init__(
+            f"the value of job {job_id} has {size_bytes} bytes, and xcom_limit is {limit}: have the job write it with "
+            "ctx.output_path() and return the path, raise xcom_limit, or set do_xcom_push=False"
+        )
+
+    def __reduce__(self) -> tuple[type[ResultTooLargeError], tuple[str, int, int]]:
+        return type(self), (self.job_id, self.size_bytes, self.limit)
+
+
 class JobCanceledError(FlinklikeClientError):
     """The job was CANCELED. `reason`: why the cluster did it, "" when a person did."""
 

@@ -11,11 +11,21 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
 
+JOB_URL_KEY = "job_url"
+
 
 class FlinklikeJobLink(BaseOperatorLink):
-    """The operator stores the address right after the submit, so that the link is there while the job runs."""
+    """The operator stores the address right after the submit, so that the link is there while the job runs.
+
+    It is the task's XCom `job_url`: one entry serves the page and whoever pulls it, also of mapped tasks.
+    """
 
     name = "Flinklike job"
+
+    @property
+    def xcom_key(self) -> str:
+        """Where Airflow's pages look for it."""
+        return JOB_URL_KEY
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The stored address, "" before the submit."""

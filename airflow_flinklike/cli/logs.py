@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from airflow_flinklike.client import FlinklikeClient, LogPiece
-from airflow_flinklike.exceptions import JobNotFoundError, PipelineError
+from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
+from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.exceptions import PipelineError
 from runtime.common.ids import JobId
-from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.log_position import STREAMS
+from runtime.common.states import JobStatus
 
-STREAMS = ("stdout", "stderr", "log")
 _PAUSE_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 4.0
 
 
-@dataclass(frozen=True, slots=True)
-class _LogKey:
-    """One stream of one attempt."""
-
-    vertex_id: str
-    subtask: int
-    attempt: int
-    stream: str
-
-
 @dataclass(slots=True)
 class LogFollower:
-    """Reads the logs of all current attempts of a job from where it stopped last.
-
-    A log that has ended is read once more and never again, the others less often the longer nothing comes: a job has as
-    many logs as attempts, and each look at one goes to its TaskManager.
-    """
+    """Writes the logs of all attempts of a job; with `follow` looks less often the longer nothing comes."""
 
     client: FlinklikeClient
     job_id: JobId
@@ -43,26 +29,28 @@ class LogFollower:
     vertex: str | None
     subtask: int | None
     as_json: bool = False
-    offsets: dict[_LogKey, int] = field(default_factory=dict)
-    unreadable: set[_LogKey] = field(default_factory=set)
-    ended: set[_LogKey] = field(default_factory=set)
-    decoders: dict[_LogKey, codecs.IncrementalDecoder] = field(default_factory=dict)
     last_head: str = ""
 
     def run(self, *, follow: bool) -> None:
         """Write what there is; with `follow` go on until the job has ended."""
         self._check_streams()
-        details = self.client.get(f"/jobs/{self.job_id}")
-        pause = _PAUSE_SECONDS
+        logs = AttemptLogs(self.job_id, self.streams, vertex=self.vertex, subtask=self.subtask)
+        if self.vertex is not None or self.subtask is not None:
+            self._check_filter()
+        pause, since = 0.0, 0
         while True:
-            before = dict(self.offsets)
-            for vertex in self._wanted(details["vertices"]):
-                self._vertex(vertex)
-            if not follow or JobStatus(details["state"]).is_globally_terminal:
+            answer = self.client.run(logs.look(wait=pause, since=since))
+            has_ended = JobStatus(answer["state"]).is_globally_terminal
+            chunks = logs.take(answer, is_last=not follow or has_ended)
+            for chunk in chunks:
+                self._write(chunk)
+            if logs.has_more:
+                pause = 0.0
+            elif has_ended or not follow:
                 return
-            pause = min(2 * pause, _PAUSE_SECONDS_MAX) if self.offsets == before else _PAUSE_SECONDS
-            since = str(details["last-modification"])
-            details = self.client.get(f"/jobs/{self.job_id}", wait=f"{pause:g}", since=since)
+            else:
+                pause = _PAUSE_SECONDS if chunks or not pause else min(2 * pause, _PAUSE_SECONDS_MAX)
+            since = int(answer["last-modification"])
 
     def _check_streams(self) -> None:
         wrong = [one for one in self.streams if one not in STREAMS]
@@ -70,74 +58,46 @@ class LogFollower:
             message = f"--stream {','.join(wrong) or '(nothing)'}: expected {', '.join(STREAMS)}"
             raise PipelineError(message)
 
-    def _wanted(self, vertices: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        if self.vertex is None:
-            return vertices
-        found = [one for one in vertices if self.vertex in {one["id"], one["name"]}]
+    def _check_filter(self) -> None:
+        vertices: Sequence[Mapping[str, Any]] = self.client.get(f"/jobs/{self.job_id}")["vertices"]
+        found = [one for one in vertices if self.vertex in {None, one["id"], one["name"]}]
         if not found:
             names = ", ".join(repr(one["name"]) for one in vertices)
             message = f"--vertex {self.vertex!r}: job {self.job_id} has {names}"
             raise PipelineError(message)
-        return found
-
-    def _vertex(self, vertex: Mapping[str, Any]) -> None:
-        body = self.client.get(f"/jobs/{self.job_id}/vertices/{vertex['id']}")
-        if self.subtask is not None and self.subtask >= int(body["parallelism"]) and self.vertex is not None:
-            message = f"--subtask {self.subtask}: vertex {vertex['name']!r} has {body['parallelism']} subtasks, from 0"
+        widest = max(found, key=lambda one: int(one["parallelism"]))
+        if self.subtask is not None and self.subtask >= int(widest["parallelism"]):
+            message = (
+                f"--subtask {self.subtask}: vertex {widest['name']!r} has {widest['parallelism']} subtasks, from 0"
+            )
             raise PipelineError(message)
-        for attempt in body["subtasks"]:
-            if not attempt["taskmanager-id"] or self.subtask not in {None, attempt["subtask"]}:
-                continue
-            for stream in self.streams:
-                key = _LogKey(str(vertex["id"]), int(attempt["subtask"]), int(attempt["attempt"]), stream)
-                if key not in self.ended:
-                    self._attempt(vertex, key, many=body["parallelism"] > 1)
-                if ExecutionState(attempt["status"]).is_terminal:
-                    self.ended.add(key)
 
-    def _attempt(self, vertex: Mapping[str, Any], key: _LogKey, *, many: bool) -> None:
-        while True:
-            offset = self.offsets.get(key, 0)
-            try:
-                piece = self.client.log(
-                    self.job_id, key.vertex_id, key.subtask, key.attempt, stream=key.stream, offset=offset
-                )
-            except JobNotFoundError as error:
-                self._say_unreadable(key, error)
-                return
-            self.offsets[key] = piece.next_offset
-            if not piece.data:
-                return
-            if self.as_json:
-                self._write_json(vertex, key, piece)
-            else:
-                self._write_text(vertex, key, piece, many=many)
+    def _write(self, chunk: LogChunk) -> None:
+        if chunk.notice:
+            sys.stderr.write(f"the log of {chunk.title}: {chunk.notice}\n")
+        elif self.as_json:
+            self._write_json(chunk)
+        else:
+            self._write_text(chunk)
 
-    def _say_unreadable(self, key: _LogKey, error: JobNotFoundError) -> None:
-        """Once per log: it may come with the attempt's first line, or be gone with its TaskManager."""
-        if key not in self.unreadable:
-            self.unreadable.add(key)
-            sys.stderr.write(f"{error}\n")
-
-    def _write_text(self, vertex: Mapping[str, Any], key: _LogKey, piece: LogPiece, *, many: bool) -> None:
-        head = f"==> {vertex['name']}{f' ({key.subtask})' if many else ''} {key.stream}"
-        head += " (its beginning was dropped)" if piece.is_truncated else ""
+    def _write_text(self, chunk: LogChunk) -> None:
+        head = f"==> {chunk.title} {chunk.stream}"
+        head += " (its beginning was dropped)" if chunk.is_truncated else ""
         if head != self.last_head:
             sys.stdout.write(f"{head}\n")
             sys.stdout.flush()
             self.last_head = head
-        sys.stdout.buffer.write(piece.data)
+        sys.stdout.buffer.write(chunk.data)
         sys.stdout.buffer.flush()
 
-    def _write_json(self, vertex: Mapping[str, Any], key: _LogKey, piece: LogPiece) -> None:
-        decoder = self.decoders.setdefault(key, codecs.getincrementaldecoder("utf-8")("replace"))
+    def _write_json(self, chunk: LogChunk) -> None:
         document = {
-            "vertex": vertex["name"],
-            "subtask": key.subtask,
-            "attempt": key.attempt,
-            "stream": key.stream,
-            "text": decoder.decode(piece.data),
-            "beginning_was_dropped": piece.is_truncated,
+            "vertex": chunk.vertex,
+            "subtask": chunk.key.subtask,
+            "attempt": chunk.key.attempt,
+            "stream": chunk.stream,
+            "text": chunk.data.decode("utf-8", "replace"),
+            "beginning_was_dropped": chunk.is_truncated,
         }
         sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()

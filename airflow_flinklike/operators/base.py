@@ -10,28 +10,26 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from airflow.sdk import BaseOperator, BaseOperatorLink, conf, timezone
+from airflow.sdk import BaseOperatorLink, conf, timezone
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
 
-from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
+from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import (
     FlinklikeClientError,
     JobCanceledError,
-    JobFailedError,
     WorkerStoppedError,
 )
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links import FlinklikeJobLink
-from airflow_flinklike.observation import JobObserver
 from airflow_flinklike.operators.calls import CallInterruptedError, InterruptibleCalls
 from airflow_flinklike.operators.final_errors import final_form, is_ruled
 from airflow_flinklike.operators.job_run import JobRun, RunSettings
+from airflow_flinklike.operators.reporting import ReportingOperator
 from airflow_flinklike.operators.spark_parameters import one_of, refuse_spark_parameters
 from airflow_flinklike.program import JobProgram
 from airflow_flinklike.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
-from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -48,7 +46,7 @@ _KILL_SECONDS = 2.5
 _TIMEOUT_SECONDS = 5.0
 
 
-class FlinklikeJobOperator(BaseOperator):
+class FlinklikeJobOperator(ReportingOperator):
     """Base of all operators that run a job. Subclasses say what the job is.
 
     :param flinklike_conn_id: the connection to the cluster; conn_id says the same
@@ -103,10 +101,6 @@ class FlinklikeJobOperator(BaseOperator):
         """The job, built in the worker from rendered fields. Raises PipelineError."""
         raise NotImplementedError
 
-    def make_observer(self, bookmark: Mapping[str, Any] | None = None) -> JobObserver:
-        """Who is told of every look at the job. `bookmark` is what an earlier phase of this try left."""
-        return JobObserver(self.log, bookmark)
-
     @property
     def hook(self) -> FlinklikeHook:
         """A hook on the task's connection. A cluster that is away is waited for until the task's own timeout."""
@@ -134,7 +128,7 @@ class FlinklikeJobOperator(BaseOperator):
             assert run.job_id is not None
             result = run.wait(run.job_id)
             assert result is not None
-            return self._value_of(result)
+            return self.value_of(context, run.client, run.access, result)
 
         return self._guarded(context, complete, bookmark=event.get("bookmark"))
 
@@ -197,7 +191,7 @@ class FlinklikeJobOperator(BaseOperator):
         )
         access = self.hook.access()
         self.default_conf = access.conf
-        observer = self.make_observer(bookmark)
+        observer = self.make_observer(access, bookmark)
         return JobRun(context, client, access, calls, settings, observer=observer, log=self.log)
 
     def _worked(self, context: Context, run: JobRun, work: Callable[[JobRun], T]) -> T:
@@ -218,19 +212,14 @@ class FlinklikeJobOperator(BaseOperator):
     def _execute(self, context: Context, run: JobRun) -> Any:
         key = TaskKey.of(context["ti"])
         label = f"airflow {key.dag_id}.{key.label} {key.run_id}"[:256]
-        job_id = run.begin(lambda: self.build_program(context), label=label)
-        self._push_link(context, job_id, run.job_url(job_id))
+        job_id = run.begin(lambda: self.with_lineage(self.build_program(context), context), label=label)
+        self.tell_job(context, run.access, job_id)
         if not self.wait_for_completion:
             return job_id
         result = run.wait(job_id, _seconds(self.inline_timeout) if self.deferrable else None)
         if result is None:
             self._defer(context, run)
-        return self._value_of(result)
-
-    def _push_link(self, context: Context, job_id: JobId, url: str) -> None:
-        """At once: Airflow itself stores links only at the end of a task."""
-        context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=url)
-        context["ti"].xcom_push(key="job_id", value=job_id)
+        return self.value_of(context, run.client, run.access, result)
 
     def _defer(self, context: Context, run: JobRun, *, must_insist: bool = False) -> NoReturn:
         assert run.job_id is not None
@@ -252,14 +241,6 @@ class FlinklikeJobOperator(BaseOperator):
             method_name="execute_complete",
             timeout=timeout,
         )
-
-    def _value_of(self, result: JobExecutionResult) -> Any:
-        if result.status is JobStatus.FAILED:
-            failure = JobFailedError(result.job_id, result.failure)
-            self.log.error("Job %s FAILED: %s\n%s", result.job_id, failure.root_cause, failure.stack_trace)
-        value = result.value_or_raise()
-        self.log.info("Job %s FINISHED in %.3f s", result.job_id, result.net_runtime_millis / 1000)
-        return value
 
     # --- kills and timeouts -------------------------------------------------------------------------------
 

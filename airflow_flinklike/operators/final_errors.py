@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from airflow.sdk.definitions.retry_policy import RetryAction
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError, JobRefusedError
+from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError, JobRefusedError, ResultTooLargeError
 
 
 class FinalJobRefusedError(JobRefusedError, AirflowFailException):
@@ -16,6 +16,10 @@ class FinalJobRefusedError(JobRefusedError, AirflowFailException):
 
 class FinalJobFailedError(JobFailedError, AirflowFailException):
     """The job FAILED, and would fail again in the same way."""
+
+
+class FinalResultTooLargeError(ResultTooLargeError, AirflowFailException):
+    """The job's value does not fit, and a retry would find the same one."""
 
 
 class _RetryPolicy(Protocol):
@@ -31,6 +35,8 @@ def final_form(error: FlinklikeClientError) -> FlinklikeClientError | None:
     # What the cluster could not go on with (an exclusive task whose TaskManager was lost) may go well next time.
     if isinstance(error, JobFailedError) and not error.is_recoverable and error.kind != "SYSTEM":
         return FinalJobFailedError(error.job_id, error.failure)
+    if isinstance(error, ResultTooLargeError):
+        return FinalResultTooLargeError(error.job_id, error.size_bytes, error.limit)
     return None
 
 

@@ -102,18 +102,14 @@ class JobRun:
         self._try_number = int(getattr(context["ti"], "try_number", 1) or 1)
         self._life = life_of(context)
         self._run_started = "" if self._life is None else self._life.run_started
-        self._client = client
-        self._access = access
+        self.client = client
+        self.access = access
         self._calls = calls
         self.settings = settings
         self._log = log
         self._said_here_at: datetime | None = None
         self._is_sent = threading.Event()
         self._is_sent.set()
-
-    def job_url(self, job_id: JobId) -> str:
-        """The page of a job."""
-        return self._access.job_url(job_id)
 
     # --- which job ----------------------------------------------------------------------------------------
 
@@ -152,7 +148,7 @@ class JobRun:
         """Tell the cluster that somebody is back. False when the job has gone another way meanwhile."""
         self.job_id = job_id
         try:
-            self._calls.run(lambda: self._client.heartbeat(job_id, 0))
+            self._calls.run(lambda: self.client.heartbeat(job_id, 0))
         except (JobConflictError, JobNotFoundError):
             return False
         self._said_here_at = timezone.utcnow()
@@ -203,7 +199,7 @@ class JobRun:
 
     def _status(self, job_id: JobId) -> JobStatus | None:
         try:
-            return self._calls.run(lambda: self._client.status(job_id)).status
+            return self._calls.run(lambda: self.client.status(job_id)).status
         except JobNotFoundError:
             self._log.info("The cluster does not know job %s of an earlier try", job_id)
             return None
@@ -214,7 +210,7 @@ class JobRun:
             if decision.is_cleared:
                 self._log.info("The task was cleared: its job %s ends before a new one is submitted", job_id)
             if decision.is_cleared and self.settings.may_cancel:
-                self._calls.run(lambda: self._client.cancel(job_id))
+                self._calls.run(lambda: self.client.cancel(job_id))
             state = self._wait_for_end(job_id)
         except JobConflictError:
             return self._status(job_id)
@@ -233,7 +229,7 @@ class JobRun:
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))
-            self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self._client.addresses[0])
+            self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self.client.addresses[0])
         except JobConflictError:
             # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
             self._log.info("Adopting job %s, which an earlier try submitted", job_id)
@@ -242,7 +238,7 @@ class JobRun:
 
     def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:
         try:
-            self._client.submit(program.graph, job_id=job_id, contents=program.uploads, client=label)
+            self.client.submit(program.graph, job_id=job_id, contents=program.uploads, client=label)
         finally:
             self._is_sent.set()
 
@@ -254,14 +250,14 @@ class JobRun:
         first = _FIRST_LOOK_SECONDS if seconds is None else min(seconds, _FIRST_LOOK_SECONDS)
         found = self._calls.run(lambda: self._first_look(job_id, first))
         if found is None and self._wait_for_end(job_id, until) is not None:
-            return self._calls.run(lambda: self._client.wait_for_result(job_id))
+            return self._calls.run(lambda: self.client.wait_for_result(job_id))
         return found
 
     def _first_look(self, job_id: JobId, wait: float) -> JobExecutionResult | None:
-        found = self._client.result_within(job_id, wait=wait)
+        found = self.client.result_within(job_id, wait=wait)
         if found is not None:
             self.is_over = True
-            self.observer.observe(self._client, JobState(job_id, found.status, 0, ""))
+            self.observer.observe(self.client, JobState(job_id, found.status, 0, ""))
         return found
 
     def _wait_for_end(self, job_id: JobId, until: datetime | None = None) -> JobState | None:
@@ -286,9 +282,9 @@ class JobRun:
 
     def _look(self, job_id: JobId, wait: float, since: int) -> JobState:
         self._insist_on_being_here(job_id)
-        state = self._client.status(job_id, wait=wait, since=since)
+        state = self.client.status(job_id, wait=wait, since=since)
         self.is_over = state.status.is_globally_terminal and self.is_begun
-        self.observer.observe(self._client, state)
+        self.observer.observe(self.client, state)
         return state
 
     def _insist_on_being_here(self, job_id: JobId) -> None:
@@ -299,7 +295,7 @@ class JobRun:
             return
         self._said_here_at = now
         with suppress(JobConflictError, JobNotFoundError):
-            self._client.heartbeat(job_id, 0)
+            self.client.heartbeat(job_id, 0)
 
     # --- ending -------------------------------------------------------------------------------------------
 
@@ -339,7 +335,7 @@ class JobRun:
         return True
 
     def _apart(self, request: Callable[[FlinklikeClient], None], seconds: float) -> None:
-        access = self._access
+        access = self.access
         client = FlinklikeClient(access.addresses, access.token, retry_for=seconds, verify=access.verify)
         with client:
             InterruptibleCalls().run(lambda: self._not_overtaking(request, client), timeout=seconds)

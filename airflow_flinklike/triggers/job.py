@@ -101,7 +101,7 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     def make_observer(self) -> AsyncJobObserver:
         """Who is told of every look at the job."""
-        return AsyncJobObserver(self.log, self.bookmark)
+        return AsyncJobObserver(self.log, self.bookmark, clock=lambda: timezone.utcnow().timestamp())
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""

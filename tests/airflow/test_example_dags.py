@@ -60,7 +60,7 @@ def test_jobs_are_finished_and_linked(tpch_run: Any, report: Path, cluster: Scri
     for task_id in ("answers", "priorities", "richest_customers"):
         job_id = xcom(tpch_run, task_id, "job_id")
         assert states[job_id] == "FINISHED"
-        assert xcom(tpch_run, task_id, "_link_FlinklikeJobLink").endswith(f"/ui/jobs/{job_id}")
+        assert xcom(tpch_run, task_id, "job_url").endswith(f"/ui/jobs/{job_id}")
 
 
 def test_word_count(airflow_database: None) -> None:

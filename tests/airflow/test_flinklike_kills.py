@@ -198,7 +198,7 @@ def test_an_error_of_the_task_leaves_the_job_too(rest: FakeCluster) -> None:
         raise ConnectionError(key, value)
 
     operator = submit("hang")
-    operator._push_link = lambda *_: broken("link", 1)  # type: ignore[method-assign]  # what comes after the submit
+    operator.tell_job = lambda *_: broken("link", 1)  # type: ignore[method-assign]  # comes after the submit
     with pytest.raises(ConnectionError):
         operator.execute(seen)
     job_id, left = only_job(rest)

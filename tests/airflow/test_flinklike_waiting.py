@@ -20,6 +20,7 @@ from airflow_flinklike.exceptions import (
     JobNotFoundError,
 )
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
+from airflow_flinklike.task_log import LOG_LIMIT
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 from tests.kit.airflow_context import context
 from tests.kit.airflow_jobs import deferred, started, submit
@@ -49,7 +50,7 @@ async def test_a_deferrable_task_comes_back_with_the_value(rest: FakeCluster) ->
         "reason": "finished",
         "job_id": trigger.job_id,
         "message": "",
-        "bookmark": {"state": "FINISHED"},
+        "bookmark": {"state": "FINISHED", "log": {"used": 0, "limit": LOG_LIMIT, "pages": f"{rest.url}/ui/jobs/"}},
     }
     assert submit("hang").execute_complete(context(), event) == {"a": 1}
 
@@ -182,7 +183,7 @@ def test_the_sensor_returns_the_value(rest: FakeCluster) -> None:
     seen = context()
     assert sensor(job_id).execute(seen) == [3]
     timer.join()
-    assert seen["ti"].xcoms["_link_FlinklikeJobLink"].endswith(f"/ui/jobs/{job_id}")
+    assert seen["ti"].xcoms["job_url"].endswith(f"/ui/jobs/{job_id}")
 
 
 def test_the_sensor_fails_without_retry_when_the_job_did(rest: FakeCluster) -> None:

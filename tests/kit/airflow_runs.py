@@ -17,13 +17,15 @@ def run_dag(file: str, conf: dict[str, Any], *, dag_id: str = "") -> Any:
     return bag.dags[dag_id or file].test(run_conf=conf)
 
 
-def xcom(run: Any, task_id: str, key: str = "return_value") -> Any:
+def xcom(run: Any, task_id: str, key: str = "return_value", *, map_index: int = -1) -> Any:
     """One XCom of a run."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
 
     with create_session() as session:
-        query = XComModel.get_many(run_id=run.run_id, dag_ids=run.dag_id, task_ids=task_id, key=key)
+        query = XComModel.get_many(
+            run_id=run.run_id, dag_ids=run.dag_id, task_ids=task_id, key=key, map_indexes=map_index
+        )
         found: Any = session.scalars(query).first()
     assert found is not None, (task_id, key)
     return XComModel.deserialize_value(found)

@@ -5,6 +5,7 @@ A job's fate is told by its name: `finish...`, `fail...`, `hang...` (until cance
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 TOKEN = "fake-token"
+VERTEX = "f" * 32
 _TERMINAL = {"FINISHED", "FAILED", "CANCELED"}
 
 
@@ -30,15 +32,21 @@ class FakeJob:
     failure: dict[str, Any] = field(default_factory=dict)
     started: int = 1_700_000_000_000
     passed: list[str] = field(default_factory=list)
+    output: bytes = b""
 
 
 class FakeCluster:
-    """Jobs, and what was asked. `results` gives the values of jobs by name."""
+    """Jobs, and what was asked. `results` and `outputs` give values and standard output of jobs by name.
+
+    `written` are the counters of every job's only vertex.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.jobs: dict[str, FakeJob] = {}
         self.results: dict[str, Any] = {}
+        self.outputs: dict[str, bytes] = {}
+        self.written: dict[str, int] = {}
         self.requests: list[tuple[str, str]] = []
         self.cancels: list[str] = []
         self.heartbeats: list[tuple[str, int]] = []
@@ -55,6 +63,7 @@ class FakeCluster:
                 return 202, {"jobUrl": f"/jobs/{job_id}", "outcome": "ALREADY_SUBMITTED", "status": "RUNNING"}
             return 409, {"errors": [f"job {job_id} exists with another digest"]}
         job = self.jobs[job_id] = FakeJob(graph, body["options"]["client"])
+        job.output = self.outputs.get(graph["name"], b"")
         if graph["name"].startswith("finish"):
             self._end(job, "FINISHED", self.results.get(graph["name"]))
         elif graph["name"].startswith("fail"):
@@ -110,7 +119,10 @@ class FakeCluster:
 
     def details(self, job_id: str) -> tuple[int, Any]:
         job = self.jobs[job_id]
-        return 200, {"jid": job_id, "state": job.status, "timestamps": dict.fromkeys((*job.passed, job.status), 1)}
+        timestamps = dict.fromkeys((*job.passed, job.status), 1)
+        plan = {"nodes": [{"id": VERTEX}]}
+        vertices = self.vertices(job)
+        return 200, {"jid": job_id, "state": job.status, "timestamps": timestamps, "vertices": vertices, "plan": plan}
 
     def wait_for_news(self, known: dict[str, int], wait: float, name: str) -> tuple[int, Any]:
         """The real one's answer, with what clients of it read."""
@@ -143,13 +155,58 @@ class FakeCluster:
             body["failure-cause"] = job.failure
         return 200, {"status": {"id": "COMPLETED"}, "job-execution-result": body}
 
-    def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:
+    def write(self, job_id: str, output: bytes) -> None:
+        """The job's only attempt prints."""
+        with self.changed:
+            self.jobs[job_id].output += output
+
+    def vertices(self, job: FakeJob) -> list[dict[str, Any]]:
+        """One, of one subtask."""
+        progress = {"text": "", "fraction": 0.0, "spark-tasks-completed": 0, "spark-tasks-total": 0}
+        state = job.status if job.status in _TERMINAL else "RUNNING"
+        return [
+            {
+                "id": VERTEX,
+                "name": "read",
+                "parallelism": 1,
+                "tasks": {state: 1},
+                "progress": progress,
+                "metrics": self.written,
+            }
+        ]
+
+    def logs(self, job_id: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """What the only attempt has printed since the position."""
+        job = self.jobs[job_id]
+        position, has_ended = body["position"], job.status in _TERMINAL
+        offset = position["live"][0][3] if "live" in position else 0
+        piece = {
+            "data": base64.b64encode(job.output[offset:]).decode(),
+            "next-offset": len(job.output),
+            "size": len(job.output),
+            "truncated": False,
+        }
+        empty = {"data": "", "next-offset": 0, "size": 0, "truncated": False}
+        logs = {stream: piece if stream == "stdout" else empty for stream in body["streams"]}
+        attempt = {"vertex": VERTEX, "subtask": 0, "attempt": 0, "ended": has_ended, "missing": "", "logs": logs}
+        is_read = "drained" in position or not body["streams"]
+        return 200, {
+            "state": job.status,
+            "last-modification": job.modified,
+            "vertices": self.vertices(job),
+            "attempts": [] if is_read else [attempt],
+            "more": False,
+        }
+
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, Any]:  # noqa: PLR0911 - one a route
         """Route one request; the lock is held and given up by waits."""
         url = urlparse(target)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         parts = url.path.strip("/").split("/")
         wait = float(query.get("wait", 0))
         match method, parts:
+            case "POST", ["jobs", job_id, "logs"]:
+                return self.logs(job_id, json.loads(body))
             case "POST", ["jobs", *rest]:
                 return self.wait_for_news(**json.loads(body)) if rest else self.submit(json.loads(body))
             case "GET", ["jobs", job_id, "status"]:

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_flinklike.cli.render import console, duration_text, table
 from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client.protocol import Request
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.command_line import RunCommand
@@ -156,32 +157,29 @@ def test_logs_follow_until_the_end(flinklike: RunCommand, server: RestThread) ->
 def test_logs_that_have_ended_are_not_asked_for_again(
     flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both attempts have ended, the job has not: one look at each log, and longer and longer pauses."""
+    """Both attempts have ended, the job has not: each log is read once, and looks become rarer and rarer."""
     server.put(JOB, JobStatus.RUNNING)
-    asked: list[tuple[str, int]] = []
-    waits: list[str] = []
-    log, get = FlinklikeClient.log, FlinklikeClient.get
+    looks: list[dict[str, Any]] = []
+    insist = FlinklikeClient._insist
 
-    def count_log(*arguments: Any, stream: str, offset: int) -> Any:
-        asked.append((stream, offset))
-        return log(*arguments, stream=stream, offset=offset)
-
-    def count_get(client: FlinklikeClient, path: str, **query: str) -> Any:
-        waits.extend(query.get("wait", "").split())
-        if len(waits) == 3:
-            server.put(JOB, JobStatus.FINISHED)
-        return get(client, path, **query)
+    def count(client: FlinklikeClient, request: Request, attempts: Any) -> Any:
+        if request.path.endswith("/logs"):
+            assert isinstance(request.body, bytes)
+            looks.append(json.loads(request.body))
+            if len(looks) == 4:
+                server.put(JOB, JobStatus.FINISHED)
+        return insist(client, request, attempts)
 
     def end_attempts() -> None:
         server.dispatcher.graphs[JOB] = replace(archived(JOB, JobStatus.FINISHED), status=JobStatus.RUNNING)
 
     server.do(end_attempts)
-    monkeypatch.setattr(FlinklikeClient, "log", count_log)
-    monkeypatch.setattr(FlinklikeClient, "get", count_get)
+    monkeypatch.setattr(FlinklikeClient, "_insist", count)
     done = flinklike("logs", JOB, "-f", "--vertex", "read")
     assert (done.code, done.out) == (0, "==> read stdout\nhello from the task\n")
-    assert sorted(asked) == [("log", 0), ("stderr", 0), ("stdout", 0), ("stdout", 20)]
-    assert waits == ["0.5", "1", "2"]
+    drained = {"drained": [[f"{1:032x}", 0, "0"]]}
+    assert [look["position"] for look in looks] == [{}, drained, drained, drained]
+    assert [look.get("wait") for look in looks] == [None, 0.5, 1, 2]
 
 
 def test_a_log_that_is_gone_is_told_once(flinklike: RunCommand, server: RestThread) -> None:
@@ -191,7 +189,7 @@ def test_a_log_that_is_gone_is_told_once(flinklike: RunCommand, server: RestThre
         done = flinklike("logs", JOB, "--vertex", "read", "--stream", "stdout")
     finally:
         server.do(lambda: delattr(server.fakes.resource_manager, "task_managers"))
-    assert done.err.count("is on TaskManager tm-1, which is not registered") == 1
+    assert (done.out, done.err) == ("", "the log of read: TaskManager tm-1 is not registered\n")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,143 @@
+"""Follows the logs of all attempts of a job: what to ask for, what is new, and how far that is. No I/O.
+
+`flinklike logs`, the operator in its worker and its trigger use this one core. It takes whole lines only, so an offset
+never lies within a character; where it stopped is small JSON, with which another process goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_flinklike.client.operations import post_json
+from airflow_flinklike.client.protocol import Operation
+from runtime.common.ids import JobId
+from runtime.common.log_position import STREAMS, AttemptKey, LogPosition
+
+LINE_BYTES_MAX = 8 * 1024
+"""What is longer without an end of line is taken in parts."""
+
+_MISSED_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """New lines of one stream of one attempt. `notice` is set instead when its log cannot be read any more."""
+
+    vertex: str
+    parallelism: int
+    key: AttemptKey
+    stream: str
+    data: bytes
+    is_truncated: bool = False
+    notice: str = ""
+
+    @property
+    def title(self) -> str:
+        """Whose log it is: the vertex, the subtask if there are several, the attempt if it is not the first."""
+        subtask = f" ({self.key.subtask})" if self.parallelism > 1 else ""
+        return f"{self.vertex}{subtask}" + (f" attempt {self.key.attempt}" if self.key.attempt else "")
+
+    def lines(self) -> list[str]:
+        """The lines as text, as a terminal would leave them: of a line that was overwritten, the last state."""
+        text = self.data.decode("utf-8", "replace")
+        return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
+
+
+class AttemptLogs:
+    """The reader of one job. `request` and `take` take turns."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        streams: Sequence[str] = STREAMS,
+        *,
+        vertex: str | None = None,
+        subtask: int | None = None,
+        position: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.streams = tuple(streams)
+        self._job_id = job_id
+        self._filter = {name: value for name, value in (("vertex", vertex), ("subtask", subtask)) if value is not None}
+        self._position = LogPosition.from_json(position or {})
+        self._missed: dict[AttemptKey, int] = {}
+        self._has_moved = False
+        self.has_more = False
+        """Another look at once would find more."""
+
+    @property
+    def live(self) -> int:
+        """Attempts that have been read in part: what the position's size follows."""
+        return self._position.live
+
+    def position(self) -> dict[str, Any]:
+        """Where another reader goes on."""
+        return self._position.to_json()
+
+    def look(self, *, limit: int = 256 * 1024, wait: float = 0.0, since: int = 0) -> Operation[dict[str, Any]]:
+        """One request for all that is new: about `limit` bytes, after a change since `since` or `wait` seconds."""
+        document: dict[str, Any] = {"streams": list(self.streams), "position": self.position(), **self._filter}
+        document["limit"] = limit
+        if wait > 0:
+            document |= {"wait": wait, "since": since}
+        answer: dict[str, Any] = yield from post_json(f"/jobs/{self._job_id}/logs", document)
+        return answer
+
+    def take(self, answer: Mapping[str, Any], *, is_last: bool = False) -> list[LogChunk]:
+        """What is new, by vertex. `is_last`: lines that have no end yet are taken too, and what is missing is told."""
+        vertices = {one["id"]: one for one in answer["vertices"]}
+        self._has_moved = False
+        found = [chunk for one in answer["attempts"] for chunk in self._attempt(vertices[one["vertex"]], one, is_last)]
+        self.has_more = bool(answer["more"]) and self._has_moved
+        return found
+
+    def _attempt(
+        self,
+        vertex: Mapping[str, Any],
+        attempt: Mapping[str, Any],
+        is_last: bool,  # noqa: FBT001 - handed through
+    ) -> Iterator[LogChunk]:
+        key = AttemptKey(attempt["vertex"], int(attempt["subtask"]), int(attempt["attempt"]))
+        name, parallelism = str(vertex["name"]), int(vertex["parallelism"])
+        is_read = attempt["ended"]
+        for stream in self.streams:
+            piece = attempt["logs"].get(stream)
+            if piece is None:
+                is_read = False
+                continue
+            data = base64.b64decode(piece["data"])
+            is_whole = piece["next-offset"] >= piece["size"]
+            taken = len(data) if is_whole and (attempt["ended"] or is_last) else _whole_lines(data)
+            offset = piece["next-offset"] - len(data) + taken
+            self._has_moved |= offset != self._position.offset(key, stream)
+            self._position.move(key, stream, offset)
+            is_read = is_read and is_whole
+            if taken:
+                yield LogChunk(name, parallelism, key, stream, data[:taken], is_truncated=bool(piece["truncated"]))
+        if attempt["missing"] and self._is_lost(key, is_last=is_last):
+            yield LogChunk(name, parallelism, key, "", b"", notice=str(attempt["missing"]))
+            is_read = True
+        if is_read:
+            self._has_moved = True
+            self._position.drain(key)
+
+    def _is_lost(self, key: AttemptKey, *, is_last: bool) -> bool:
+        """A TaskManager may be away for a moment, and a new leader learns only bit by bit which there are."""
+        self._missed[key] = self._missed.get(key, 0) + 1
+        return is_last or self._missed[key] >= _MISSED_LOOKS
+
+
+def _whole_lines(data: bytes) -> int:
+    """How many bytes are whole lines; of a line that is too long, whole characters."""
+    end = data.rfind(b"\n") + 1
+    if end or len(data) < LINE_BYTES_MAX:
+        return end
+    end = len(data)
+    while end > len(data) - 4 and data[end - 1] & 0xC0 == 0x80:
+        end -= 1
+    # `end - 1` is now the first byte of the last character, which is whole if as many bytes follow as it says.
+    first = data[end - 1]
+    length = 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2 if first >= 0xC0 else 1
+    return len(data) if end - 1 + length <= len(data) else end - 1

@@ -1,0 +1,111 @@
+"""What a task tells Airflow of its job, beyond the state: log lines, XComs, the link, asset events, lineage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, conf, timezone
+
+from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
+from airflow_flinklike.links import JOB_URL_KEY
+from airflow_flinklike.observation import JobObserver, LogSettings
+from airflow_flinklike.openlineage import LineageJob, OpenLineageMethods, with_lineage
+from airflow_flinklike.outlets import stated, tell_outlets, written
+from airflow_flinklike.program import JobProgram
+from airflow_flinklike.task_log import LOG_LIMIT
+from airflow_flinklike.xcom_limit import XCOM_LIMIT, check_size
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
+    from airflow_flinklike.hooks.connection import ClusterAccess
+
+JOB_ID_KEY = "job_id"
+
+
+def now_seconds() -> float:
+    """The clock of observers."""
+    return timezone.utcnow().timestamp()
+
+
+class ReportingOperator(OpenLineageMethods, BaseOperator):
+    """An operator that says what becomes of its job.
+
+    :param log_limit: about how many bytes of the attempts' output the task's log shows; 0: none
+    :param xcom_limit: how many bytes the job's value may have as XCom; None: any number
+    :param openlineage_inject_parent_job_info: tell the job, as Spark conf of its session, which task runs it
+    :param openlineage_inject_transport_info: tell it, likewise, where lineage events go
+    """
+
+    def __init__(
+        self,
+        *,
+        log_limit: int = LOG_LIMIT,
+        xcom_limit: int | None = XCOM_LIMIT,
+        openlineage_inject_parent_job_info: bool = conf.getboolean(
+            "openlineage", "spark_inject_parent_job_info", fallback=False
+        ),
+        openlineage_inject_transport_info: bool = conf.getboolean(
+            "openlineage", "spark_inject_transport_info", fallback=False
+        ),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.log_limit = log_limit
+        self.xcom_limit = xcom_limit
+        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
+        self.openlineage_inject_transport_info = openlineage_inject_transport_info
+        self._lineage_job: LineageJob | None = None
+
+    def lineage_job(self) -> LineageJob | None:
+        """The job of this execution, None before there is one."""
+        return self._lineage_job
+
+    def with_lineage(self, program: JobProgram, context: Context) -> JobProgram:
+        """The program with what is to be injected into its Spark conf."""
+        return with_lineage(
+            program,
+            context,
+            inject_parent=self.openlineage_inject_parent_job_info,
+            inject_transport=self.openlineage_inject_transport_info,
+        )
+
+    def make_observer(self, access: ClusterAccess, bookmark: Mapping[str, Any] | None = None) -> JobObserver:
+        """Who is told of every look at the job. `bookmark` is what an earlier phase of this try left."""
+        settings = LogSettings(self.log_limit, access.job_url(""))
+        return JobObserver(self.log, bookmark, settings=settings, clock=now_seconds)
+
+    def tell_job(self, context: Context, access: ClusterAccess, job_id: JobId) -> None:
+        """At once: Airflow itself stores links only at the end of a task."""
+        self._lineage_job = LineageJob(job_id, access.ui_url)
+        context["ti"].xcom_push(key=JOB_URL_KEY, value=access.job_url(job_id))
+        context["ti"].xcom_push(key=JOB_ID_KEY, value=job_id)
+
+    def value_of(
+        self, context: Context, client: FlinklikeClient, access: ClusterAccess, result: JobExecutionResult
+    ) -> Any:
+        """The job's value, after all that is to be said of its end. Raises what a job raises that has no value."""
+        failure = JobFailedError(result.job_id, result.failure) if result.status is JobStatus.FAILED else None
+        self._lineage_job = LineageJob(result.job_id, access.ui_url, failure)
+        if failure is not None:
+            self.log.error("Job %s FAILED: %s\n%s", result.job_id, failure.root_cause, failure.stack_trace)
+        value = result.value_or_raise()
+        self.log.info("Job %s FINISHED in %.3f s", result.job_id, result.net_runtime_millis / 1000)
+        if self.do_xcom_push:
+            check_size(result.job_id, value, self.xcom_limit)
+        if self.outlets:
+            facts = {JOB_ID_KEY: result.job_id, JOB_URL_KEY: access.job_url(result.job_id)}
+            facts |= self._written(client, result.job_id) | stated(value)
+            tell_outlets(self.outlets, context["outlet_events"], facts)
+        return value
+
+    def _written(self, client: FlinklikeClient, job_id: JobId) -> dict[str, Any]:
+        try:
+            return dict(written(client.get(f"/jobs/{job_id}")))
+        except FlinklikeClientError as error:
+            self.log.warning("What job %s wrote is not known for its outlets: %s", job_id, error)
+            return {}
