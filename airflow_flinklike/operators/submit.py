@@ -54,7 +54,8 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
 
     The chains, exchanges and slots of a pipeline are among the rendered fields of the task, as `plan`.
 
-    :param pipeline: 'package.module:name', a function that returns a Pipeline, or a Pipeline, script_job or JobGraph
+    :param pipeline: 'package.module:name', '/path/file.py:name', a function that returns a Pipeline, or a Pipeline,
+        script_job or JobGraph
     :param params: Airflow's params; they fill the arguments of a pipeline function and are `ctx.params` in the job.
         Values set by the run's conf win; texts of the DAG's author are templates
     :param pipeline_params: more of the same, templated and mappable; they win over `params`
