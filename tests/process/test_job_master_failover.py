@@ -68,7 +68,7 @@ def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: Fl
     reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the other one owns all", timeout=30)
     reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over", timeout=30)
     assert attempts(client, ids) == before
-    assert {reason for job_id in ids for reason in takeovers(client, job_id)} == {"its JobMaster process was lost"}
+    assert "its JobMaster process was lost" in {reason for job_id in ids for reason in takeovers(client, job_id)}
     client.cancel(ids[0])
     reached(lambda: states(client, ids[:1]) == {"CANCELED"}, "a cancel reaches the new owner")
 
