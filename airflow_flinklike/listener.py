@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 hookimpl = HookimplMarker("airflow")
 logger = logging.getLogger(__name__)
 
+GRACE_SECONDS = 10.0
+"""Airflow's own way goes first: a process that is killed ends its job itself, and says so in the task's log."""
 _RETRY_SECONDS = 60.0
 _PENDING = "flinklike_jobs_of_deleted_runs"
 _TIMED_OUT = "timed_out"
@@ -146,6 +148,7 @@ def cancel_later(jobs: Iterable[StoredJob], reason: str) -> threading.Thread | N
 
 
 def _cancel(jobs: Sequence[StoredJob], reason: str) -> None:
+    threading.Event().wait(GRACE_SECONDS)
     by_connection: dict[str, list[StoredJob]] = defaultdict(list)
     for job in jobs:
         by_connection[job.conn_id].append(job)

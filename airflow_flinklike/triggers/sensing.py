@@ -18,8 +18,17 @@ from airflow_flinklike.exceptions import (
     JobNotFoundError,
 )
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
-from airflow_flinklike.sensing import ClusterWish, JobWish, Verdict, look_at_cluster, look_at_job, parse_states
+from airflow_flinklike.sensing import (
+    ClusterWish,
+    JobLook,
+    JobWish,
+    Verdict,
+    look_at_cluster,
+    look_at_job,
+    parse_states,
+)
 from airflow_flinklike.triggers.job import TRIGGER_RETRY_SECONDS, JobEventReason
+from airflow_flinklike.triggers.shared_wait import wait_for_change
 from runtime.common.ids import JobId
 
 _REASON_OF_ERROR = {
@@ -89,13 +98,21 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         wish = JobWish(parse_states(self.target_states), job_id, self.job_name, self.started_after_millis)
         look = await client.run(look_at_job(wish))
         while look.verdict is Verdict.WAITING:
-            seen = look
-            if seen.job_id is None:
-                await asyncio.sleep(self.poll_interval)
-            look = await client.run(look_at_job(wish, wait=self.poll_interval, seen=seen))
+            await self._wait_for_news(look)
+            seen, look = look, await client.run(look_at_job(wish))
             if str(look) != str(seen):
                 self.log.info("%s", look)
         return {"verdict": look.verdict.value, "job_id": look.job_id}
+
+    async def _wait_for_news(self, look: JobLook) -> None:
+        """Of the job by the question that all triggers share; while there is no job, and later whether there is a newer
+        one, it is asked again from time to time.
+        """
+        if look.job_id is None:
+            await asyncio.sleep(self.poll_interval)
+        else:
+            patience = None if self.job_id else self.poll_interval
+            await wait_for_change(self.flinklike_conn_id, look.job_id, look.last_modification, patience)
 
 
 class FlinklikeClusterTrigger(_SensorTrigger):

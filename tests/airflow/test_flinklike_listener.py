@@ -69,6 +69,7 @@ class Left:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
+    monkeypatch.setattr("airflow_flinklike.listener.GRACE_SECONDS", 0.0)
     with fake_cluster() as cluster:
         monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url))
         run = run_dag("listener_cases", {}, dag_id=DAG_ID)
