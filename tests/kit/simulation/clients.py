@@ -27,7 +27,7 @@ from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
 from tests.kit.simulation.history import Acknowledged, Cancelling, Happening, History, Shown, Submitting
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
-from tests.kit.simulation.processes import current_process
+from tests.kit.simulation.processes import EPOCH_MILLIS, current_process
 from tests.kit.simulation.slots import UserCode
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,15 @@ class Cancel:
     """PATCH /jobs/:id."""
 
     job_id: JobId
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """PATCH /jobs/:id/clientHeartbeat."""
+
+    job_id: JobId
+    expires_millis: int
     is_repeatable = True
 
 
@@ -104,7 +113,7 @@ class DrainSlots:
     is_repeatable = True
 
 
-Request = Submit | Status | Cancel | JobMasters | Drain | Move | TaskManagers | DrainSlots
+Request = Submit | Status | Cancel | Heartbeat | JobMasters | Drain | Move | TaskManagers | DrainSlots
 
 
 class SimulatedRest:
@@ -167,6 +176,9 @@ class SimulatedRest:
                 return (await known_summary(context, job_id)).status
             case Cancel(job_id):
                 return await context.dispatcher.cancel_job(JobRequest(job_id))
+            case Heartbeat(job_id, expires_millis):
+                await context.dispatcher.client_heartbeat(job_id, expires_millis=expires_millis)
+                return DONE
             case _:
                 return await _operate(context, request)
 
@@ -192,13 +204,17 @@ async def _operate(context: RestContext, request: JobMasters | Drain | Move | Ta
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """One job of the world: what it is, when it comes, and whether somebody cancels it."""
+    """One job of the world: what it is, when it comes, and whether somebody cancels it.
+
+    `leaves_after`: when its client promises to be back soon, and is not. Nothing else ends a job whose code is endless.
+    """
 
     job_id: JobId
     graph: JobGraph
     programs: dict[VertexId, UserCode]
     submit_at: float
     cancel_after: float | None = None
+    leaves_after: float | None = None
 
     @property
     def expected(self) -> JobStatus:
@@ -237,6 +253,8 @@ class Client:
         async with Scope("client") as scope:
             if job.cancel_after is not None:
                 scope.spawn("cancel", self._cancel(job.cancel_after))
+            if job.leaves_after is not None:
+                scope.spawn("leave", self._leave(job.leaves_after))
             await self._watch()
             scope.cancel_all()
 
@@ -249,6 +267,16 @@ class Client:
             logger.info("the job cannot be cancelled: %s", error)
         else:
             self._record(Acknowledged(self.job.job_id, "cancel"))
+
+    async def _leave(self, after: float) -> None:
+        """Whoever watches is somebody else."""
+        await asyncio.sleep(after)
+        self._record(Cancelling(self.job.job_id))
+        seconds = self._network.loop.time() + self._entropy.uniform(0.5, 8.0)
+        try:
+            await self._insist(Heartbeat(self.job.job_id, EPOCH_MILLIS + round(1000 * seconds)))
+        except FlinklikeError as error:
+            logger.info("the client cannot promise to be back: %s", error)
 
     async def _watch(self) -> None:
         while self.ended is None:

@@ -29,6 +29,10 @@ _TURNS = 1000
 """Of the loop, before asyncio's own part of it is asked whether it is to stop."""
 
 
+EPOCH_MILLIS = 1_750_000_000_000
+"""When virtual time begins, by clocks on walls."""
+
+
 class Life(Enum):
     """What a process can do."""
 

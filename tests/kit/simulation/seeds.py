@@ -128,8 +128,11 @@ def _shape(entropy: SeededEntropy) -> Shape:
     return Shape(job_managers=2, job_masters=one_of(1, 3), task_managers=one_of(1, 3), slots=one_of(1, 4))
 
 
+ENDLESS = UserCode(3600.0, 3600.0)
+
+
 def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
-    """A few jobs of several kinds; some fail by themselves, some are cancelled."""
+    """A few jobs of several kinds; some fail by themselves, some are cancelled, some are left by their clients."""
     jobs = []
     for number in range(int(entropy.uniform(3, 10))):
         draw = entropy.child(f"job-{number}").uniform
@@ -143,8 +146,13 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
             longest = seconds / RESTARTS if fails else seconds
             programs[made.vertices[-1].id] = UserCode(0.0, longest, fails=fails, is_short_of_input=not fails)
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
+        leaves_after = None
+        leave = entropy.child(f"leave-{number}").uniform
+        if leave(0, 1) < 0.06:
+            programs = {**programs, made.vertices[-1].id: ENDLESS}
+            leaves_after = leave(0.0, 5.0)
         job_id = JobId(entropy.child(f"id-{number}").hex_id())
-        jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after))
+        jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after, leaves_after))
     return jobs
 
 

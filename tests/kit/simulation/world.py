@@ -51,7 +51,7 @@ from tests.kit.simulation.history import (
 )
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
-from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
+from tests.kit.simulation.processes import EPOCH_MILLIS, Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
 from tests.kit.simulation.storage import URL, SimulatedFileSystem
 from tests.kit.simulation.transport import SimulatedRpcService
@@ -64,8 +64,6 @@ JOB_MASTER_PORT = 6124
 
 RESTARTS = 8
 """That a job may use up; fate fails no job more often."""
-
-_EPOCH_MILLIS = 1_750_000_000_000
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class ProcessClock:
 
     def epoch_millis(self) -> int:
         """Virtual wall time, as this host has it."""
-        return _EPOCH_MILLIS + self._offset_millis + int(self._loop.time() * 1000)
+        return EPOCH_MILLIS + self._offset_millis + int(self._loop.time() * 1000)
 
 
 class _Load:
