@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from tests.kit.gated_jobs import GatedJobs
 from tests.kit.levels import reached
@@ -134,35 +134,56 @@ def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: Scri
         assert {key: now.get(key) for key in written} == written, "nothing that it wrote counts"
 
 
-def test_an_owner_whose_jobs_are_moved_while_it_is_frozen_writes_nothing(
+def pid_of(cluster: ScriptCluster, address: str) -> int:
+    """The JobMaster process that listens there."""
+    port = int(address.rpartition(":")[2])
+    (found,) = [
+        pid
+        for pid in cluster.pids()["jobmaster"]
+        if any(one.laddr.port == port for one in psutil.Process(pid).net_connections("tcp") if one.status == "LISTEN")
+    ]
+    return found
+
+
+def test_an_owner_whose_jobs_are_moved_while_it_is_frozen_has_no_effect(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
 ) -> None:
-    """Its lease is good when it wakes: it reads the reports of tasks that have ended, and its epoch is over (R1)."""
+    """Its lease is good when it wakes: it reads that tasks have ended and that a slot is there, and is over (R1)."""
     work = GatedJobs(cluster, client, tmp_path)
-    names = {work.submit(name): name for name in ("a", "b", "c", "d")}
-    frozen = cluster.pids()["jobmaster"][0]
-    ports = {one.laddr.port for one in psutil.Process(frozen).net_connections("tcp") if one.status == "LISTEN"}
-    (its,) = [one["id"] for one in owners(client) if int(one["address"].rpartition(":")[2]) in ports]
-    (other,) = [one["id"] for one in owners(client) if one["id"] != its]
-    moved = [job["jid"] for job in client.get(f"/jobmasters/{its}")["jobs"]]
+    names = {work.submit(name): name for name in "abcdefgh"}
+    waiting = new_job_id()
+    client.submit(work.graph("waiting"), job_id=waiting)
+
+    def jobs_of(process: dict[str, Any]) -> list[str]:
+        return [job["jid"] for job in client.get(f"/jobmasters/{process['id']}")["jobs"]]
+
+    its, other = sorted(owners(client), key=lambda one: waiting not in jobs_of(one))
+    moved = [job_id for job_id in jobs_of(its) if job_id != waiting]
+    ending, staying = moved[:2], jobs_of(other)[0]
+    frozen = pid_of(cluster, its["address"])
     os.kill(frozen, signal.SIGSTOP)
     try:
-        for job_id in moved:
-            work.open_gate(names[job_id])
-        reached(lambda: all(work.count(names[one], "ends") == 1 for one in moved), "they have ended")
-        assert set(work.states(moved)) == {"RUNNING"}, "only the frozen one has been told"
-        for job_id in moved:
-            client.post(f"/jobs/{job_id}/move", {"to": other})
-        reached(lambda: set(work.states(moved)) == {"FINISHED"}, "the new owner hears it too")
-        reached(lambda: not set(moved) & {key.split("/")[-2] for key in of_jobs(cluster)}, "they are cleaned")
+        for job_id in (*ending, staying):
+            work.open_gate(names[JobId(job_id)])
+        ended = {names[JobId(job_id)] for job_id in (*ending, staying)}
+        reached(lambda: all(work.count(name, "ends") == 1 for name in ended), "they have ended")
+        reached(lambda: client.get("/overview")["slots-available"] == 0, "the slot is for the job that waits")
+        assert set(work.states([JobId(one) for one in ending])) == {"RUNNING"}, "only the frozen one has been told"
+        for job_id in (*moved, waiting):
+            client.post(f"/jobs/{job_id}/move", {"to": other["id"]})
+        reached(lambda: work.states([JobId(one) for one in ending]) == ["FINISHED"] * 2, "the new owner hears it too")
+        reached(lambda: work.count("waiting", "begins") == 1, "the new owner gets the slot")
+        gone = {*ending, staying}
+        reached(lambda: not gone & {key.split("/")[-2] for key in of_jobs(cluster)}, "they are cleaned")
         written = of_jobs(cluster)
-        said = len(log_of(cluster, frozen).read_text())
     finally:
         os.kill(frozen, signal.SIGCONT)
-    reached(lambda: {one["jobs-running"] for one in owners(client)} == {0, 2}, "it has let go of them")
-    kept = work.submit("e")
-    assert kept in [job["jid"] for job in client.get(f"/jobmasters/{its}")["jobs"]], "it takes jobs again"
-    print(log_of(cluster, frozen).read_text()[said:])
+    (log,) = (cluster.run / "run" / "log").glob("*taskmanager*.log")
+    refused = f"refused: AnswerSlotOffers: order for job {waiting} at epoch"
+    reached(lambda: refused in log.read_text(), "it has answered, whether it took the slot or not")
+    reached(lambda: its["id"] in [one["id"] for one in owners(client)] and not jobs_of(its), "it has let go of them")
+    kept = work.submit("later")
+    assert kept in jobs_of(its), "it takes jobs again"
     now = of_jobs(cluster)
     assert {key: now.get(key) for key in written} == written, "nothing that it wrote counts"
-    assert [work.count(name, "begins") for name in "abcd"] == [1] * 4
+    assert [work.count(name, "begins") for name in (*names.values(), "waiting")] == [1] * 9, "nor what it ordered"
