@@ -33,7 +33,13 @@ from runtime.gateways.resource_manager import (
     SlotsFreed,
 )
 from runtime.gateways.task import BlobReference, ExchangeMode, OutputDirectory, ResultPartitionSpec, TaskProgress
-from runtime.gateways.task_executor import AttemptLogRequest, CensusRequest, LogStream, TaskExecutorGateway
+from runtime.gateways.task_executor import (
+    AttemptLogRequest,
+    AttemptLogsRequest,
+    CensusRequest,
+    LogStream,
+    TaskExecutorGateway,
+)
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.taskexecutor.resource_manager_connection import (
     LeaderLocation,
@@ -443,6 +449,10 @@ async def test_logs_are_read_over_rpc(tmp_path: Path) -> None:
         assert (answer.data, answer.next_offset) == (b"world\n", 12)
         with pytest.raises(NotFoundError):
             await gateway.request_attempt_log(AttemptLogRequest(attempt_id(9, 0), LogStream.STDOUT, 0, 100))
+        reads = tuple(AttemptLogRequest(attempt_id(job, 0), LogStream.STDOUT, 6, 100) for job in (1, 9, 1))
+        many = await gateway.request_attempt_logs(AttemptLogsRequest(reads, size_bytes_max=8))
+        found = [(one.index, None if one.piece is None else one.piece.data) for one in many.pieces]
+        assert found == [(0, b"world\n"), (1, None), (2, b"wo")]
 
 
 @pytest.mark.parametrize("sender", [FencingToken(ClusterUuid("cd" * 16), 3), None])
