@@ -7,6 +7,7 @@ client of its own and within a bound: a SIGKILL may follow, and the other client
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -274,7 +275,7 @@ class JobRun:
     def _look_seconds(self, until: datetime | None) -> float | None:
         longest = min(self.settings.poll_interval, self.observer.interval)
         if self.is_adopted:
-            longest = min(longest, self.settings.insist_seconds)
+            longest = min(longest, self._seconds_to_insist())
         if until is None:
             return longest
         remaining = (until - timezone.utcnow()).total_seconds()
@@ -289,13 +290,17 @@ class JobRun:
 
     def _insist_on_being_here(self, job_id: JobId) -> None:
         """A promise of the try before may arrive after this one has withdrawn it, so this is said now and then."""
-        now = timezone.utcnow()
-        said_at = self._said_here_at
-        if said_at is None or (now - said_at).total_seconds() < self.settings.insist_seconds:
+        if self._seconds_to_insist() > 0:
             return
-        self._said_here_at = now
+        self._said_here_at = timezone.utcnow()
         with suppress(JobConflictError, JobNotFoundError):
             self.client.heartbeat(job_id, 0)
+
+    def _seconds_to_insist(self) -> float:
+        """Until the next time: looks come at other times as well."""
+        if self._said_here_at is None:
+            return math.inf
+        return max(0.0, self.settings.insist_seconds - (timezone.utcnow() - self._said_here_at).total_seconds())
 
     # --- ending -------------------------------------------------------------------------------------------
 
