@@ -1,5 +1,8 @@
 """The listener, by Airflow's own API server: jobs whose task is in no process are cancelled when people act on it."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -8,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import connection_json
+from tests.airflow.conftest import ROOT, connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.fake_rest import FakeCluster, fake_cluster
 
@@ -75,6 +78,21 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
         run = run_dag("listener_cases", {}, dag_id=DAG_ID)
         assert str(run.state) == "success"
         yield Left(cluster, run, xcom(run, "one", "job_id"), xcom(run, "kept", "job_id"))
+
+
+def test_an_api_server_watches_for_deletions_by_itself() -> None:
+    """By the plugin's entry point, as `airflow api-server` is started."""
+    program = (
+        "import airflow.__main__, airflow.api_fastapi.main\n"
+        "from airflow.models.dagrun import DagRun\n"
+        "from sqlalchemy import event\n"
+        "from airflow_flinklike import listener\n"
+        "assert event.contains(DagRun, 'before_delete', listener._before_delete)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "_AIRFLOW_PROCESS_CONTEXT"}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_a_run_that_is_set_to_failed_takes_its_jobs_along(http: Any, left: Left) -> None:
