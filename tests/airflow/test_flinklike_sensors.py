@@ -76,7 +76,7 @@ def test_a_job_by_its_name_is_waited_for_from_before_it_is_there(rest: FakeClust
     seen = context()
     assert sensor(job_name="etl").execute(seen) is None
     timer.join()
-    assert seen["ti"].xcoms["_link_FlinklikeJobLink"].endswith(f"/ui/jobs/{JOB}")
+    assert seen["ti"].xcoms["job_url"].endswith(f"/ui/jobs/{JOB}")
 
 
 def test_fields_are_templates(rest: FakeCluster) -> None:
