@@ -1,4 +1,7 @@
-"""JobStatus and ExecutionState with Flink's names and transition tables."""
+"""JobStatus and ExecutionState with Flink's names and transition tables.
+
+Their hash is the object's: that of `Enum` is a function in Python, and each look into a table by state calls it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ class JobStatus(Enum):
     RESTARTING = "RESTARTING"
     SUSPENDED = "SUSPENDED"
     RECONCILING = "RECONCILING"
+
+    __hash__ = object.__hash__
 
     @property
     def is_globally_terminal(self) -> bool:
@@ -61,6 +66,8 @@ class ExecutionState(Enum):
     CANCELED = "CANCELED"
     FAILED = "FAILED"
     RECONCILING = "RECONCILING"
+
+    __hash__ = object.__hash__
 
     @property
     def is_terminal(self) -> bool:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SEEDS = Path(__file__).with_name("seeds.txt")
 FIXED = 100
 FRESH = 100
-IN_PROCESS = 8
+IN_PROCESS = 30
 
 
 def known_seeds() -> list[int]:
@@ -30,7 +30,7 @@ def test_fixed_seeds_are_clean() -> None:
 
 
 def test_seeds_with_job_masters_inside_the_job_manager_are_clean() -> None:
-    done = simulate(ROOT, "--seeds", str(IN_PROCESS), "--from", "1", "--in-process")
+    done = simulate(ROOT, "--jobs", "2", "--seeds", str(IN_PROCESS), "--from", "1", "--in-process")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -37,6 +37,8 @@ PORT = 2379
 ADDRESS = f"{HOST}:{PORT}"
 QUOTA_BYTES = 2 * 1024**3
 _WATCH_PATIENCE = 10.0
+LEASE_SECONDS_MIN = 2.0
+"""No lease is shorter, so none that is granted from now on ends before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class EtcdServer:
         self._state.expire()
         # A lease that is granted meanwhile lasts longer than this.
         earliest = min((lease.expires_at for lease in self._state.leases.values()), default=math.inf)
-        delay = min(earliest - self._loop.time(), 1.0)
+        delay = min(earliest - self._loop.time(), LEASE_SECONDS_MIN)
         self._process.post_later(max(delay, 0.001), self._expire)
 
     def _on_request(self, payload: Any, reply: Reply) -> None:

@@ -131,9 +131,6 @@ class SimulatedTask(asyncio.Task[Any]):
     def __hash__(self) -> int:
         return self._number
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
 
 class Handle:
     """A callback that will run, as `asyncio.TimerHandle`: a third of its cost, which is most of the loop's."""
