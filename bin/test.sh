@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All checks and tests: bin/test.sh [--fast] [pytest arguments]
+# All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
+#   --all   with those that are marked `extended`: half an hour more
 # Light tests run in four processes (some wait), then those with a JVM beside two processes of other heavy ones. Arguments go to all; -m is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
@@ -13,10 +14,11 @@ cd "$FLINKLIKE_HOME" || exit 1
 jvm='spark or airflow'
 heavy='etcd or process or slow'
 is_fast=''
-if [ "${1:-}" = --fast ]; then
-  is_fast=1
-  shift
-fi
+without=' and not extended'
+case "${1:-}" in
+  --fast) is_fast=1; shift ;;
+  --all) without=''; shift ;;
+esac
 failed=()
 step() { # step NAME COMMAND...: run it, say how long it took, remember whether it failed
   local name="$1" begin=$SECONDS
@@ -39,10 +41,10 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
   local log pid code
   log="$(mktemp "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Tests with a JVM write to $log, which is shown at their end."
-  .venv/bin/pytest -q "$@" -m "$jvm" > "$log" 2>&1 &
+  .venv/bin/pytest -q "$@" -m "($jvm)$without" > "$log" 2>&1 &
   pid=$!
   trap 'kill -INT $pid; wait $pid; exit 130' INT TERM
-  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm)"
+  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm)$without"
   code=$?
   wait $pid
   count $? || code=1

@@ -1,0 +1,213 @@
+"""DAGs for a whole Airflow: each has one task, which stops where its run wants it to, and whose job tells what it does.
+
+The run's conf names a folder: `stop_at` are the steps at which the task waits (`at-STEP` appears, with its pids) until
+`go-STEP` is there; `tasks` has a line per process of the task, `ledger` one per begin and end of a job, and jobs end
+when `open` is there; one that finds `fail` takes it away and fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import TaskDeferred
+
+from airflow_flinklike import Pipeline
+from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+from airflow_flinklike.sensors.job import FlinklikeJobSensor
+
+STUBBORN_SECONDS = 600.0
+"""No task waits longer at a step, no job longer for its gate: whatever a broken test leaves behind ends."""
+
+
+class Steps:
+    """Where the task of this run is to stop."""
+
+    def __init__(self, context: Any) -> None:
+        conf = context["dag_run"].conf or {}
+        self._folder = Path(conf["folder"])
+        self._stops: list[str] = conf.get("stop_at", [])
+        self._try = context["ti"].try_number
+
+    def note_process(self) -> None:
+        """Who runs the task now, and who supervises it."""
+        with (self._folder / "tasks").open("a", encoding="utf-8") as file:
+            file.write(f"{self._try} {os.getpid()} {os.getppid()}\n")
+
+    def at(self, step: str) -> None:
+        """Stop here if the run wants that; only the first who comes by does."""
+        here = self._folder / f"at-{step}"
+        if step not in self._stops or here.exists():
+            return
+        new = self._folder / f"new-{step}"
+        new.write_text(f"{os.getpid()} {os.getppid()}", encoding="utf-8")
+        new.rename(here)
+        until = time.monotonic() + STUBBORN_SECONDS
+        while not (self._folder / f"go-{step}").exists() and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+class SteppingStore:
+    """The task's state store, which stops once something is in it."""
+
+    def __init__(self, store: Any, steps: Steps) -> None:
+        self._store = store
+        self._steps = steps
+
+    def set(self, key: str, *arguments: Any, **named: Any) -> None:
+        """Store it."""
+        self._store.set(key, *arguments, **named)
+        self._steps.at("stored")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class SteppingTaskInstance:
+    """The task instance, which stops before anybody may learn the id of the job that has been submitted."""
+
+    def __init__(self, instance: Any, steps: Steps) -> None:
+        self._instance = instance
+        self._steps = steps
+
+    def xcom_push(self, key: str, *arguments: Any, **named: Any) -> None:
+        """Push it."""
+        self._steps.at("submitted")
+        self._instance.xcom_push(key, *arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._instance, name)
+
+
+class SteppingSubmitOperator(FlinklikeSubmitOperator):
+    """The operator as it is, and a stop before and after what it does.
+
+    The steps, in their order: building (nothing is stored), stored, submitted, deferring, resumed, returning.
+    """
+
+    def execute(self, context: Any) -> Any:
+        """Stop on the way, if the run wants that."""
+        steps = Steps(context)
+        steps.note_process()
+        watched: MutableMapping[str, Any] = {
+            **context,
+            "task_state_store": SteppingStore(context["task_state_store"], steps),
+            "ti": SteppingTaskInstance(context["ti"], steps),
+        }
+        with _leaving(steps):
+            return super().execute(watched)  # type: ignore[arg-type]  # a Context in all that the operator uses
+
+    def build_program(self, context: Any) -> Any:
+        """The job, after a stop: its id is not stored yet."""
+        Steps(context).at("building")
+        return super().build_program(context)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+        """The trigger has fired."""
+        steps = Steps(context)
+        steps.note_process()
+        steps.at("resumed")
+        with _leaving(steps):
+            return super().resume_execution(next_method, next_kwargs, context)
+
+
+@contextmanager
+def _leaving(steps: Steps) -> Iterator[None]:
+    try:
+        yield
+    except TaskDeferred:
+        steps.at("deferring")
+        raise
+    steps.at("returning")
+
+
+def work(ctx: Any, where: str) -> dict[str, Any]:
+    """Runs until its gate opens, or until it is cancelled."""
+    folder = Path(where)
+
+    def note(what: str) -> None:
+        with (folder / "ledger").open("a", encoding="utf-8") as file:
+            file.write(f"{what} {ctx.job_id}\n")
+
+    note("begins")
+    print(f"said by {ctx.job_id}", flush=True)
+    logging.getLogger("work").warning("logged by %s", ctx.job_id)
+    until = time.monotonic() + STUBBORN_SECONDS
+    while not ctx.cancelled and time.monotonic() < until:
+        if (folder / "fail").exists():
+            (folder / "fail").unlink()
+            note("fails")
+            message = f"asked to fail, {ctx.job_id}"
+            raise LookupError(message)
+        if (folder / "open").exists():
+            note("ends")
+            return {"answer": 42, "job": ctx.job_id}
+        time.sleep(0.02)
+    note("stops")
+    return {}
+
+
+def job(folder: str) -> Pipeline:
+    """One task; the job is named like the folder."""
+    return Pipeline(Path(folder).name).source("work", lambda ctx: work(ctx, folder)).pipeline
+
+
+INLINE = {"deferrable": False}
+DEFERRED = {"deferrable": True, "inline_timeout": 0.0}
+HYBRID = {"deferrable": True, "inline_timeout": 2.0}
+TIMED = {"execution_timeout": timedelta(seconds=15), "retries": 0}
+IMPATIENT = {**INLINE, "orphan_timeout": 20.0}
+CASES: dict[str, dict[str, Any]] = {
+    "inline": INLINE,
+    "deferred": DEFERRED,
+    "hybrid": HYBRID,
+    "inline_once": {**INLINE, "retries": 0},
+    "deferred_once": {**DEFERRED, "retries": 0},
+    "inline_timed": {**INLINE, **TIMED},
+    "deferred_timed": {**DEFERRED, **TIMED},
+    "impatient": IMPATIENT,
+    "impatient_once": {**IMPATIENT, "retries": 0},
+    "insisting": {**INLINE, "orphan_timeout": 75.0},
+    "late_deferring": {"deferrable": True, "inline_timeout": 600.0},
+    "forgetful": {**INLINE, "durable": False},
+}
+FOLDER = "{{ dag_run.conf['folder'] }}"
+MANY_AT_ONCE: dict[str, Any] = {"schedule": None, "max_active_runs": 64, "max_active_tasks": 64}
+
+for name, options in CASES.items():
+    with DAG(dag_id=name, **MANY_AT_ONCE):
+        SteppingSubmitOperator(
+            **{
+                "task_id": "job",
+                "pipeline": job,
+                "pipeline_params": {"folder": FOLDER},
+                "retries": 2,
+                "retry_delay": timedelta(0),
+                **options,
+            }
+        )
+
+with DAG(dag_id="sensed", **MANY_AT_ONCE):
+    submit = FlinklikeSubmitOperator(
+        task_id="job", pipeline=job, pipeline_params={"folder": FOLDER}, wait_for_completion=False
+    )
+    sensor = FlinklikeJobSensor(
+        task_id="sensor", job_id="{{ ti.xcom_pull(task_ids='job', key='job_id') }}", deferrable=True
+    )
+    submit >> sensor
+
+with DAG(dag_id="decorated", **MANY_AT_ONCE):
+
+    @task.flinklike(retries=2, retry_delay=timedelta(0))
+    def decorated(ctx: Any, folder: str) -> dict[str, Any]:
+        """The same job."""
+        return work(ctx, folder)
+
+    decorated.override(task_id="job")(folder=FOLDER)  # type: ignore[call-arg]  # `ctx` is filled in

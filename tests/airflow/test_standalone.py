@@ -1,0 +1,536 @@
+"""What a whole Airflow does with our tasks when something dies or a person changes their mind: jobs, values, logs.
+
+All scenarios share one Airflow and one cluster, and run at once; those that kill what the others need run alone after
+them. Nothing here knows how the operator does it: who stops where is written in `dag_cases/standalone_cases.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from tests.kit.airflow_pair import AirflowPair, Case, Scenario, Scenarios
+from tests.kit.levels import reached
+
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(1500)]
+
+AT_ONCE = 6
+LINK = "Flinklike job"
+CANCEL_SECONDS = 10.0
+DOWN_SECONDS = 60.0
+ORPHAN_SECONDS = 20.0
+INSISTING_SECONDS = 75.0
+"""`orphan_timeout` of the impatient DAGs, and of the insisting one."""
+
+
+# --- a task and its job, when nothing happens ---------------------------------------------------------
+
+
+def short_job(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "inline", is_open=True) as case:
+        case.succeeds("FINISHED", tries=1)
+        case.says(f"said by {case.run.xcom('job_id')}")
+
+
+def decorated_function(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "decorated", is_open=True) as case:
+        case.succeeds("FINISHED", tries=0)  # which are not noted: it is no SteppingSubmitOperator
+
+
+def sensor_beside_the_task(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "sensed") as case:
+        job_id = case.works()
+        sensor = case.run.at("sensor")
+        sensor.wait_task("deferred")
+        case.open()
+        assert case.run.wait() == "success"
+        assert (case.run.xcom(), sensor.xcom()["job"]) == (job_id, job_id)
+
+
+def _shows_what_the_job_says(dag_id: str, *, while_deferred: bool) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            job_id = case.works()
+            if while_deferred:
+                case.run.wait_task("deferred")
+            said, logged = f"said by {job_id}", f"logged by {job_id}"
+            case.says(said)
+            case.says(logged)
+            assert str(case.run.links()[LINK]).endswith(f"/jobs/{job_id}")
+            case.open()
+            case.succeeds("FINISHED", tries=1)
+            log = case.run.log()
+            assert [log.count(said), log.count(logged)] == [1, 1]
+
+    return scenario
+
+
+# --- kill -9 of the task's process at each step -------------------------------------------------------
+
+
+def _nothing_is_stored(case: Case) -> None:
+    assert (case.run.store(), case.jobs()) == ({}, [])
+
+
+def _only_the_id_is_stored(case: Case) -> None:
+    assert case.run.store()
+    assert case.jobs() == []
+
+
+def _the_job_is_there(case: Case) -> None:
+    case.works()
+    assert case.run.xcom("job_id") is None
+
+
+def _the_job_has_ended(case: Case) -> None:
+    assert case.job_states() == ["FINISHED"]
+
+
+def _the_job_runs(case: Case) -> None:
+    case.works()
+
+
+def _killed_at(step: str, dag_id: str = "inline") -> Scenario:
+    is_open = step in {"returning", "resumed"}
+    look = {
+        "building": _nothing_is_stored,
+        "stored": _only_the_id_is_stored,
+        "submitted": _the_job_is_there,
+        "deferring": _the_job_runs,
+        "resumed": _the_job_has_ended,
+        "returning": _the_job_has_ended,
+    }[step]
+
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id, stop_at=[step], is_open=is_open) as case:
+            pid = case.stopped_at(step)
+            look(case)
+            os.kill(pid, signal.SIGKILL)
+            case.open()
+            case.succeeds("FINISHED", tries=2)
+
+    return scenario
+
+
+def killed_while_polling(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "inline") as case:
+        job_id = case.works()
+        case.kill_task()
+        case.says(f"Adopting job {job_id}")
+        case.open()
+        case.succeeds("FINISHED", tries=2)
+
+
+def killed_twice(pair: AirflowPair, name: str) -> None:
+    """The last try that there is adopts it, too."""
+    with pair.case(name, "inline") as case:
+        job_id = case.works()
+        case.kill_task()
+        case.says(f"Adopting job {job_id}")
+        case.kill_task()
+        case.says(f"Adopting job {job_id}")
+        case.open()
+        case.succeeds("FINISHED", tries=3)
+
+
+def killed_without_durable(pair: AirflowPair, name: str) -> None:
+    """What `durable=False` gives up: the first job goes on beside the second."""
+    with pair.case(name, "forgetful") as case:
+        case.works()
+        case.kill_task()
+        case.works(2)
+        assert case.job_states() == ["RUNNING", "RUNNING"]
+        case.open()
+        assert case.run.wait() == "success"
+
+
+# --- a worker that goes away --------------------------------------------------------------------------
+
+
+def _goes_on(case: Case, seconds: float) -> None:
+    """Nothing ends the job meanwhile."""
+    until = time.monotonic() + seconds
+    reached(lambda: time.monotonic() > until, "time passes", timeout=2 * seconds)
+    assert case.job_states() == ["RUNNING"]
+
+
+def worker_gets_sigterm(pair: AirflowPair, name: str) -> None:
+    """The job waits for the next try; once that is there, nothing of the wait is left."""
+    with pair.case(name, "impatient") as case:
+        job_id = case.works()
+        case.end_worker()
+        case.says(f"Adopting job {job_id}")
+        _goes_on(case, 1.5 * ORPHAN_SECONDS)
+        case.open()
+        case.succeeds("FINISHED", tries=2)
+
+
+def worker_gets_sigterm_before_it_defers(pair: AirflowPair, name: str) -> None:
+    """Airflow is given a trigger at once: not even a retry is needed."""
+    with pair.case(name, "late_deferring") as case:
+        case.works()
+        case.end_worker()
+        case.run.wait_task("deferred")
+        case.open()
+        case.succeeds("FINISHED", tries=1)
+
+
+def worker_gets_sigkill(pair: AirflowPair, name: str) -> None:
+    """Nobody tells Airflow: it notices by the heartbeat that does not come."""
+    with pair.case(name, "inline") as case:
+        job_id = case.works()
+        case.end_worker(signal.SIGKILL)
+        case.kill_task()
+        case.says(f"Adopting job {job_id}")
+        case.open()
+        case.succeeds("FINISHED", tries=2)
+
+
+def supervisor_alone_gets_sigkill(pair: AirflowPair, name: str) -> None:
+    """The task's process outlives it for a while, beside the next try."""
+    with pair.case(name, "inline") as case:
+        job_id = case.works()
+        case.end_worker(signal.SIGKILL)
+        case.says(f"Adopting job {job_id}")
+        case.open()
+        case.succeeds("FINISHED", tries=2)
+
+
+def worker_goes_and_nobody_comes_back(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "impatient_once") as case:
+        case.works()
+        case.end_worker()
+        assert case.run.wait() == "failed"
+        assert case.job_states() == ["RUNNING"], "it waits for its client"
+        case.wait_jobs("CANCELED")
+        assert "ends" not in case.ledger()
+
+
+# --- what people do -----------------------------------------------------------------------------------
+
+
+def _marked(dag_id: str, state: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            case.works()
+            if dag_id == "deferred":
+                case.run.wait_task("deferred")
+            case.run.mark(state)
+            case.wait_jobs("CANCELED")
+            assert (case.run.wait(), case.run.task()["state"], case.run.xcom()) == (state, state, None)
+            assert case.ledger().count("begins") == 1
+
+    return scenario
+
+
+def _run_marked_failed(dag_id: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            case.works()
+            if dag_id == "deferred":
+                case.run.wait_task("deferred")
+            case.run.mark_run("failed")
+            case.wait_jobs("CANCELED")
+            assert case.run.wait() == "failed"
+
+    return scenario
+
+
+def _cleared_while_it_works(dag_id: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            case.works()
+            if dag_id == "deferred":
+                case.run.wait_task("deferred")
+            case.run.clear()
+            case.works(2)
+            case.open()
+            case.succeeds("CANCELED", "FINISHED", tries=2)
+
+    return scenario
+
+
+def _cleared_after_success(dag_id: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id, is_open=True) as case:
+            case.succeeds("FINISHED", tries=1)
+            case.run.clear()
+            case.works(2)
+            case.succeeds("FINISHED", "FINISHED", tries=2)
+
+    return scenario
+
+
+def _cleared_after_a_failure(dag_id: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            job_id = case.works()
+            case.fail()
+            assert case.run.wait() == "failed"
+            case.says(f"LookupError: asked to fail, {job_id}")
+            case.open()
+            case.run.clear()
+            case.works(2)
+            case.succeeds("FAILED", "FINISHED", tries=2)
+
+    return scenario
+
+
+def _fails_once(dag_id: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            job_id = case.works()
+            case.fail()
+            case.works(2)
+            case.says(f"LookupError: asked to fail, {job_id}")
+            case.open()
+            case.succeeds("FAILED", "FINISHED", tries=2)
+
+    return scenario
+
+
+def _out_of_time(dag_id: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            case.works()
+            assert case.run.wait() == "failed"
+            case.wait_jobs("CANCELED")
+            case.says("execution_timeout")
+            assert case.run.xcom() is None
+
+    return scenario
+
+
+def store_edited_by_hand(pair: AirflowPair, name: str) -> None:
+    """A finished task whose entry is no longer readable runs afresh after a clear."""
+    with pair.case(name, "inline", is_open=True) as case:
+        case.succeeds("FINISHED", tries=1)
+        for key in case.run.store():
+            case.run.write_store(key, ["not", {"a": "job"}])
+        case.run.clear()
+        case.works(2)
+        case.succeeds("FINISHED", "FINISHED", tries=2)
+
+
+def _store_lost_while_it_works(value: object) -> Scenario:
+    """The ids that tries choose find the job."""
+
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, "inline") as case:
+            job_id = case.works()
+            if value is None:
+                case.run.empty_store()
+            else:
+                case.run.write_store("flinklike_job", value)
+            case.kill_task()
+            case.says(f"Adopting job {job_id}")
+            case.open()
+            case.succeeds("FINISHED", tries=2)
+
+    return scenario
+
+
+def store_emptied_by_hand(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "inline", is_open=True) as case:
+        case.succeeds("FINISHED", tries=1)
+        case.run.empty_store()
+        case.run.clear()
+        case.works(2)
+        case.succeeds("FINISHED", "FINISHED", tries=2)
+
+
+# --- what others die of, so alone ---------------------------------------------------------------------
+
+
+def triggerer_killed(pair: AirflowPair, name: str) -> None:
+    """One job ends while nobody waits for it, the other one after that."""
+    with pair.case(f"{name}_1", "deferred") as one, pair.case(f"{name}_2", "deferred") as two:
+        for case in (one, two):
+            case.works()
+            case.run.wait_task("deferred")
+        pair.airflow.kill("triggerer", with_children=True)
+        try:
+            one.open()
+            one.wait_jobs("FINISHED")
+        finally:
+            pair.airflow.start("triggerer")
+        one.succeeds("FINISHED", tries=1)
+        assert two.job_states() == ["RUNNING"]
+        two.open()
+        two.succeeds("FINISHED", tries=1)
+
+
+def triggerer_restarted(pair: AirflowPair, name: str) -> None:
+    """As an upgrade does it: it has time to say goodbye, and must not cancel anything."""
+    with pair.case(name, "deferred") as case:
+        case.works()
+        case.run.wait_task("deferred")
+        triggerer = pair.airflow.part("triggerer")
+        triggerer.terminate()
+        try:
+            triggerer.wait(60)
+        finally:
+            pair.airflow.start("triggerer")
+        reached(lambda: "triggerer" in pair.airflow.healthy(), "another one is there", timeout=60)
+        assert case.job_states() == ["RUNNING"]
+        case.open()
+        case.succeeds("FINISHED", tries=1)
+
+
+def marks_cancel_in_time(pair: AirflowPair, name: str) -> None:
+    """Within 10 s of the click: alone, since it takes two seconds of a machine that does nothing else."""
+    with pair.case(f"{name}_1", "inline") as inline, pair.case(f"{name}_2", "deferred") as deferred:
+        for case in (inline, deferred):
+            case.works()
+        deferred.run.wait_task("deferred")
+        for case in (inline, deferred):
+            begin = time.time()
+            case.run.mark("failed")
+            case.wait_jobs("CANCELED")
+            assert case.jobs()[0]["end-time"] / 1000 - begin < CANCEL_SECONDS
+
+
+def scheduler_killed(pair: AirflowPair, name: str) -> None:
+    """The next one does not know the first one's workers: Airflow starts their tasks again beside the old ones.
+
+    These promise that somebody comes for the job when somebody is there already, who says so again in time (D-035).
+    """
+    with pair.case(f"{name}_1", "insisting") as inline, pair.case(f"{name}_2", "deferred") as deferred:
+        for case in (inline, deferred):
+            case.works()
+        deferred.run.wait_task("deferred")
+        pair.airflow.kill("scheduler", with_children=False)
+        pair.airflow.start("scheduler")
+        inline.run.wait_task("running", try_number=2, timeout=180)
+        inline.says("Adopting job")
+        _goes_on(inline, INSISTING_SECONDS + 15)
+        for case in (inline, deferred):
+            case.open()
+        inline.succeeds("FINISHED", tries=2)
+        deferred.succeeds("FINISHED", tries=1)
+
+
+def _members_killed(role: str) -> Scenario:
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(f"{name}_1", "deferred") as deferred, pair.case(f"{name}_2", "inline") as inline:
+            for case in (deferred, inline):
+                case.works()
+            deferred.run.wait_task("deferred")
+            pair.kill_members(role)
+            pair.start_members(role)
+            for case in (deferred, inline):
+                case.open()
+                case.succeeds("FINISHED", tries=1)
+
+    return scenario
+
+
+def cluster_down_at_submit(pair: AirflowPair, name: str) -> None:
+    with pair.case(name, "inline", stop_at=["stored"], is_open=True) as case:
+        case.stopped_at("stored")
+        pair.kill_members("jobmanager")
+        try:
+            until = time.monotonic() + DOWN_SECONDS
+            case.go_on_from("stored")
+            reached(lambda: time.monotonic() > until, "it is down for a while", timeout=2 * DOWN_SECONDS)
+        finally:
+            pair.start_members("jobmanager")
+        case.succeeds("FINISHED", tries=1)
+
+
+AT_ONCE_SHORT: Mapping[str, Scenario] = {
+    "short_job": short_job,
+    "inline_log": _shows_what_the_job_says("inline", while_deferred=False),
+    "deferred_log": _shows_what_the_job_says("deferred", while_deferred=True),
+    "sensor_beside_the_task": sensor_beside_the_task,
+    "killed_at_stored": _killed_at("stored"),
+    "killed_at_deferring": _killed_at("deferring", "deferred"),
+    "killed_while_polling": killed_while_polling,
+    "worker_gets_sigterm": worker_gets_sigterm,
+    "marked_failed_inline": _marked("inline", "failed"),
+    "marked_failed_deferred": _marked("deferred", "failed"),
+    "cleared_inline": _cleared_while_it_works("inline"),
+    "cleared_deferred": _cleared_while_it_works("deferred"),
+    "cleared_after_success": _cleared_after_success("inline"),
+}
+AT_ONCE_LONG: Mapping[str, Scenario] = {
+    "decorated_function": decorated_function,
+    "hybrid_log": _shows_what_the_job_says("hybrid", while_deferred=True),
+    "killed_at_building": _killed_at("building"),
+    "killed_at_submitted": _killed_at("submitted"),
+    "killed_at_returning": _killed_at("returning"),
+    "killed_at_building_deferred": _killed_at("building", "deferred"),
+    "killed_at_stored_deferred": _killed_at("stored", "deferred"),
+    "killed_at_submitted_deferred": _killed_at("submitted", "deferred"),
+    "killed_at_deferring_hybrid": _killed_at("deferring", "hybrid"),
+    "killed_at_resumed": _killed_at("resumed", "deferred"),
+    "killed_at_returning_deferred": _killed_at("returning", "deferred"),
+    "killed_twice": killed_twice,
+    "killed_without_durable": killed_without_durable,
+    "worker_gets_sigterm_before_it_defers": worker_gets_sigterm_before_it_defers,
+    "worker_gets_sigkill": worker_gets_sigkill,
+    "supervisor_alone_gets_sigkill": supervisor_alone_gets_sigkill,
+    "worker_goes_and_nobody_comes_back": worker_goes_and_nobody_comes_back,
+    "marked_success_inline": _marked("inline", "success"),
+    "marked_success_deferred": _marked("deferred", "success"),
+    "run_marked_failed_inline": _run_marked_failed("inline"),
+    "run_marked_failed_deferred": _run_marked_failed("deferred"),
+    "cleared_after_success_deferred": _cleared_after_success("deferred"),
+    "cleared_after_a_failure_inline": _cleared_after_a_failure("inline_once"),
+    "cleared_after_a_failure_deferred": _cleared_after_a_failure("deferred_once"),
+    "fails_once_inline": _fails_once("inline"),
+    "fails_once_deferred": _fails_once("deferred"),
+    "out_of_time_inline": _out_of_time("inline_timed"),
+    "out_of_time_deferred": _out_of_time("deferred_timed"),
+    "store_edited_by_hand": store_edited_by_hand,
+    "store_emptied_by_hand": store_emptied_by_hand,
+    "store_emptied_while_it_works": _store_lost_while_it_works(None),
+    "store_edited_while_it_works": _store_lost_while_it_works("not a job"),
+}
+ALONE_SHORT: Mapping[str, Scenario] = {
+    "triggerer_killed": triggerer_killed,
+    "job_masters_killed": _members_killed("jobmaster"),
+}
+ALONE_LONG: Mapping[str, Scenario] = {
+    "triggerer_restarted": triggerer_restarted,
+    "marks_cancel_in_time": marks_cancel_in_time,
+    "scheduler_killed": scheduler_killed,
+    "job_managers_killed": _members_killed("jobmanager"),
+    "cluster_down_at_submit": cluster_down_at_submit,
+}
+AT_ONCE_ALL = {**AT_ONCE_SHORT, **AT_ONCE_LONG}
+ALONE_ALL = {**ALONE_SHORT, **ALONE_LONG}
+
+
+def marked(short: Mapping[str, Scenario], long: Mapping[str, Scenario]) -> list[object]:
+    return [*short, *(pytest.param(name, marks=pytest.mark.extended) for name in long)]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowPair]:
+    with AirflowPair(tmp_path_factory.mktemp("cases")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def scenarios(pair: AirflowPair, request: pytest.FixtureRequest) -> Iterator[Scenarios]:
+    """All that are selected run from now on."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    names = [str(item.callspec.params["at_once"]) for item in items if "at_once" in item.fixturenames]
+    running = Scenarios(pair, {name: AT_ONCE_ALL[name] for name in names}, at_once=AT_ONCE)
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("at_once", marked(AT_ONCE_SHORT, AT_ONCE_LONG))
+def test_beside_others(scenarios: Scenarios, at_once: str) -> None:
+    scenarios.result(at_once)
+
+
+@pytest.mark.parametrize("alone", marked(ALONE_SHORT, ALONE_LONG))
+def test_alone(pair: AirflowPair, alone: str) -> None:
+    ALONE_ALL[alone](pair, alone)
