@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.benchmarks import control_plane, etcd_writes, recovery, rpc_stream, scheduler_core, spark, triggers
+from tests.benchmarks import (
+    airflow_tasks,
+    control_plane,
+    etcd_writes,
+    recovery,
+    rpc_stream,
+    scheduler_core,
+    spark,
+    triggers,
+)
 from tests.benchmarks.measure import Report
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
@@ -19,6 +28,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "rpc-stream": rpc_stream.rpc_stream,
     "etcd-writes": etcd_writes.etcd_writes,
     "recovery": recovery.recovery,
+    "airflow": airflow_tasks.airflow_tasks,
 }
 REPEATED = frozenset({"recovery"})
 """Those that take `--runs`."""

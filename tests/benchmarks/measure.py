@@ -77,11 +77,16 @@ class Report:
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows: list[Row] = []
+        self.notes: list[str] = []
         self.calibration_ms = calibrate()
 
     def add(self, name: str, value: float, unit: str, target: Target = NO_TARGET) -> None:
         """One figure, with what was asked for."""
         self.rows.append(Row(name, value, unit, target.now, target.goal))
+
+    def note(self, text: str) -> None:
+        """What a reader has to know: something that was not measured, and why."""
+        self.notes.append(text)
 
     def add_distribution(
         self, name: str, values: Sequence[float], unit: str = "ms", *, p50: Target = NO_TARGET, p99: Target = NO_TARGET
@@ -114,9 +119,10 @@ class Report:
             + (f"  goal {row.goal}" if row.goal else "")
             for row in self.rows
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def to_json(self) -> str:
         """For programs."""
         rows = [{name: getattr(row, name) for name in Row.__slots__} for row in self.rows]
-        return json.dumps({"benchmark": self.name, "calibration_ms": self.calibration_ms, "rows": rows})
+        about = {"benchmark": self.name, "calibration_ms": self.calibration_ms}
+        return json.dumps({**about, "rows": rows, "notes": self.notes})

@@ -48,6 +48,12 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "CPU of the JobManager, 50 triggers wait",
         "end of a job until its trigger fires p50",
     ),
+    "airflow": (
+        "empty task p50",
+        "FlinklikeSubmitOperator, inline p50",
+        "FlinklikeSubmitOperator, inline: above the empty task p50",
+        "20 FlinklikeSubmitOperators at once, trigger to the last end",
+    ),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
@@ -55,8 +61,9 @@ MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
     "triggers": [*CLUSTER, pytest.mark.airflow],
     "scheduler-core": [pytest.mark.slow],
     "rpc-stream": [pytest.mark.slow],
+    "airflow": [*SPARK, pytest.mark.airflow, pytest.mark.extended],
 }
-MAY_BE_ZERO = ("CPU of", "etcd writes per minute", "files written", "differences", "RSS")
+MAY_BE_ZERO = ("CPU of", "etcd writes per minute", "files written", "differences", "RSS", "above the")
 """CPU is counted in ticks of 10 ms; the difference of two times and the growth of a heap have no sign of their own."""
 
 
