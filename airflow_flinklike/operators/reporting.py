@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 JOB_ID_KEY = "job_id"
 
 
+_ASK_SECONDS = 30.0
+"""How long a cluster that is away is asked for what is only said beside the value."""
+
+
 def now_seconds() -> float:
     """The clock of observers."""
     return timezone.utcnow().timestamp()
@@ -104,6 +108,7 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         return value
 
     def _written(self, client: FlinklikeClient, job_id: JobId) -> dict[str, Any]:
+        client.retry_for = min(client.retry_for, _ASK_SECONDS)
         try:
             return dict(written(client.get(f"/jobs/{job_id}")))
         except FlinklikeClientError as error:
