@@ -169,15 +169,15 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     async def _wait(self, shared: SharedPoll[ClusterAccess], observer: AsyncJobObserver) -> tuple[JobEventReason, str]:
         state: JobState | None = None
-        insist = float("inf") if self.insist_interval is None else self.insist_interval
-        insist_at = timezone.utcnow().timestamp()
+        insist_at = 0.0 if self.insist_interval is not None else float("inf")
         while (remaining := self._remaining_seconds()) > 0:
-            if self.insist_interval is not None and timezone.utcnow().timestamp() >= insist_at:
-                insist_at = timezone.utcnow().timestamp() + insist
+            now = timezone.utcnow().timestamp()
+            if self.insist_interval is not None and now >= insist_at:
+                insist_at = now + self.insist_interval
                 with suppress(JobConflictError, JobNotFoundError, ClusterUnavailableError):
                     await (await shared.client()).heartbeat(JobId(self.job_id), 0)
             since = 0 if state is None else state.last_modification
-            wait = min(self.poll_interval, observer.interval, remaining, insist)
+            wait = min(self.poll_interval, observer.interval, remaining, insist_at - now)
             state = await shared.wait(JobId(self.job_id), since, wait, patience=self._ride_seconds()) or state
             if state is None:
                 continue
