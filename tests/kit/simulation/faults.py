@@ -142,7 +142,7 @@ class Fate:
                 world.thaw(name)
             elif life is Life.DEAD:
                 world.start_process(name)
-        world.operator.undrain_all()
+        world.operator.undrain_all([*world.job_masters, *world.task_managers])
 
     # --- weather: what every message suffers ------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 from runtime.aio.entropy import SeededEntropy
@@ -55,9 +55,9 @@ class Operator:
         """Move one of the jobs."""
         self._begin(self._move_some)
 
-    def undrain_all(self) -> None:
-        """Until it is done."""
-        self._begin(self._undrain_all)
+    def undrain_all(self, hosts: Collection[str]) -> None:
+        """Until each of these takes work again: one that comes back later may still be draining."""
+        self._begin(lambda: self._undrain_all(frozenset(hosts)))
 
     def _begin(self, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._process.post(lambda: self._process.start("operator", make()))
@@ -95,18 +95,20 @@ class Operator:
     def _record(self, what: str) -> None:
         self._history.add(self._network.loop.time(), self._process.name, Fault(what))
 
-    async def _undrain_all(self) -> None:
-        while True:
-            found = await self._look()
-            draining = [process for process, _ in found if process.state == "draining"]
+    async def _undrain_all(self, hosts: frozenset[str]) -> None:
+        calm = 0
+        while calm < 2:  # one that has just registered has not said that it is draining
+            found = [process for process, _ in await self._look()]
+            draining = [process for process in found if process.state == "draining"]
             for process in draining:
                 await self._ask(Drain(process.incarnation, is_draining=False))
-            drained = [one.registration.incarnation for one in await self._task_managers() if one.is_draining]
+            task_managers = await self._task_managers()
+            drained = [one.registration.incarnation for one in task_managers if one.is_draining]
             for incarnation in drained:
                 await self._ask(DrainSlots(incarnation, is_draining=False))
-            are_ready = all(process.state == "ready" for process, _ in found)
-            if found and are_ready and not drained:
-                return
+            ready = {process.address.partition(":")[0] for process in found if process.state == "ready"}
+            ready |= {one.registration.task_manager_id for one in task_managers}
+            calm = calm + 1 if not draining and not drained and ready >= hosts else 0
             await asyncio.sleep(1.0)
 
     async def _task_managers(self) -> list[TaskManagerInfo]:
