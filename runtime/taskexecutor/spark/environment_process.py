@@ -31,8 +31,8 @@ _IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
 
 _JOBS_REMEMBERED_MAX = 10_000
 _STOP_TIMEOUT = 15.0
-# Beyond the host's own close timeout, which bounds how long tasks may stay active (R15). A host that is only slow, as all
-# processes of a crowded machine are, must not cost every Spark task of the TaskManager.
+# Beyond the host's own close timeout, which bounds how long tasks may stay active (R15). A host that is only slow, as
+# all processes of a crowded machine are, must not cost every Spark task of the TaskManager.
 _CLOSE_MARGIN = 25.0
 
 
