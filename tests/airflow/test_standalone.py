@@ -95,7 +95,7 @@ def _the_job_runs(case: Case) -> None:
 
 
 def _killed_at(step: str, dag_id: str = "inline") -> Scenario:
-    is_open = step in {"returning", "resumed"}
+    is_open = step == "returning" and dag_id == "inline"
     look = {
         "building": _nothing_is_stored,
         "stored": _only_the_id_is_stored,
@@ -107,6 +107,9 @@ def _killed_at(step: str, dag_id: str = "inline") -> Scenario:
 
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(name, dag_id, stop_at=[step], is_open=is_open) as case:
+            if step in {"resumed", "returning"} and not is_open:
+                case.run.wait_task("deferred")
+                case.open()
             pid = case.stopped_at(step)
             look(case)
             os.kill(pid, signal.SIGKILL)
@@ -143,7 +146,7 @@ def killed_without_durable(pair: AirflowPair, name: str) -> None:
         case.works()
         case.kill_task()
         case.works(2)
-        assert case.job_states() == ["RUNNING", "RUNNING"]
+        case.wait_jobs("RUNNING", "RUNNING")
         case.open()
         assert case.run.wait() == "success"
 

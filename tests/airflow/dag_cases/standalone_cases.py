@@ -105,8 +105,10 @@ class SteppingSubmitOperator(FlinklikeSubmitOperator):
             return super().execute(watched)  # type: ignore[arg-type]  # a Context in all that the operator uses
 
     def build_program(self, context: Any) -> Any:
-        """The job, after a stop: its id is not stored yet."""
-        Steps(context).at("building")
+        """The job, after a stop: its id is not stored yet. The rendered fields, too, are made of it."""
+        steps = Steps(context)
+        steps.note_process()
+        steps.at("building")
         return super().build_program(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
