@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 hookimpl = HookimplMarker("airflow")
 logger = logging.getLogger(__name__)
 
-GRACE_SECONDS = 10.0
-"""Airflow's own way goes first: a process that is killed ends its job itself, and says so in the task's log."""
+GRACE_SECONDS = 6.0
+"""Airflow's own way goes first: a process that is killed ends its job itself, and says so in the task's log. A worker
+hears of it within 5 s; a triggerer that has just started may need longer, and jobs are to be cancelled within 10 s."""
 _RETRY_SECONDS = 60.0
 _PENDING = "flinklike_jobs_of_deleted_runs"
 _TIMED_OUT = "timed_out"
