@@ -103,7 +103,7 @@ def test_uv_makes_the_environment_where_it_is(home: Path) -> None:
 
 PYTEST = """#!/bin/sh
 echo "pytest $*"
-case "$*" in *" -m not "*) exit {light};; *" -m spark"*) exit {jvm};; *) exit {heavy};; esac
+case "$*" in *" -m not "*) exit {light};; *" -m (spark"*) exit {jvm};; *) exit {heavy};; esac
 """
 HEAVY, JVM = "etcd or process or slow", "spark or airflow"
 
@@ -123,12 +123,15 @@ def run_tests(
 
 def test_light_tests_run_in_several_processes_and_those_with_a_jvm_beside_the_others(home: Path) -> None:
     light = f"pytest -q -n 4 -x a b -m not ({HEAVY} or {JVM})\n"
-    heavy, jvm = f"pytest -q -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM})\n", f"pytest -q -x a b -m {JVM}\n"
+    heavy, jvm = f"pytest -q -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM})", f"pytest -q -x a b -m ({JVM})"
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
     assert light in whole.stdout
-    assert heavy in whole.stdout
-    assert jvm in whole.stdout
+    assert f"{heavy} and not extended\n" in whole.stdout
+    assert f"{jvm} and not extended\n" in whole.stdout
+    everything = run_tests(home, "--all", "-x", "a b").stdout
+    assert f"{heavy}\n" in everything
+    assert f"{jvm}\n" in everything
     fast = run_tests(home, "--fast", "-x", "a b")
     assert light in fast.stdout
     assert "heavy" not in fast.stdout
