@@ -223,8 +223,6 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         if peer not in self._registry.processes:
             stream.abort("it has no registration in the store (any more): register there first")
             return
-        self._streams[peer] = stream
-        self._silent_since.pop(peer, None)
         token, settings = self._services.token, self._settings
         stream.send(
             JobMasterRegistered(
@@ -235,6 +233,9 @@ class JobMasterPrimaryDispatcher(Dispatcher):
                 settings.heartbeat_timeout,
             )
         )
+        # A stream that ended while storage was asked cannot be sent to: it takes the place of none that lives (R11).
+        self._streams[peer] = stream
+        self._silent_since.pop(peer, None)
         logger.info("JobMaster process %s registered from %s", peer, registration.address)
         self._post(
             ev.ProcessRegistered(

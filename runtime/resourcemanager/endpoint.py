@@ -180,8 +180,6 @@ class ResourceManager:
             stream.send(RegistrationRefused(refusal))
             return
         peer = registration.incarnation
-        self._streams[peer] = stream
-        self._silent_since.pop(peer, None)
         settings = self._settings
         stream.send(
             TaskManagerRegistered(
@@ -192,6 +190,9 @@ class ResourceManager:
                 settings.heartbeat_timeout,
             )
         )
+        # A stream that has ended already cannot be sent to: it takes the place of none that lives (R11).
+        self._streams[peer] = stream
+        self._silent_since.pop(peer, None)
         logger.info("TaskManager %s registered from %s", registration.task_manager_id, registration.address)
         self._handle(ev.TaskManagerRegistered(registration))
         self._deaths.registered(_guarded(registration))
