@@ -42,6 +42,8 @@ class _Running:
     runner: JobManagerRunner
     task: asyncio.Task[None]
     successor: AssignJob | None = None
+    cancel_reason: str | None = None
+    """Why the successor is wanted cancelled: it has no runner yet that could be told (R4)."""
 
 
 class JobManagerRunnerRegistry:
@@ -113,7 +115,7 @@ class JobManagerRunnerRegistry:
             # Cancelled by drop or by a successor, the task ends here without an outcome.
             if outcome is not None:
                 self._ended(outcome)
-            self._start_successor(running.successor)
+            self._start_successor(running)
             self.count.set(len(self._running))
 
     def _never_ran(self, running: _Running) -> None:
@@ -121,22 +123,28 @@ class JobManagerRunnerRegistry:
         job_id = running.runner.job_id
         if self._running.get(job_id) is running:
             del self._running[job_id]
-            self._start_successor(running.successor)
+            self._start_successor(running)
             self.count.set(len(self._running))
 
-    def _start_successor(self, assignment: AssignJob | None) -> None:
+    def _start_successor(self, running: _Running) -> None:
+        assignment = running.successor
         if assignment is None:
             return
         try:
             self.start(assignment)
+            if running.cancel_reason is not None:
+                self.cancel(assignment.job_id, running.cancel_reason)
         except ScopeClosedError:
             logger.debug("job %s is not started again: this process lets go of its jobs", assignment.job_id)
 
     def cancel(self, job_id: JobId, reason: str = "") -> None:
         """The job is wanted cancelled, and why if no person wants it."""
         running = self._running.get(job_id)
-        if running is not None:
-            running.runner.cancel_job(reason)
+        if running is None:
+            return
+        running.runner.cancel_job(reason)
+        if running.successor is not None:
+            running.cancel_reason = reason
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
         """Why the job's requirements are not fulfilled."""
