@@ -63,7 +63,9 @@ class DocumentedCluster(ScriptCluster):
         with (self.run / "conf/config.yaml").open("a") as file:
             file.write(CONFIGURATION.format(port=self.port))
         (self.run / "bin").symlink_to(Path(__file__).resolve().parents[2] / "bin")
-        (self.run / "sales.py").write_text(SALES)
+        (self.run / "jobs").mkdir()
+        for place in ("sales.py", "jobs/sales.py"):
+            (self.run / place).write_text(SALES)
         del self.environment["FLINKLIKE_ADDRESS"]
         self.environment["PATH"] = f"{self.run}/bin:{os.environ['PATH']}"
 
