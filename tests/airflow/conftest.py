@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import shutil
 import sys
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.fake_rest import TOKEN, FakeCluster, fake_cluster
+from tests.kit.airflow_connection import connection_json
+from tests.kit.fake_rest import FakeCluster, fake_cluster
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.spark_box import QUICK_JVM
 
@@ -69,14 +69,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "tests/airflow" in str(item.path):
             item.add_marker(pytest.mark.airflow)
             item.add_marker(pytest.mark.filterwarnings("default"))
-
-
-def connection_json(url: str, *, token: str | None = TOKEN, **extra: str) -> str:
-    """An Airflow connection of our type."""
-    host, _, port = url.removeprefix("http://").partition(":")
-    return json.dumps(
-        {"conn_type": "flinklike", "host": host, "port": int(port), "password": token, "extra": extra or {}}
-    )
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import connection_json
+from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.executing_rest import ExecutingCluster, executing_cluster
 

@@ -7,16 +7,19 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import ROOT, connection_json
+from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.fake_rest import FakeCluster, fake_cluster
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("metadata_database")]
 DAG_ID = "left_alone"
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from airflow_flinklike.sensors.cluster import FlinklikeClusterSensor
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 from airflow_flinklike.triggers.sensing import FlinklikeClusterTrigger, FlinklikeJobStateTrigger
-from tests.airflow.conftest import connection_json
+from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_context import context
 from tests.kit.airflow_jobs import deferred, started
 from tests.kit.fake_rest import FakeCluster, FakeJob

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.airflow.conftest import connection_json
+from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.fake_rest import FakeCluster
 
