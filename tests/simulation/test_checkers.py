@@ -23,7 +23,7 @@ from runtime.highavailability.guards import LeaderTerm, absent, leads, unchanged
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Compare, Delete, Op, Put, Txn
 from runtime.highavailability.record_codec import encode_record
-from runtime.highavailability.records import DoneRecord, EventsRecord, OwnerRecord, Payload, ResultRecord
+from runtime.highavailability.records import DoneRecord, EventsRecord, FenceRecord, OwnerRecord, Payload, ResultRecord
 from runtime.jobgraph.graph import ExchangeMode
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, SubtasksReset, encode_events
 from tests.kit.simulation.checkers import ALWAYS, QUEUE_MAX, check
@@ -313,6 +313,21 @@ class TestAcceptance:
             past.run(attempt(), accept=False)
         past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(),))))
         assert "R10" not in past.violations()
+
+    @pytest.mark.parametrize(
+        ("fenced_epoch", "is_confirmed", "is_open"),
+        [(6, True, False), (6, False, True), (5, True, True)],
+        ids=["left behind", "not confirmed", "an attempt of the same owner"],
+    )
+    def test_one_that_was_fenced_off_needs_none(
+        self, past: Past, fenced_epoch: int, is_confirmed: bool, is_open: bool
+    ) -> None:
+        """R14: the next owner of its job has gone on without its TaskManager, and takes nothing over that is there."""
+        past.run(attempt(epoch=5), accept=False)
+        fence = encode_record(FenceRecord(fenced_epoch, confirmed_revision=9 if is_confirmed else 0))
+        past.write("tm-1", Put(KEYS.fence(Incarnation("c" * 32), JOB), fence), guards=())
+        past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(epoch=5),))))
+        assert ("R10" in past.violations()) is is_open
 
     def test_one_that_failed_needs_none(self, past: Past) -> None:
         past.start(attempt())

@@ -16,7 +16,7 @@ from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, OfferSl
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import CompareOperator, CompareTarget, WatchEvent
 from runtime.highavailability.record_codec import decode_record
-from runtime.highavailability.records import DoneRecord, OwnerRecord, ResultRecord
+from runtime.highavailability.records import DoneRecord, FenceRecord, OwnerRecord, ResultRecord
 from runtime.highavailability.references import object_keys_in
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
@@ -266,7 +266,8 @@ class Acceptance(_Base):
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
-        self._finished: set[ExecutionAttemptId] = set()
+        self._finished: dict[ExecutionAttemptId, str] = {}
+        self._fenced_off: set[ExecutionAttemptId] = set()
         self._replaced = Replacements()
         self._accepted: dict[tuple[JobId, str, int], ExecutionAttemptId] = {}
         self._once_accepted: set[ExecutionAttemptId] = set()
@@ -276,7 +277,9 @@ class Acceptance(_Base):
     def see(self, record: Record) -> Iterator[str]:
         """Events, then the messages that rest on them."""
         if isinstance(record.what, AttemptEnded) and record.what.state is ExecutionState.FINISHED:
-            self._finished.add(record.what.attempt_id)
+            self._finished[record.what.attempt_id] = record.process
+        if isinstance(record.what, Applied):
+            self._see_fences(record.process, record.what)
         for job_id, name, event in self.job_writes(record):
             if name == "result" and not event.is_delete:
                 self._results.add(job_id)
@@ -286,6 +289,21 @@ class Acceptance(_Base):
                 yield from self._see_events(job_id, event)
         if isinstance(record.what, Sent):
             yield from self._see_message(record.process, record.what.message)
+
+    def _see_fences(self, process: str, applied: Applied) -> None:
+        """Where a fence is confirmed (R14), its owner takes nothing over of what earlier owners have started there."""
+        for event in applied.events:
+            key = event.kv.key
+            if event.is_delete or not key.startswith(self.keys.task_managers) or "/fences/" not in key:
+                continue
+            fence = decode_record(FenceRecord, event.kv.value, key=key)
+            if fence.confirmed_revision:
+                job_id = key.rpartition("/")[2]
+                self._fenced_off |= {
+                    one
+                    for one, where in self._finished.items()
+                    if where == process and one.job_id == job_id and one.epoch < fence.epoch
+                }
 
     def _see_events(self, job_id: JobId, event: WatchEvent) -> Iterator[str]:
         is_first = event.kv.key not in self._logged
@@ -316,8 +334,8 @@ class Acceptance(_Base):
         self._replaced.note(message)
         if isinstance(message, AcknowledgeReports) and message.job_id not in self._results:
             for attempt_id in message.attempts:
-                is_open = attempt_id in self._finished and attempt_id not in self._replaced
-                if is_open and not self._is_accepted(attempt_id):
+                is_over = attempt_id in self._replaced or attempt_id in self._fenced_off
+                if attempt_id in self._finished and not is_over and not self._is_accepted(attempt_id):
                     yield f"{process} acknowledges the report of {attempt_id} before its event"
         elif isinstance(message, DeployTasks):
             for task in message.tasks:
