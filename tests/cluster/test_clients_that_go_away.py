@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from runtime.common.errors import NotFoundError
 from runtime.common.ids import JobId
@@ -13,44 +10,10 @@ from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest
 from tests.kit.control_plane import ControlPlane, Leader, eventually
+from tests.kit.led_jobs import start_job, status, until
 
 pytestmark = pytest.mark.asyncio
 LATE = "its client did not come back by "
-
-
-@pytest_asyncio.fixture(params=["standalone", "split"])
-async def plane(request: pytest.FixtureRequest) -> AsyncIterator[ControlPlane]:
-    """A world in either mode."""
-    made = ControlPlane(is_split=request.param == "split")
-    yield made
-    await made.stop()
-
-
-@pytest_asyncio.fixture
-async def split() -> AsyncIterator[ControlPlane]:
-    made = ControlPlane(is_split=True)
-    yield made
-    await made.stop()
-
-
-async def start(plane: ControlPlane) -> tuple[Leader, SubmitJobRequest]:
-    """A leader with a job that runs."""
-    leader = await plane.lead()
-    if plane.is_split:
-        await plane.start_job_master()
-    job = plane.new_job()
-    await leader.dispatcher.submit_job(job)
-    await until(leader, job, JobStatus.CREATED)
-    return leader, job
-
-
-def status(leader: Leader, job: SubmitJobRequest) -> JobStatus | None:
-    summary = leader.dispatcher.job_summary(job.job_id)
-    return None if summary is None else summary.status
-
-
-async def until(leader: Leader, job: SubmitJobRequest, wanted: JobStatus) -> None:
-    await eventually(lambda: status(leader, job) is wanted, f"{wanted.name} of job {job.job_id}")
 
 
 async def promise(plane: ControlPlane, leader: Leader, job: SubmitJobRequest, seconds: float) -> None:
@@ -59,42 +22,42 @@ async def promise(plane: ControlPlane, leader: Leader, job: SubmitJobRequest, se
 
 
 async def test_a_client_that_does_not_come_back(plane: ControlPlane) -> None:
-    leader, job = await start(plane)
+    leader, job = await start_job(plane)
     await promise(plane, leader, job, 0.2)
-    assert status(leader, job) is JobStatus.CREATED
-    await until(leader, job, JobStatus.CANCELED)
+    assert status(leader, job.job_id) is JobStatus.CREATED
+    await until(leader, job.job_id, JobStatus.CANCELED)
     assert plane.runners.by_job[job.job_id].reasons[-1].startswith(LATE)
 
 
 async def test_one_that_comes_back(plane: ControlPlane) -> None:
-    leader, job = await start(plane)
+    leader, job = await start_job(plane)
     await promise(plane, leader, job, 0.3)
     await leader.dispatcher.client_heartbeat(job.job_id, expires_millis=0)
     begun = plane.clock.monotonic()
     await eventually(lambda: plane.clock.monotonic() > begun + 0.5)
-    assert status(leader, job) is JobStatus.CREATED
+    assert status(leader, job.job_id) is JobStatus.CREATED
 
 
 async def test_the_next_leader_keeps_an_acknowledged_promise(plane: ControlPlane) -> None:
-    first, job = await start(plane)
+    first, job = await start_job(plane)
     await promise(plane, first, job, 0.05)
     await plane.depose(first)
     begun = plane.clock.monotonic()
     second = await plane.lead()
-    await until(second, job, JobStatus.CANCELED)
+    await until(second, job.job_id, JobStatus.CANCELED)
     assert plane.clock.monotonic() - begun > 0.4, "clients have time to find the new leader (R4)"
     assert plane.runners.by_job[job.job_id].reasons[-1].startswith(LATE)
 
 
 async def test_who_finds_the_next_leader_in_time(plane: ControlPlane) -> None:
-    first, job = await start(plane)
+    first, job = await start_job(plane)
     await promise(plane, first, job, 0.05)
     await plane.depose(first)
     second = await plane.lead()
     await second.dispatcher.client_heartbeat(job.job_id, expires_millis=0)
     begun = plane.clock.monotonic()
     await eventually(lambda: plane.clock.monotonic() > begun + 0.8)
-    assert status(second, job) in {JobStatus.INITIALIZING, JobStatus.CREATED}
+    assert status(second, job.job_id) in {JobStatus.INITIALIZING, JobStatus.CREATED}
 
 
 async def test_a_job_that_nobody_runs(split: ControlPlane) -> None:
@@ -102,7 +65,7 @@ async def test_a_job_that_nobody_runs(split: ControlPlane) -> None:
     job = split.new_job()
     await leader.dispatcher.submit_job(job)
     await promise(split, leader, job, 0.1)
-    await until(leader, job, JobStatus.CANCELED)
+    await until(leader, job.job_id, JobStatus.CANCELED)
     response = await leader.dispatcher.request_job(JobRequest(job.job_id))
     cancellation = ArchivedExecutionGraph.from_json(response.archived_graph).cancellation
     assert cancellation is not None
@@ -110,9 +73,9 @@ async def test_a_job_that_nobody_runs(split: ControlPlane) -> None:
 
 
 async def test_a_job_that_has_ended(plane: ControlPlane) -> None:
-    leader, job = await start(plane)
+    leader, job = await start_job(plane)
     await leader.dispatcher.cancel_job(JobRequest(job.job_id))
-    await until(leader, job, JobStatus.CANCELED)
+    await until(leader, job.job_id, JobStatus.CANCELED)
     await promise(plane, leader, job, 60.0)
     await eventually(lambda: not leader.dispatcher._registry._jobs)
     leader.dispatcher._registry.finished.expire(1 << 62)

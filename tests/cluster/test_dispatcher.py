@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from jobmaster_process.container_runner import JobMasterRefusedError
 from runtime.common.errors import (
@@ -28,24 +26,9 @@ from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
 from runtime.highavailability.kv import Put, Txn
 from runtime.rpc.service import StreamHello, StreamKind
 from tests.kit.control_plane import ControlPlane, Leader, eventually
+from tests.kit.led_jobs import status, until
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture(params=["standalone", "split"])
-async def plane(request: pytest.FixtureRequest) -> AsyncIterator[ControlPlane]:
-    """A world in either mode."""
-    made = ControlPlane(is_split=request.param == "split")
-    yield made
-    await made.stop()
-
-
-@pytest_asyncio.fixture
-async def split() -> AsyncIterator[ControlPlane]:
-    """A world with JobMaster processes."""
-    made = ControlPlane(is_split=True)
-    yield made
-    await made.stop()
 
 
 async def start(plane: ControlPlane) -> Leader:
@@ -55,15 +38,6 @@ async def start(plane: ControlPlane) -> Leader:
         await plane.start_job_master()
         await eventually(lambda: any(one.state == "ready" for one in leader.dispatcher.job_masters()))
     return leader
-
-
-def status(leader: Leader, job_id: JobId) -> JobStatus | None:
-    summary = leader.dispatcher.job_summary(job_id)
-    return None if summary is None else summary.status
-
-
-async def until(leader: Leader, job_id: JobId, wanted: JobStatus) -> None:
-    await eventually(lambda: status(leader, job_id) is wanted, f"{wanted.name} of job {job_id}")
 
 
 async def test_a_job_from_submit_to_its_archive(plane: ControlPlane) -> None:

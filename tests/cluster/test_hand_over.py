@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from runtime.common.errors import ConflictError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
@@ -15,20 +13,9 @@ from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest
 from runtime.highavailability.records import WantedRecord
 from tests.kit.control_plane import ControlPlane, Leader, Process, eventually
+from tests.kit.led_jobs import ready, status
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def split() -> AsyncIterator[ControlPlane]:
-    """A world with JobMaster processes."""
-    made = ControlPlane(is_split=True)
-    yield made
-    await made.stop()
-
-
-async def ready(leader: Leader, count: int) -> None:
-    await eventually(lambda: [one.state for one in leader.dispatcher.job_masters()] == ["ready"] * count)
 
 
 async def submit(split: ControlPlane, leader: Leader, count: int) -> list[SubmitJobRequest]:
@@ -53,12 +40,7 @@ async def finish(split: ControlPlane, leader: Leader, jobs: list[SubmitJobReques
     """Every job can end where it is now."""
     for job in jobs:
         split.runners.by_job[job.job_id].finish()
-    await eventually(lambda: all(has_finished(leader, job.job_id) for job in jobs))
-
-
-def has_finished(leader: Leader, job_id: JobId) -> bool:
-    summary = leader.dispatcher.job_summary(job_id)
-    return summary is not None and summary.status is JobStatus.FINISHED
+    await eventually(lambda: all(status(leader, job.job_id) is JobStatus.FINISHED for job in jobs))
 
 
 async def leave(process: Process) -> bool:

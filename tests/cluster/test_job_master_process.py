@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from jobmaster_process.container_runner import ContainerState
 from jobmaster_process.registered_load import register_load
@@ -20,14 +18,6 @@ from runtime.highavailability.records import JobMasterRecord
 from tests.kit.control_plane import ControlPlane, NoLoad, eventually
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def split() -> AsyncIterator[ControlPlane]:
-    """A world with JobMaster processes."""
-    made = ControlPlane(is_split=True)
-    yield made
-    await made.stop()
 
 
 class Records:

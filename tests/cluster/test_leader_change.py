@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 import pytest_asyncio
 
-from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import SubmitJobRequest, SubmitOutcome
 from runtime.highavailability.kv import Put, Txn, TxnResult
 from tests.kit.control_plane import ControlPlane, Leader, eventually
+from tests.kit.led_jobs import start_job, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -91,34 +91,15 @@ def store(standalone: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> SlowStor
     return made
 
 
-async def begin(plane: ControlPlane) -> tuple[Leader, SubmitJobRequest]:
-    """A leader, and a job that runs."""
-    leader = await plane.lead()
-    if plane.is_split:
-        await plane.start_job_master()
-    job = plane.new_job()
-    await leader.dispatcher.submit_job(job)
-    await shows(leader, job.job_id, JobStatus.CREATED)
-    return leader, job
-
-
-async def shows(leader: Leader, job_id: JobId, wanted: JobStatus) -> None:
-    def has_it() -> bool:
-        summary = leader.dispatcher.job_summary(job_id)
-        return summary is not None and summary.status is wanted
-
-    await eventually(has_it, f"{wanted.name} of job {job_id}")
-
-
 async def is_submitted_already(leader: Leader, job: SubmitJobRequest, status: JobStatus) -> None:
     answer = await leader.dispatcher.submit_job(job)
     assert (answer.outcome, answer.status) == (SubmitOutcome.ALREADY_SUBMITTED, status)
 
 
 async def test_a_dirty_result_is_an_end_for_every_later_leader(plane: ControlPlane) -> None:
-    first, job = await begin(plane)
+    first, job = await start_job(plane)
     plane.runners.by_job[job.job_id].finish(JobStatus.FAILED)
-    await shows(first, job.job_id, JobStatus.FAILED)
+    await until(first, job.job_id, JobStatus.FAILED)
     await is_submitted_already(first, job, JobStatus.FAILED)
     await plane.depose(first)
     second = await plane.lead()
@@ -135,12 +116,12 @@ async def test_a_dirty_result_is_an_end_for_every_later_leader(plane: ControlPla
 
 
 async def test_a_result_that_is_written_while_nobody_leads(split: ControlPlane) -> None:
-    first, job = await begin(split)
+    first, job = await start_job(split)
     await split.depose(first)
     split.runners.by_job[job.job_id].finish(JobStatus.FAILED)
     await eventually(lambda: split.runners.by_job[job.job_id].summary().status is JobStatus.FAILED)
     second = await split.lead()
-    await shows(second, job.job_id, JobStatus.FAILED)
+    await until(second, job.job_id, JobStatus.FAILED)
     await is_submitted_already(second, job, JobStatus.FAILED)
     assert len(split.runners.created) == 1
 
@@ -150,7 +131,7 @@ async def test_a_result_on_its_way_while_the_leader_changes(
     standalone: ControlPlane, store: SlowStore, moment: str
 ) -> None:
     """It arrives, and the job has ended; or it is refused, and nobody has ever seen it."""
-    first, job = await begin(standalone)
+    first, job = await start_job(standalone)
     store.hold(standalone.keys.result(job.job_id))
     standalone.runners.by_job[job.job_id].finish(JobStatus.FAILED)
     await eventually(lambda: bool(store.held), "the result is on its way")
@@ -164,13 +145,13 @@ async def test_a_result_on_its_way_while_the_leader_changes(
         store.before(standalone.keys.owner(job.job_id))
     second = await standalone.lead()
     if moment == "after it has assigned":
-        await shows(second, job.job_id, JobStatus.CREATED)
+        await until(second, job.job_id, JobStatus.CREATED)
         assert await store.let_go() == [False]
         assert len(standalone.runners.created) == 2
         standalone.runners.by_job[job.job_id].finish()
-        await shows(second, job.job_id, JobStatus.FINISHED)
+        await until(second, job.job_id, JobStatus.FINISHED)
         return
-    await shows(second, job.job_id, JobStatus.FAILED)
+    await until(second, job.job_id, JobStatus.FAILED)
     await is_submitted_already(second, job, JobStatus.FAILED)
     assert len(standalone.runners.created) == 1
 
@@ -181,7 +162,7 @@ async def test_an_acknowledged_job_that_nobody_owns_gets_an_owner(split: Control
     await first.dispatcher.submit_job(job)
     await split.depose(first)
     second = await split.lead()
-    await shows(second, job.job_id, JobStatus.INITIALIZING)
+    await until(second, job.job_id, JobStatus.INITIALIZING)
     await split.start_job_master()
-    await shows(second, job.job_id, JobStatus.CREATED)
+    await until(second, job.job_id, JobStatus.CREATED)
     assert len(split.runners.created) == 1

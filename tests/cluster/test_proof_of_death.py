@@ -15,6 +15,7 @@ from runtime.highavailability.records import GuardRecord, TaskManagerRecord
 from runtime.highavailability.registration import GuardedTaskManager, follow_guards
 from runtime.resourcemanager.deaths import DIAL_PATIENCE
 from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, Process, eventually
+from tests.kit.led_jobs import ready, status
 
 pytestmark = pytest.mark.asyncio
 
@@ -42,18 +43,9 @@ async def running_jobs(plane: ControlPlane, leader: Leader, count: int) -> list[
     return ids
 
 
-def status(leader: Leader, job_id: JobId) -> JobStatus | None:
-    summary = leader.dispatcher.job_summary(job_id)
-    return None if summary is None else summary.status
-
-
 def owner_counts(leader: Leader, ids: list[JobId]) -> dict[Incarnation, int]:
     owners = [owner.incarnation for owner in map(leader.dispatcher.job_owner, ids) if owner is not None]
     return {one: owners.count(one) for one in owners}
-
-
-async def ready(leader: Leader, count: int) -> None:
-    await eventually(lambda: [one.state for one in leader.dispatcher.job_masters()] == ["ready"] * count)
 
 
 async def test_the_jobs_of_a_dead_process_are_spread_at_once(plane: ControlPlane) -> None:
