@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,12 +33,12 @@ class AirflowRest:
 
     def ask(self, method: str, path: str, *, body: Any = None, missing: Any = ..., **params: Any) -> Any:
         """The answer's document; `missing` instead of a 404. SQLite may be locked: Airflow then gives up in 5 s."""
-        until = time.monotonic() + LOCKED_SECONDS
-        while True:
+
+        def look() -> httpx.Response | None:
             answer = self._http.request(method, f"/api/v2{path}", json=body, params=params)
-            if "Database error" not in answer.text or answer.is_success or time.monotonic() > until:
-                break
-            time.sleep(0.5)
+            return None if "Database error" in answer.text and not answer.is_success else answer
+
+        answer = reached(look, f"{method} {path} beside others", timeout=LOCKED_SECONDS, every=0.5)
         if answer.status_code == httpx.codes.NOT_FOUND and missing is not ...:
             return missing
         assert answer.is_success, (method, path, answer.status_code, answer.text)
