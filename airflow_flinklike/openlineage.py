@@ -8,6 +8,7 @@ start (transport, the application's parent) is set with the TaskManager's Spark 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,12 @@ class LineageJob:
     failure: JobFailedError | None = None
 
 
-class OpenLineageMethods:
+class OpenLineageMethods(ABC):
     """The three methods, for operators that say in `lineage_job` what became of their job."""
 
+    @abstractmethod
     def lineage_job(self) -> LineageJob | None:
         """The job of this execution, None before there is one."""
-        raise NotImplementedError
 
     def get_openlineage_facets_on_start(self) -> Any:
         """OperatorLineage of a task that begins: the job, if an earlier try has submitted it."""

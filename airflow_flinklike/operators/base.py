@@ -6,6 +6,7 @@ task is killed), final_errors.py (what is not retried). Here is what Airflow cal
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -97,9 +98,9 @@ class FlinklikeJobOperator(ReportingOperator):
         self.default_conf: Mapping[str, str] = {}
         """Spark conf that the connection says; known while the task is executed."""
 
+    @abstractmethod
     def build_program(self, context: Context) -> JobProgram:
         """The job, built in the worker from rendered fields. Raises PipelineError."""
-        raise NotImplementedError
 
     @property
     def hook(self) -> FlinklikeHook:
