@@ -141,7 +141,6 @@ def start_driver(
     cut_large([log_file])
     command = command_line(
         java,
-        heap_bytes=settings.heap_bytes,
         conf=conf,
         properties_file=properties_file,
         archive_options=archive_options,

@@ -111,7 +111,6 @@ def _unicode_escape(char: str) -> str:
 def command_line(
     java: JavaRuntime,
     *,
-    heap_bytes: int,
     conf: Mapping[str, str],
     properties_file: Path,
     archive_options: Sequence[str],
@@ -119,7 +118,7 @@ def command_line(
     """The complete command of the driver JVM."""
     return [
         str(java.executable),
-        f"-Xmx{max(heap_bytes >> 20, 1)}m",
+        f"-Xmx{conf['spark.driver.memory']}",
         "-XX:+ExitOnOutOfMemoryError",
         *archive_options,
         *MODULE_OPTIONS,

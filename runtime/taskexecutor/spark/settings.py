@@ -116,6 +116,7 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
         {
             "spark.master": settings.master,
             "spark.submit.deployMode": "client",
+            "spark.driver.memory": f"{max(settings.heap_bytes >> 20, 1)}m",
             "spark.driver.bindAddress": settings.bind_address,
             "spark.scheduler.mode": "FAIR",
             # Hadoop's Path takes a URI as it is: a blank that is written %20 names another file.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from runtime.common.spark_conf import refused_static_conf
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import taskmanager as tm
@@ -15,8 +17,10 @@ from runtime.entrypoint.task_manager_process import _attempt_logs, _registration
 from runtime.taskexecutor.spark.settings import effective_conf
 
 
-def context(run: Path, *, master: str = "", environment: dict[str, str] | None = None) -> ProcessContext:
-    values = {tm.TASKMANAGER_HOST.key: "tm-1.example", tm.TASKMANAGER_BIND_HOST.key: "0.0.0.0"}
+def context(
+    run: Path, *, master: str = "", options: dict[str, Any] | None = None, environment: dict[str, str] | None = None
+) -> ProcessContext:
+    values = {tm.TASKMANAGER_HOST.key: "tm-1.example", tm.TASKMANAGER_BIND_HOST.key: "0.0.0.0", **(options or {})}
     configuration = Configuration(values, {"spark.master": master} if master else {})
     return ProcessContext(configuration, Layout(home=run, conf=run, run=run), environment or {})
 
@@ -26,6 +30,13 @@ def test_executors_of_a_cluster_dial_the_task_managers_host(tmp_path: Path, mast
     conf = effective_conf(_spark_settings(context(tmp_path, master=master), tmp_path))
     assert conf.get("spark.driver.host") == host
     assert conf["spark.driver.bindAddress"] == "0.0.0.0"
+
+
+@pytest.mark.parametrize(("wanted", "refused"), [("2g", []), ("2048m", []), ("4g", ["spark.driver.memory"])])
+def test_a_job_may_ask_for_the_heap_that_there_is(tmp_path: Path, wanted: str, refused: list[str]) -> None:
+    registration = _registration(context(tmp_path, options={tm.SPARK_MEMORY.key: 2 << 30}), "guard:1")
+    problems = refused_static_conf({"spark.driver.memory": wanted}, [registration.spark_conf])
+    assert [one.split()[1].rstrip(":") for one in problems] == refused
 
 
 def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> None:

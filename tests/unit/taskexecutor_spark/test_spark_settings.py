@@ -85,10 +85,9 @@ def test_pools_have_fixed_names(tmp_path: Path) -> None:
 
 
 def test_the_command_has_no_incubator_module_and_ends_on_an_exhausted_heap(tmp_path: Path) -> None:
-    conf = {"spark.driver.extraJavaOptions": "-Da=b -Dc='d e'", "spark.driver.extraClassPath": "/first.jar"}
-    command = command_line(
-        JAVA, heap_bytes=1 << 30, conf=conf, properties_file=tmp_path / "p", archive_options=("-Xshare:auto",)
-    )
+    user = {"spark.driver.extraJavaOptions": "-Da=b -Dc='d e'", "spark.driver.extraClassPath": "/first.jar"}
+    conf = effective_conf(spark_settings(tmp_path, heap_bytes=1 << 30, spark_conf=user))
+    command = command_line(JAVA, conf=conf, properties_file=tmp_path / "p", archive_options=("-Xshare:auto",))
     assert not [part for part in command if "jdk.incubator.vector" in part]
     assert "-XX:+ExitOnOutOfMemoryError" in command
     assert {"-Xmx1024m", "-Da=b", "-Dc=d e", "-Xshare:auto"} <= set(command)
