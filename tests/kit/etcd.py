@@ -23,6 +23,7 @@ from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import KeyValueStore
+from tests.kit.process_tree import freeze
 
 
 class EtcdProcess:
@@ -62,8 +63,8 @@ class EtcdProcess:
         process.wait(10)
 
     def freeze(self) -> None:
-        """SIGSTOP."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """SIGSTOP; from the return on it does nothing."""
+        freeze(self.pid)
 
     def thaw(self) -> None:
         """SIGCONT."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from tests.kit.levels import reached
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -45,4 +49,18 @@ def carrying(name: str, value: str) -> dict[int, str]:
                 found[int(directory.name)] = command
         except OSError:
             continue
+    return found
+
+
+def freeze(pid: int) -> None:
+    """SIGSTOP, and wait until no thread runs any more: the kernel tells one after the other."""
+    os.kill(pid, signal.SIGSTOP)
+    reached(lambda: _thread_states(pid) == {"T"}, f"process {pid} stands still")
+
+
+def _thread_states(pid: int) -> set[str]:
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since it was listed
+            found.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
     return found
