@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from airflow_flinklike.client import operations
+from airflow_flinklike.client import JobState, operations
 from airflow_flinklike.client.protocol import Operation
 from runtime.common.ids import JobId, parse_job_id
 from runtime.common.states import JobStatus
+
+JOBS = "/jobs/overview"
+TASK_MANAGERS = "/taskmanagers"
 
 
 class Verdict(Enum):
@@ -93,27 +96,31 @@ def _millis(moment: datetime | str | None) -> int:
 
 def look_at_job(wish: JobWish, *, wait: float = 0.0, seen: JobLook | None = None) -> Operation[JobLook]:
     """One look; with `wait` a long poll for a change since `seen`. Raises JobNotFoundError for an unknown id."""
-    job_id = wish.job_id or (yield from _newest(wish))
+    job_id = wish.job_id or newest(wish, (yield from operations.get_json(JOBS)))
     if job_id is None:
         return JobLook(Verdict.WAITING)
     since = seen.last_modification if seen is not None and seen.job_id == job_id else 0
     state = yield from operations.status(job_id, wait=wait if since else 0.0, since=since)
-    verdict = Verdict.WAITING
-    if state.status in wish.states or (state.status.is_globally_terminal and (yield from _has_passed(wish, job_id))):
-        verdict = Verdict.REACHED
-    elif state.status.is_globally_terminal:
-        verdict = Verdict.MISSED
-    return JobLook(verdict, job_id, state.status, state.pending_reason, state.last_modification)
+    return (yield from judge(wish, state))
 
 
-def _newest(wish: JobWish) -> Operation[JobId | None]:
-    """The overview is sorted that way. A job that waits for its start has not started too early."""
-    overview = yield from operations.get_json("/jobs/overview")
+def newest(wish: JobWish, overview: Mapping[str, Any]) -> JobId | None:
+    """The job of the name, in the overview, which is sorted that way. One that waits has not started too early."""
     for job in overview["jobs"]:
         begun = job["start-time"]
         if job["name"] == wish.name and (begun < 0 or begun >= wish.started_after_millis):
             return JobId(job["jid"])
     return None
+
+
+def judge(wish: JobWish, state: JobState) -> Operation[JobLook]:
+    """What a job's state means for the wish."""
+    status, verdict = state.status, Verdict.WAITING
+    if status in wish.states or (status.is_globally_terminal and (yield from _has_passed(wish, state.job_id))):
+        verdict = Verdict.REACHED
+    elif status.is_globally_terminal:
+        verdict = Verdict.MISSED
+    return JobLook(verdict, state.job_id, status, state.pending_reason, state.last_modification)
 
 
 def _has_passed(wish: JobWish, job_id: JobId) -> Operation[bool]:
@@ -147,8 +154,12 @@ class ClusterLook:
 
 def look_at_cluster(wish: ClusterWish) -> Operation[ClusterLook]:
     """One look at the TaskManagers."""
-    answer = yield from operations.get_json("/taskmanagers")
-    free = [int(one["freeSlots"]) for one in answer["taskmanagers"] if _serves(one, wish)]
+    return room(wish, (yield from operations.get_json(TASK_MANAGERS)))
+
+
+def room(wish: ClusterWish, task_managers: Mapping[str, Any]) -> ClusterLook:
+    """What there is for the wish."""
+    free = [int(one["freeSlots"]) for one in task_managers["taskmanagers"] if _serves(one, wish)]
     is_reached = bool(free) and sum(free) >= wish.free_slots
     return ClusterLook(is_reached, sum(free), len(free))
 

@@ -13,12 +13,14 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient
 from airflow_flinklike.client.model import JobNews, JobState
 from airflow_flinklike.client.poll_board import PollBoard
+from airflow_flinklike.client.protocol import Operation
+from airflow_flinklike.client.shared_looks import SharedLooks
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
@@ -28,6 +30,7 @@ from airflow_flinklike.exceptions import (
 from runtime.common.ids import JobId
 
 AccessT = TypeVar("AccessT")
+T = TypeVar("T")
 
 GATHER_SECONDS = 0.05
 """How long a poll waits for company before it is sent."""
@@ -77,6 +80,8 @@ class SharedPoll(Generic[AccessT]):
         self._looked = float("-inf")
         self._heard = 0.0
         self._refusal: AuthenticationError | None = None
+        self.looks = SharedLooks(self._get)
+        """For who is attached."""
 
     @property
     def is_idle(self) -> bool:
@@ -177,14 +182,34 @@ class SharedPoll(Generic[AccessT]):
                 return self._clients[-1]
             access = await self._look_up()
             self._looked = now
+            refusal, self._refusal = self._refusal, None
             if not self._clients or access != self._access:
                 # Those before it are closed at the end: somebody may be using them.
                 self._access = access
                 self._clients.append(self._connect(access))
-            elif self._refusal is not None:
-                raise self._refusal
-            self._refusal = None
+            elif refusal is not None:
+                raise refusal
             return self._clients[-1]
+
+    async def run(self, make: Callable[[], Operation[T]], *, patience: float = 0.0) -> T:
+        """Drive an operation, for who is attached. A token that has changed, and for `patience` seconds a cluster that
+        does not answer, only take longer. Raises what the operation raises, and what looking up raises.
+        """
+        begun = asyncio.get_running_loop().time()
+        while True:
+            self._start()
+            client = await self.client()
+            try:
+                return await client.run(make())
+            except AuthenticationError as error:
+                self._refusal, self._looked = error, float("-inf")
+            except ClusterUnavailableError:
+                self._looked = float("-inf")
+                if asyncio.get_running_loop().time() - begun >= patience:
+                    raise
+
+    async def _get(self, path: str, patience: float) -> Any:
+        return await self.run(lambda: operations.get_json(path), patience=patience)
 
     def _begin_poll(self, group: asyncio.TaskGroup, client: AsyncFlinklikeClient) -> None:
         """The cluster ends the poll before this one, because of the name. What it does not answer is given up."""

@@ -15,7 +15,7 @@ from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_flinklike.client import AsyncFlinklikeClient, JobState
+from airflow_flinklike.client import AsyncFlinklikeClient, JobState, operations
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
     AuthenticationError,
@@ -175,7 +175,7 @@ class FlinklikeJobTrigger(BaseTrigger):
             if self.insist_interval is not None and now >= insist_at:
                 insist_at = now + self.insist_interval
                 with suppress(JobConflictError, JobNotFoundError, ClusterUnavailableError):
-                    await (await shared.client()).heartbeat(JobId(self.job_id), 0)
+                    await shared.run(lambda: operations.heartbeat(JobId(self.job_id), 0))
             since = 0 if state is None else state.last_modification
             wait = min(self.poll_interval, observer.interval, remaining, insist_at - now)
             state = await shared.wait(JobId(self.job_id), since, wait, patience=self._ride_seconds()) or state

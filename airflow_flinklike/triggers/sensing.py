@@ -1,4 +1,7 @@
-"""Triggers of the sensors: they wait in the triggerer, never cancel anything, and fire one event."""
+"""Triggers of the sensors: they wait in the triggerer, never cancel anything, and fire one event.
+
+All of one event loop share the connections, the poll for jobs, and the looks at lists of jobs and of TaskManagers.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,31 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_flinklike.client import AsyncFlinklikeClient
+from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
     FlinklikeClientError,
     JobNotFoundError,
 )
-from airflow_flinklike.hooks.flinklike import FlinklikeHook
+from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.sensing import (
+    JOBS,
+    TASK_MANAGERS,
     ClusterWish,
     JobLook,
     JobWish,
     Verdict,
-    look_at_cluster,
-    look_at_job,
+    judge,
+    newest,
     parse_states,
+    room,
 )
 from airflow_flinklike.triggers.job import TRIGGER_RETRY_SECONDS, JobEventReason
-from airflow_flinklike.triggers.shared_wait import wait_for_change
+from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
+
+Shared = SharedPoll[ClusterAccess]
 
 _REASON_OF_ERROR = {
     JobNotFoundError: JobEventReason.NOT_FOUND,
@@ -41,22 +49,20 @@ _REASON_OF_ERROR = {
 class _SensorTrigger(BaseTrigger):
     """Fires `{"verdict": ...}` when it has seen what it waits for, `{"reason", "message"}` when it cannot go on."""
 
-    retry_for = TRIGGER_RETRY_SECONDS
-
     def __init__(self, flinklike_conn_id: str, *, poll_interval: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow has no hints here
         self.flinklike_conn_id = flinklike_conn_id
         self.poll_interval = poll_interval
 
     @abstractmethod
-    async def _wait(self, client: AsyncFlinklikeClient) -> dict[str, Any]:
+    async def _wait(self, shared: Shared) -> dict[str, Any]:
         """The event's payload, once it is there."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and yield one event."""
         try:
-            async with await FlinklikeHook(self.flinklike_conn_id, retry_for=self.retry_for).aget_conn() as client:
-                payload = await self._wait(client)
+            async with shared_poll(self.flinklike_conn_id).attached() as shared:
+                payload = await self._wait(shared)
         except (FlinklikeClientError, AirflowNotFoundException, OSError) as error:
             reason = _REASON_OF_ERROR.get(type(error), JobEventReason.ERROR)
             payload = {"reason": reason.value, "message": str(error)}
@@ -93,32 +99,36 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
             "poll_interval": self.poll_interval,
         }
 
-    async def _wait(self, client: AsyncFlinklikeClient) -> dict[str, Any]:
+    async def _wait(self, shared: Shared) -> dict[str, Any]:
         job_id = JobId(self.job_id) if self.job_id else None
         wish = JobWish(parse_states(self.target_states), job_id, self.job_name, self.started_after_millis)
-        look = await client.run(look_at_job(wish))
+        look = JobLook(Verdict.WAITING)
         while look.verdict is Verdict.WAITING:
-            await self._wait_for_news(look)
-            seen, look = look, await client.run(look_at_job(wish))
+            seen, look = look, await self._look(shared, wish, look)
             if str(look) != str(seen):
                 self.log.info("%s", look)
         return {"verdict": look.verdict.value, "job_id": look.job_id}
 
-    async def _wait_for_news(self, look: JobLook) -> None:
-        """Of the job by the question that all triggers share; while there is no job, and later whether there is a newer
-        one, it is asked again from time to time.
+    async def _look(self, shared: Shared, wish: JobWish, seen: JobLook) -> JobLook:
+        """The next look. While there is no job of the name, and later whether there is a newer one, is asked again from
+        time to time.
         """
-        if look.job_id is None:
+        job_id, timeout = wish.job_id, None
+        if job_id is None:
+            jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=TRIGGER_RETRY_SECONDS)
+            job_id, timeout = newest(wish, jobs), self.poll_interval
+        if job_id is None:
             await asyncio.sleep(self.poll_interval)
-        else:
-            patience = None if self.job_id else self.poll_interval
-            await wait_for_change(self.flinklike_conn_id, look.job_id, look.last_modification, patience)
+            return seen
+        since = seen.last_modification if job_id == seen.job_id else 0
+        state = await shared.wait(job_id, since, timeout, patience=TRIGGER_RETRY_SECONDS)
+        if state is None:
+            return seen
+        return await shared.run(lambda: judge(wish, state), patience=TRIGGER_RETRY_SECONDS)
 
 
 class FlinklikeClusterTrigger(_SensorTrigger):
     """Waits for free slots. A cluster that is away is one that has none yet."""
-
-    retry_for = 0.0
 
     def __init__(
         self,
@@ -144,12 +154,12 @@ class FlinklikeClusterTrigger(_SensorTrigger):
             "poll_interval": self.poll_interval,
         }
 
-    async def _wait(self, client: AsyncFlinklikeClient) -> dict[str, Any]:
+    async def _wait(self, shared: Shared) -> dict[str, Any]:
         wish = ClusterWish(self.free_slots, self.has_spark, self.spark_profile)
         said = ""
         while True:
             try:
-                look = await client.run(look_at_cluster(wish))
+                look = room(wish, await shared.looks.get(TASK_MANAGERS, age=self.poll_interval / 2))
             except ClusterUnavailableError as error:
                 text = str(error)
             else:

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from airflow_flinklike.client import AsyncFlinklikeClient, JobState
-from airflow_flinklike.client.shared_poll import PATIENCE_SECONDS, SharedPoll
+from airflow_flinklike.client import AsyncFlinklikeClient
+from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
-from runtime.common.ids import JobId
 
 TRY_SECONDS = 60.0
 """How long one request is tried, before the connection is looked up again."""
 
 _POLLS: dict[asyncio.AbstractEventLoop, dict[str, SharedPoll[ClusterAccess]]] = {}
-
-
-async def wait_for_change(
-    conn_id: str, job_id: str, since: int, timeout: float | None, *, patience: float = PATIENCE_SECONDS
-) -> JobState | None:
-    """A job's state when its last modification is another one than `since` (0: now); None after `timeout` seconds.
-
-    Raises JobNotFoundError, AuthenticationError, ClusterUnavailableError when nobody has answered for `patience`
-    seconds, and what looking up the connection raises. A cluster that fails over or restarts, and a connection that is
-    changed, only take longer.
-    """
-    return await shared_poll(conn_id).wait(JobId(job_id), since, timeout, patience=patience)
 
 
 def shared_poll(conn_id: str) -> SharedPoll[ClusterAccess]:

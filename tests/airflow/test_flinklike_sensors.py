@@ -1,5 +1,6 @@
 """Sensors and the cancel operator against a fake REST endpoint: in a worker, rescheduled, deferred."""
 
+import asyncio
 import threading
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from airflow_flinklike.triggers.sensing import FlinklikeClusterTrigger, Flinklik
 from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_context import context
 from tests.kit.airflow_jobs import deferred, started
+from tests.kit.control_plane import eventually
 from tests.kit.fake_rest import FakeCluster, FakeJob
 
 JOB, OTHER = "a" * 32, "b" * 32
@@ -148,6 +150,28 @@ async def test_a_deferred_sensor_hears_that_it_waits_in_vain(rest: FakeCluster) 
     assert event["verdict"] == "missed"
     with pytest.raises(AirflowFailException, match="was canceled"):
         sensor(job_id=JOB, target_states="RUNNING").execute_complete(context(), event)
+
+
+@pytest.mark.asyncio
+async def test_triggers_of_sensors_share_connections_and_looks(rest: FakeCluster) -> None:
+    """However many they are: a request for each list, and one poll."""
+    put(rest, JOB, "CREATED")
+    wanted: dict[str, Any] = {"flinklike_conn_id": "flinklike_default", "target_states": ["RUNNING"]}
+    named = [FlinklikeJobStateTrigger(**wanted, job_name="etl") for _ in range(50)]
+    known = [FlinklikeJobStateTrigger(**wanted, job_id=JOB) for _ in range(50)]
+    rooms = [FlinklikeClusterTrigger("flinklike_default", free_slots=1) for _ in range(50)]
+    with rest.changed:
+        rest.peers.clear()
+        rest.requests.clear()
+    waiting = [asyncio.ensure_future(payload_of(one)) for one in (*named, *known)]
+    assert {one["free_slots"] for one in await asyncio.gather(*map(payload_of, rooms))} == {3}
+    await eventually(lambda: any(path == "/jobs/wait" for _, path in rest.requests))
+    put(rest, JOB, "RUNNING")
+    assert {one["job_id"] for one in await asyncio.gather(*waiting)} == {JOB}
+    paths = [path for _, path in rest.requests]
+    assert (paths.count("/jobs/overview"), paths.count("/taskmanagers")) == (1, 1)
+    assert set(paths) == {"/jobs/overview", "/taskmanagers", "/jobs/wait"}
+    assert len(rest.peers) <= 4, "a connection for each request that is under way"
 
 
 def test_the_end_that_the_shared_trigger_tells_is_judged_too(rest: FakeCluster) -> None:

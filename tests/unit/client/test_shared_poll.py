@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from airflow_flinklike.client import AsyncFlinklikeClient, shared_poll
+from airflow_flinklike.client import AsyncFlinklikeClient, operations, shared_poll
 from airflow_flinklike.client.model import JobState
+from airflow_flinklike.client.protocol import Operation
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
     AuthenticationError,
@@ -279,3 +280,49 @@ async def test_who_is_attached_uses_the_same_client() -> None:
                 await eventually(lambda: task.done() and box.fakes.dispatcher.waiters.count == 1)
                 assert not box.clients[0].is_closed
     assert (len(box.clients), box.looked) == (1, 1)
+
+
+def status_of(number: int) -> Operation[JobState]:
+    return operations.status(job(number), wait=0.0, since=0)
+
+
+@pytest.mark.parametrize("token", ["old", TOKEN])
+async def test_an_operation_is_tried_with_the_token_of_now(token: str) -> None:
+    box = Box(tokens=["old", token])
+    box.put(1)
+    async with polling(box) as poll, poll.attached():
+        if token == TOKEN:
+            assert (await poll.run(lambda: status_of(1))).status is JobStatus.RUNNING
+        else:
+            with pytest.raises(AuthenticationError):
+                await poll.run(lambda: status_of(1))
+            box.tokens = [TOKEN]
+            assert (await poll.run(lambda: status_of(1))).status is JobStatus.RUNNING
+            assert (await poll.client()) is box.clients[-1], "what was refused once is over"
+    assert box.looked == (2 if token == TOKEN else 3)
+
+
+async def test_an_operation_rides_over_an_outage_for_as_long_as_it_may() -> None:
+    box = Box()
+    box.put(1)
+    box.wire.is_down = lambda _: True
+    async with polling(box) as poll, poll.attached():
+        with pytest.raises(ClusterUnavailableError):
+            await poll.run(lambda: status_of(1))
+        looked = box.looked
+        task = asyncio.ensure_future(poll.run(lambda: status_of(1), patience=60.0))
+        await eventually(lambda: box.looked > looked + 1)
+        box.wire.is_down = lambda _: False
+        assert (await task).status is JobStatus.RUNNING
+
+
+async def test_what_is_asked_after_the_poll_has_broken_down_is_closed_too() -> None:
+    box = Box()
+    box.put(1)
+    box.wire.faults = [httpx.Response(401)]
+    async with polling(box, linger=0.0) as poll, poll.attached():
+        with pytest.raises(AuthenticationError):
+            await poll.wait(job(1), 0, 5.0)
+        await eventually(lambda: box.clients[0].is_closed)
+        assert (await poll.run(lambda: status_of(1))).status is JobStatus.RUNNING
+        assert len(box.clients) == 2
