@@ -45,18 +45,19 @@ class JobWish:
 
 @dataclass(frozen=True, slots=True)
 class JobLook:
-    """What is known of the job; `job_id` is None while there is none of that name."""
+    """What is known of the job; `state` is None while there is none of that name."""
 
     verdict: Verdict
-    job_id: JobId | None = None
-    status: JobStatus | None = None
-    pending_reason: str = ""
-    last_modification: int = 0
+    state: JobState | None = None
 
     def __str__(self) -> str:
-        if self.status is None:
+        if self.state is None:
             return "there is none yet"
-        return f"job {self.job_id}: {self.status.value} {self.pending_reason}".rstrip()
+        return f"Job {self.state.job_id}: {self.state.status.value} {self.state.pending_reason}".rstrip()
+
+    def since(self, job_id: JobId) -> int:
+        """From where to wait for a change of that job."""
+        return self.state.last_modification if self.state is not None and self.state.job_id == job_id else 0
 
 
 def job_wish(
@@ -99,7 +100,7 @@ def look_at_job(wish: JobWish, *, wait: float = 0.0, seen: JobLook | None = None
     job_id = wish.job_id or newest(wish, (yield from operations.get_json(JOBS)))
     if job_id is None:
         return JobLook(Verdict.WAITING)
-    since = seen.last_modification if seen is not None and seen.job_id == job_id else 0
+    since = 0 if seen is None else seen.since(job_id)
     state = yield from operations.status(job_id, wait=wait if since else 0.0, since=since)
     return (yield from judge(wish, state))
 
@@ -120,7 +121,7 @@ def judge(wish: JobWish, state: JobState) -> Operation[JobLook]:
         verdict = Verdict.REACHED
     elif status.is_globally_terminal:
         verdict = Verdict.MISSED
-    return JobLook(verdict, state.job_id, status, state.pending_reason, state.last_modification)
+    return JobLook(verdict, state)
 
 
 def _has_passed(wish: JobWish, job_id: JobId) -> Operation[bool]:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperatorLink, BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_flinklike.client import FlinklikeClient
-from airflow_flinklike.exceptions import FlinklikeClientError
+from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState
+from airflow_flinklike.exceptions import FlinklikeClientError, ResultTooLargeError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
-from airflow_flinklike.links import FlinklikeJobLink
-from airflow_flinklike.sensing import JobLook, JobWish, Verdict, job_wish, look_at_job
+from airflow_flinklike.links import JOB_URL_KEY, FlinklikeJobLink
+from airflow_flinklike.observation import JobObserver, LogSettings
+from airflow_flinklike.operators.reporting import JOB_ID_KEY, now_seconds
+from airflow_flinklike.sensing import JobWish, Verdict, job_wish, look_at_job
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from airflow_flinklike.triggers.sensing import FlinklikeJobStateTrigger
+from airflow_flinklike.xcom_limit import XCOM_LIMIT, check_size
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -39,6 +42,9 @@ class FlinklikeJobSensor(BaseSensorOperator):
     :param target_states: names of job states, `FINISHED` by default; a text is split at commas
     :param flinklike_conn_id: the connection to the cluster
     :param deferrable: wait in the triggerer instead of in a worker slot
+    :param log_limit: about how many bytes of the job's output the sensor's log shows; 0, the default: none. While the
+        job runs where it is waited for by its id until its end, else when it has ended
+    :param xcom_limit: how many bytes the job's value may have as XCom; None: any number
     """
 
     template_fields: Collection[str] = ("job_id", "job_name", "started_after", "target_states", "flinklike_conn_id")
@@ -55,6 +61,8 @@ class FlinklikeJobSensor(BaseSensorOperator):
         flinklike_conn_id: str = DEFAULT_CONN_ID,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poke_interval: timedelta | float = 10.0,
+        log_limit: int = 0,
+        xcom_limit: int | None = XCOM_LIMIT,
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)
@@ -64,19 +72,23 @@ class FlinklikeJobSensor(BaseSensorOperator):
         self.target_states = target_states
         self.flinklike_conn_id = flinklike_conn_id
         self.deferrable = deferrable
-        self._linked = ""
-        self._said = ""
+        self.log_limit = log_limit
+        self.xcom_limit = xcom_limit
+        self._observer: JobObserver | None = None
+        self._observed = ""
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One look at the job, as a short long poll; when deferrable, one that finds it on its way defers."""
         wish = self._wish()
         with FlinklikeHook(self.flinklike_conn_id).get_conn() as client:
             look = client.run(look_at_job(wish))
-            if look.verdict is Verdict.WAITING and look.job_id and not self.reschedule and not self.deferrable:
+            if look.verdict is Verdict.WAITING and look.state and not self.reschedule and not self.deferrable:
                 look = client.run(look_at_job(wish, wait=1.0, seen=look))
-            self._tell(context, look)
+            if look.state is not None:
+                self._observe(context, client, look.state)
             if look.verdict is not Verdict.WAITING:
-                value = self._value_of(client, look.job_id, is_reached=look.verdict is Verdict.REACHED)
+                assert look.state is not None
+                value = self._value_of(client, look.state, is_reached=look.verdict is Verdict.REACHED)
                 return PokeReturnValue(is_done=True, xcom_value=value)
         if self.deferrable:
             timeout = timedelta(seconds=self.timeout)
@@ -97,19 +109,20 @@ class FlinklikeJobSensor(BaseSensorOperator):
         reason = event.get("reason", "")
         if "verdict" not in event and reason not in _ENDS:
             raise error_of_event(event)
-        job_id = JobId(event["job_id"])
         with FlinklikeHook(self.flinklike_conn_id).get_conn() as client:
+            state = client.status(JobId(event["job_id"]))
+            self._observe(context, client, state, event.get("bookmark"))
             if "verdict" in event:
                 is_reached = Verdict(event["verdict"]) is Verdict.REACHED
-                self._tell(context, JobLook(Verdict(event["verdict"]), job_id))
             else:
-                is_reached = JobStatus(reason.upper()) in self._wish().states
-            return self._value_of(client, job_id, is_reached=is_reached)
+                is_reached = state.status in self._wish().states
+            return self._value_of(client, state, is_reached=is_reached)
 
     def _trigger(self, wish: JobWish) -> BaseTrigger:
         """All who wait for an end share one question to the cluster."""
         if wish.job_id is not None and wish.is_about_an_end:
-            return FlinklikeJobTrigger(wish.job_id, self.flinklike_conn_id)
+            bookmark = None if self._observer is None else self._observer.bookmark()
+            return FlinklikeJobTrigger(wish.job_id, self.flinklike_conn_id, bookmark=bookmark)
         return FlinklikeJobStateTrigger(
             self.flinklike_conn_id,
             target_states=sorted(status.value for status in wish.states),
@@ -128,29 +141,40 @@ class FlinklikeJobSensor(BaseSensorOperator):
             message = f"task {self.task_id!r}: {error}"
             raise AirflowFailException(message) from error
 
-    def _tell(self, context: Context, look: JobLook) -> None:
-        """The link as soon as the job is known, and one line when something has changed."""
-        if look.job_id and look.job_id != self._linked:
-            self._linked = look.job_id
-            url = FlinklikeHook(self.flinklike_conn_id).access().job_url(look.job_id)
-            context["ti"].xcom_push(key=FlinklikeJobLink().xcom_key, value=url)
-            context["ti"].xcom_push(key="job_id", value=look.job_id)
-        if look.status is not None and str(look) != self._said:
-            self._said = str(look)
-            self.log.info("%s", look)
+    def _observe(
+        self, context: Context, client: FlinklikeClient, state: JobState, bookmark: Mapping[str, Any] | None = None
+    ) -> None:
+        """The link as soon as the job is known, a line when something has changed, and the job's output if wanted."""
+        if self._observer is None or self._observed != state.job_id:
+            access = FlinklikeHook(self.flinklike_conn_id).access()
+            settings = LogSettings(self.log_limit, access.job_url("")) if self.log_limit else None
+            self._observed = state.job_id
+            self._observer = JobObserver(self.log, bookmark, settings=settings, clock=now_seconds)
+            context["ti"].xcom_push(key=JOB_URL_KEY, value=access.job_url(state.job_id))
+            context["ti"].xcom_push(key=JOB_ID_KEY, value=state.job_id)
+        self._observer.observe(client, state)
 
-    def _value_of(self, client: FlinklikeClient, job_id: JobId | None, *, is_reached: bool) -> Any:
+    def _value_of(self, client: FlinklikeClient, state: JobState, *, is_reached: bool) -> Any:
         """What becomes the XCom. Raises AirflowFailException when the wish cannot come true."""
-        assert job_id is not None
-        result = client.result_within(job_id, wait=0.0)
-        if result is None:
-            return client.status(job_id).status.value
+        if not state.status.is_globally_terminal:
+            return state.status.value
+        if is_reached and state.status is not JobStatus.FINISHED:
+            return state.status.value
+        result = client.wait_for_result(state.job_id)
         if is_reached:
-            return result.value if result.status is JobStatus.FINISHED else result.status.value
+            return self._checked(result)
         try:
             result.value_or_raise()
         except FlinklikeClientError as error:
             raise AirflowFailException(str(error)) from error
         wanted = ", ".join(sorted(status.value for status in self._wish().states))
-        message = f"job {job_id} is FINISHED and never was {wanted}"
+        message = f"job {state.job_id} is FINISHED and never was {wanted}"
         raise AirflowFailException(message)
+
+    def _checked(self, result: JobExecutionResult) -> Any:
+        if self.do_xcom_push:
+            try:
+                check_size(result.job_id, result.value, self.xcom_limit)
+            except ResultTooLargeError as error:
+                raise AirflowFailException(str(error)) from error
+        return result.value

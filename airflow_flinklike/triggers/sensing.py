@@ -103,11 +103,11 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         job_id = JobId(self.job_id) if self.job_id else None
         wish = JobWish(parse_states(self.target_states), job_id, self.job_name, self.started_after_millis)
         look = JobLook(Verdict.WAITING)
-        while look.verdict is Verdict.WAITING:
+        while look.verdict is Verdict.WAITING or look.state is None:
             seen, look = look, await self._look(shared, wish, look)
             if str(look) != str(seen):
                 self.log.info("%s", look)
-        return {"verdict": look.verdict.value, "job_id": look.job_id}
+        return {"verdict": look.verdict.value, "job_id": look.state.job_id}
 
     async def _look(self, shared: Shared, wish: JobWish, seen: JobLook) -> JobLook:
         """The next look. While there is no job of the name, and later whether there is a newer one, is asked again from
@@ -120,8 +120,7 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         if job_id is None:
             await asyncio.sleep(self.poll_interval)
             return seen
-        since = seen.last_modification if job_id == seen.job_id else 0
-        state = await shared.wait(job_id, since, timeout, patience=TRIGGER_RETRY_SECONDS)
+        state = await shared.wait(job_id, seen.since(job_id), timeout, patience=TRIGGER_RETRY_SECONDS)
         if state is None:
             return seen
         return await shared.run(lambda: judge(wish, state), patience=TRIGGER_RETRY_SECONDS)

@@ -1,6 +1,7 @@
 """Sensors and the cancel operator against a fake REST endpoint: in a worker, rescheduled, deferred."""
 
 import asyncio
+import copy
 import threading
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleExcept
 
 from airflow_flinklike.exceptions import ClusterUnavailableError, JobNotFoundError
 from airflow_flinklike.operators.cancel import FlinklikeCancelOperator
+from airflow_flinklike.sensors import job
 from airflow_flinklike.sensors.cluster import FlinklikeClusterSensor
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
@@ -19,6 +21,7 @@ from tests.kit.airflow_context import context
 from tests.kit.airflow_jobs import deferred, started
 from tests.kit.control_plane import eventually
 from tests.kit.fake_rest import FakeCluster, FakeJob
+from tests.kit.heard import Heard
 
 JOB, OTHER = "a" * 32, "b" * 32
 
@@ -56,6 +59,72 @@ def test_a_state_before_the_end_is_enough(rest: FakeCluster) -> None:
     assert sensor(job_id=JOB, target_states="RUNNING").execute(seen) == "RUNNING"
     timer.join()
     assert seen["ti"].xcoms["job_id"] == JOB
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """What the sensor and its trigger say."""
+    made = Heard()
+    monkeypatch.setattr(FlinklikeJobSensor, "log", made.log)
+    monkeypatch.setattr(FlinklikeJobTrigger, "log", made.log)
+    monkeypatch.setattr(job, "now_seconds", made.clock)
+    return made
+
+
+def test_the_output_of_the_job_shows_while_it_runs(rest: FakeCluster, heard: Heard) -> None:
+    put(rest, JOB, "RUNNING")
+    operator = sensor(job_id=JOB, log_limit=1000)
+    assert not operator.poke(context()).is_done
+    heard.now += 60.0
+    rest.write(JOB, b"first\n")
+    assert not operator.poke(context()).is_done
+    assert heard.lines == [f"Job {JOB}: RUNNING", "==> read stdout", "first"]
+    heard.now += 0.1
+    rest.write(JOB, b"last\n")
+    rest.finish(JOB)
+    assert operator.poke(context()).is_done
+    assert heard.lines[3:] == [f"Job {JOB}: FINISHED", "last"]
+    copy.deepcopy(operator)
+
+
+@pytest.mark.parametrize("event", [{"verdict": "reached"}, {"reason": "finished", "bookmark": {"state": "FINISHED"}}])
+@pytest.mark.parametrize("log_limit", [0, 1000])
+def test_what_was_written_before_a_deferral_shows_at_the_end(
+    rest: FakeCluster, heard: Heard, event: dict[str, Any], *, log_limit: int
+) -> None:
+    put(rest, JOB, "FINISHED")
+    rest.write(JOB, b"all\n")
+    sensor(job_id=JOB, log_limit=log_limit).execute_complete(context(), {"job_id": JOB, **event})
+    assert ("all" in heard.lines) is bool(log_limit)
+    assert (f"Job {JOB}: FINISHED" in heard.lines) is ("verdict" in event), "unless the trigger has said so"
+
+
+@pytest.mark.asyncio
+async def test_a_deferral_for_an_end_repeats_no_line(rest: FakeCluster, heard: Heard) -> None:
+    put(rest, JOB, "RUNNING")
+    rest.write(JOB, b"first\n")
+    operator = sensor(job_id=JOB, deferrable=True, log_limit=1000)
+    trigger: Any = deferred(operator).trigger
+    rest.write(JOB, b"last\n")
+    rest.finish(JOB)
+    event = await payload_of(trigger)
+    sensor(job_id=JOB, log_limit=1000).execute_complete(context(), event)
+    states = [f"Job {JOB}: {state}" for state in ("RUNNING", "FINISHED")]
+    assert heard.lines == [*states, "==> read stdout", "first", "last"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"xcom_limit": None}, {"do_xcom_push": False}])
+def test_a_value_above_the_limit_fails_without_a_retry(rest: FakeCluster, fields: dict[str, Any]) -> None:
+    put(rest, JOB, "FINISHED")
+    value = rest.jobs[JOB].result = "x" * 50_000
+    operator = sensor(job_id=JOB, **fields)
+    if fields:
+        assert operator.execute(context()) == value
+        return
+    with pytest.raises(AirflowFailException, match=r"50002 bytes, and xcom_limit is 49152: have the job write it"):
+        operator.execute(context())
+    with pytest.raises(AirflowFailException, match="xcom_limit"):
+        operator.execute_complete(context(), {"verdict": "reached", "job_id": JOB})
 
 
 def test_a_state_that_was_passed_counts_and_the_value_is_there(rest: FakeCluster) -> None:

@@ -10,6 +10,7 @@ from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import JobNotFoundError
 from airflow_flinklike.sensing import (
     ClusterWish,
+    JobLook,
     JobWish,
     Verdict,
     job_wish,
@@ -42,6 +43,11 @@ def put(cluster: FakeCluster, job_id: JobId, status: str, *passed: str, name: st
     cluster.jobs[job_id] = FakeJob({"name": name}, "", status, started=started, passed=list(passed))
 
 
+def job_of(look: JobLook) -> JobId:
+    assert look.state is not None
+    return look.state.job_id
+
+
 @pytest.mark.parametrize(
     ("states", "status", "passed", "verdict"),
     [
@@ -66,7 +72,8 @@ def test_the_verdict(
 ) -> None:
     put(cluster, JOB, status, *passed)
     look = client.run(look_at_job(JobWish(parse_states(states), JOB)))
-    assert (look.verdict, look.job_id, look.status) == (verdict, JOB, JobStatus(status))
+    assert look.state is not None
+    assert (look.verdict, look.state.job_id, look.state.status) == (verdict, JOB, JobStatus(status))
 
 
 def test_every_state_has_a_verdict(cluster: FakeCluster, client: FlinklikeClient) -> None:
@@ -83,11 +90,11 @@ def test_a_name_means_the_newest_job(cluster: FakeCluster, client: FlinklikeClie
     wish = job_wish("FINISHED", name="etl")
     assert client.run(look_at_job(wish)).verdict is Verdict.WAITING
     put(cluster, OTHER, "FINISHED", name="other", started=20)
-    assert client.run(look_at_job(wish)).job_id is None
+    assert client.run(look_at_job(wish)).state is None
     put(cluster, JOB, "RUNNING", started=10)
     put(cluster, OTHER, "FINISHED", started=5)
     look = client.run(look_at_job(wish))
-    assert (look.job_id, look.verdict) == (JOB, Verdict.WAITING)
+    assert (job_of(look), look.verdict) == (JOB, Verdict.WAITING)
 
 
 def test_jobs_that_started_too_early_do_not_count(cluster: FakeCluster, client: FlinklikeClient) -> None:
@@ -98,11 +105,11 @@ def test_jobs_that_started_too_early_do_not_count(cluster: FakeCluster, client: 
     for text in ("2024-05-06", "2024-05-06T00:00:00+00:00", "2024-05-06 02:00:00+02:00"):
         assert job_wish("FINISHED", name="etl", started_after=text) == wish
         assert wish.started_after_millis == millis
-        assert client.run(look_at_job(wish)).job_id is None
+        assert client.run(look_at_job(wish)).state is None
     put(cluster, JOB, "FINISHED", started=millis)
-    assert client.run(look_at_job(wish)).job_id == JOB
+    assert job_of(client.run(look_at_job(wish))) == JOB
     put(cluster, JOB, "CREATED", started=-1)
-    assert client.run(look_at_job(wish)).job_id == JOB
+    assert job_of(client.run(look_at_job(wish))) == JOB
 
 
 def test_a_long_poll_goes_on_from_what_was_seen(cluster: FakeCluster, client: FlinklikeClient) -> None:
