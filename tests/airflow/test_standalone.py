@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping
 
 import pytest
 
+from tests.kit.airflow_outages import ALONE_LONG, ALONE_SHORT
 from tests.kit.airflow_pair import AirflowPair, Case, Scenario, Scenarios
-from tests.kit.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 AT_ONCE = 6
 LINK = "Flinklike job"
-CANCEL_SECONDS = 10.0
-DOWN_SECONDS = 60.0
 ORPHAN_SECONDS = 20.0
-INSISTING_SECONDS = 75.0
-"""`orphan_timeout` of the impatient DAGs, and of the insisting one."""
+"""`orphan_timeout` of the impatient DAGs."""
 
 
 # --- a task and its job, when nothing happens ---------------------------------------------------------
@@ -154,20 +150,13 @@ def killed_without_durable(pair: AirflowPair, name: str) -> None:
 # --- a worker that goes away --------------------------------------------------------------------------
 
 
-def _goes_on(case: Case, seconds: float) -> None:
-    """Nothing ends the job meanwhile."""
-    until = time.monotonic() + seconds
-    reached(lambda: time.monotonic() > until, "time passes", timeout=2 * seconds)
-    assert case.job_states() == ["RUNNING"]
-
-
 def worker_gets_sigterm(pair: AirflowPair, name: str) -> None:
     """The job waits for the next try; once that is there, nothing of the wait is left."""
     with pair.case(name, "impatient") as case:
         job_id = case.works()
         case.end_worker()
         case.says(f"Adopting job {job_id}")
-        _goes_on(case, 1.5 * ORPHAN_SECONDS)
+        case.goes_on(1.5 * ORPHAN_SECONDS)
         case.open()
         case.succeeds("FINISHED", tries=2)
 
@@ -308,6 +297,49 @@ def _out_of_time(dag_id: str) -> Scenario:
     return scenario
 
 
+def refused_by_the_cluster(pair: AirflowPair, name: str) -> None:
+    """What is wrong is said, nothing runs, and there is no retry."""
+    with pair.case(name, "refused", is_open=True) as case:
+        assert case.run.wait() == "failed"
+        case.says("JSON values, the limit is")
+        assert (case.jobs(), case.ledger(), case.run.xcom("job_id")) == ([], [], None)
+        assert case.run.task()["state"] == "failed"
+        assert len({number for number, _, _ in case.task_processes()}) == 1
+
+
+def _run_deleted_while_it_works(dag_id: str) -> Scenario:
+    """Airflow deletes only what has ended, and does not wait for its tasks. A run of the same name is another one.
+
+    How many tries that needs is Airflow's: it may take the end of the old worker for that of the new run's first try.
+    """
+
+    def scenario(pair: AirflowPair, name: str) -> None:
+        with pair.case(name, dag_id) as case:
+            case.works()
+            if dag_id == "deferred":
+                case.run.wait_task("deferred")
+            case.run.mark_run("failed")
+            case.run.delete()
+            case.wait_jobs("CANCELED")
+            case.make_run_again()
+            case.works(2)
+            case.open()
+            case.succeeds("CANCELED", "FINISHED")
+
+    return scenario
+
+
+def run_deleted_behind_its_task(pair: AirflowPair, name: str) -> None:
+    """Its task only submits: no process knows of the job."""
+    with pair.case(name, "not_waiting") as case:
+        job_id = case.works()
+        assert case.run.wait() == "success"
+        assert (case.run.xcom(), case.job_states()) == (job_id, ["RUNNING"])
+        case.run.delete()
+        case.wait_jobs("CANCELED")
+        assert "ends" not in case.ledger()
+
+
 def store_edited_by_hand(pair: AirflowPair, name: str) -> None:
     """A finished task whose entry is no longer readable runs afresh after a clear."""
     with pair.case(name, "inline", is_open=True) as case:
@@ -344,105 +376,6 @@ def store_emptied_by_hand(pair: AirflowPair, name: str) -> None:
         case.run.clear()
         case.works(2)
         case.succeeds("FINISHED", "FINISHED", tries=2)
-
-
-# --- what others die of, so alone ---------------------------------------------------------------------
-
-
-def triggerer_killed(pair: AirflowPair, name: str) -> None:
-    """One job ends while nobody waits for it, the other one after that."""
-    with pair.case(f"{name}_1", "deferred") as one, pair.case(f"{name}_2", "deferred") as two:
-        for case in (one, two):
-            case.works()
-            case.run.wait_task("deferred")
-        pair.airflow.kill("triggerer", with_children=True)
-        try:
-            one.open()
-            one.wait_jobs("FINISHED")
-        finally:
-            pair.airflow.start("triggerer")
-        one.succeeds("FINISHED", tries=1)
-        assert two.job_states() == ["RUNNING"]
-        two.open()
-        two.succeeds("FINISHED", tries=1)
-
-
-def triggerer_restarted(pair: AirflowPair, name: str) -> None:
-    """As an upgrade does it: it has time to say goodbye, and must not cancel anything."""
-    with pair.case(name, "deferred") as case:
-        case.works()
-        case.run.wait_task("deferred")
-        triggerer = pair.airflow.part("triggerer")
-        triggerer.terminate()
-        try:
-            triggerer.wait(60)
-        finally:
-            pair.airflow.start("triggerer")
-        reached(lambda: "triggerer" in pair.airflow.healthy(), "another one is there", timeout=60)
-        assert case.job_states() == ["RUNNING"]
-        case.open()
-        case.succeeds("FINISHED", tries=1)
-
-
-def marks_cancel_in_time(pair: AirflowPair, name: str) -> None:
-    """Within 10 s of the click: alone, since it takes two seconds of a machine that does nothing else."""
-    with pair.case(f"{name}_1", "inline") as inline, pair.case(f"{name}_2", "deferred") as deferred:
-        for case in (inline, deferred):
-            case.works()
-        deferred.run.wait_task("deferred")
-        for case in (inline, deferred):
-            begin = time.time()
-            case.run.mark("failed")
-            case.wait_jobs("CANCELED")
-            assert case.jobs()[0]["end-time"] / 1000 - begin < CANCEL_SECONDS
-
-
-def scheduler_killed(pair: AirflowPair, name: str) -> None:
-    """The next one does not know the first one's workers: Airflow starts their tasks again beside the old ones.
-
-    These promise that somebody comes for the job when somebody is there already, who says so again in time (D-035).
-    """
-    with pair.case(f"{name}_1", "insisting") as inline, pair.case(f"{name}_2", "deferred") as deferred:
-        for case in (inline, deferred):
-            case.works()
-        deferred.run.wait_task("deferred")
-        pair.airflow.kill("scheduler", with_children=False)
-        pair.airflow.start("scheduler")
-        inline.run.wait_task("running", try_number=2, timeout=180)
-        inline.says("Adopting job")
-        _goes_on(inline, INSISTING_SECONDS + 15)
-        for case in (inline, deferred):
-            case.open()
-        inline.succeeds("FINISHED", tries=2)
-        deferred.succeeds("FINISHED", tries=1)
-
-
-def _members_killed(role: str) -> Scenario:
-    def scenario(pair: AirflowPair, name: str) -> None:
-        with pair.case(f"{name}_1", "deferred") as deferred, pair.case(f"{name}_2", "inline") as inline:
-            for case in (deferred, inline):
-                case.works()
-            deferred.run.wait_task("deferred")
-            pair.kill_members(role)
-            pair.start_members(role)
-            for case in (deferred, inline):
-                case.open()
-                case.succeeds("FINISHED", tries=1)
-
-    return scenario
-
-
-def cluster_down_at_submit(pair: AirflowPair, name: str) -> None:
-    with pair.case(name, "inline", stop_at=["stored"], is_open=True) as case:
-        case.stopped_at("stored")
-        pair.kill_members("jobmanager")
-        try:
-            until = time.monotonic() + DOWN_SECONDS
-            case.go_on_from("stored")
-            reached(lambda: time.monotonic() > until, "it is down for a while", timeout=2 * DOWN_SECONDS)
-        finally:
-            pair.start_members("jobmanager")
-        case.succeeds("FINISHED", tries=1)
 
 
 AT_ONCE_SHORT: Mapping[str, Scenario] = {
@@ -489,21 +422,14 @@ AT_ONCE_LONG: Mapping[str, Scenario] = {
     "fails_once_deferred": _fails_once("deferred"),
     "out_of_time_inline": _out_of_time("inline_timed"),
     "out_of_time_deferred": _out_of_time("deferred_timed"),
+    "refused_by_the_cluster": refused_by_the_cluster,
+    "run_deleted_inline": _run_deleted_while_it_works("inline"),
+    "run_deleted_deferred": _run_deleted_while_it_works("deferred"),
+    "run_deleted_behind_its_task": run_deleted_behind_its_task,
     "store_edited_by_hand": store_edited_by_hand,
     "store_emptied_by_hand": store_emptied_by_hand,
     "store_emptied_while_it_works": _store_lost_while_it_works(None),
     "store_edited_while_it_works": _store_lost_while_it_works("not a job"),
-}
-ALONE_SHORT: Mapping[str, Scenario] = {
-    "triggerer_killed": triggerer_killed,
-    "job_masters_killed": _members_killed("jobmaster"),
-}
-ALONE_LONG: Mapping[str, Scenario] = {
-    "triggerer_restarted": triggerer_restarted,
-    "marks_cancel_in_time": marks_cancel_in_time,
-    "scheduler_killed": scheduler_killed,
-    "job_managers_killed": _members_killed("jobmanager"),
-    "cluster_down_at_submit": cluster_down_at_submit,
 }
 AT_ONCE_ALL = {**AT_ONCE_SHORT, **AT_ONCE_LONG}
 ALONE_ALL = {**ALONE_SHORT, **ALONE_LONG}

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -179,6 +180,10 @@ class Case:
         """The job that runs now is to fail."""
         (self.folder / "fail").touch()
 
+    def make_run_again(self) -> None:
+        """Trigger a run of the same name, after a deletion; it stops nowhere."""
+        self.pair.rest.trigger(self.run.dag_id, self.run.run_id, {"folder": str(self.folder)})
+
     def let_go(self) -> None:
         """Whatever waits for this test goes on, so that nothing of a failed one is in the way of others."""
         for step in self.folder.glob("at-*"):
@@ -198,7 +203,7 @@ class Case:
         """Until exactly these jobs are there, in this order."""
         reached(lambda: self.job_states() == [*states], f"{self.run.run_id}: jobs {states}", timeout=timeout)
 
-    def succeeds(self, *states: str, tries: int) -> None:
+    def succeeds(self, *states: str, tries: int | None = None) -> None:
         """The run ends well in its last try, with these jobs, never two at once, and the last one's value as XCom.
 
         `tries` are those that got as far as our code: a try whose worker found Airflow too busy does not count.
@@ -212,7 +217,13 @@ class Case:
         last = jobs[-1]["jid"]
         assert self.run.xcom() == {"answer": ANSWER, "job": last}
         assert self.run.xcom("job_id") == last
-        assert len({number for number, _, _ in self.task_processes()}) == tries
+        assert tries in {None, len({number for number, _, _ in self.task_processes()})}
+
+    def goes_on(self, seconds: float) -> None:
+        """Nothing ends the job meanwhile."""
+        until = time.monotonic() + seconds
+        reached(lambda: time.monotonic() > until, "time passes", timeout=2 * seconds)
+        assert self.job_states() == ["RUNNING"]
 
     def says(self, text: str) -> None:
         """The task's log has it."""

@@ -193,7 +193,26 @@ class AirflowStandalone:
         for process in tree(main.pid) if with_children else [main]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        reached(lambda: not main.is_running() or main.status() == psutil.STATUS_ZOMBIE, f"{name} is dead")
+        _wait_for_end(main, name)
+
+    def restart(self, name: str) -> None:
+        """As an upgrade does it: SIGTERM to a part, which may say goodbye, and another one."""
+        main = self.part(name)
+        main.terminate()
+        try:
+            _wait_for_end(main, name)
+        finally:
+            self.start(name)
+        reached(lambda: name in self.healthy(), f"another {name} is there", timeout=START_TIMEOUT)
+
+
+def _wait_for_end(process: psutil.Process, name: str) -> None:
+    """`standalone` leaves what has ended as zombies."""
+    reached(
+        lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE,
+        f"{name} is dead",
+        timeout=2 * STOP_TIMEOUT,
+    )
 
 
 def _inherited() -> dict[str, str]:

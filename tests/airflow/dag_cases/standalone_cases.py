@@ -23,6 +23,8 @@ from airflow_flinklike import Pipeline
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
 
+REFUSED_VALUES = 600_000
+"""More than a job may bring along."""
 STUBBORN_SECONDS = 600.0
 """No task waits longer at a step, no job longer for its gate: whatever a broken test leaves behind ends."""
 
@@ -156,9 +158,15 @@ def work(ctx: Any, where: str) -> dict[str, Any]:
     return {}
 
 
-def job(folder: str) -> Pipeline:
+def job(folder: str, **params: Any) -> Pipeline:
     """One task; the job is named like the folder."""
-    return Pipeline(Path(folder).name).source("work", lambda ctx: work(ctx, folder)).pipeline
+    pipeline = Pipeline(Path(folder).name, params=params)
+    return pipeline.source("work", lambda ctx: work(ctx, folder)).pipeline
+
+
+def refused_job(folder: str) -> Pipeline:
+    """One that no cluster takes."""
+    return job(folder, numbers=list(range(REFUSED_VALUES)))
 
 
 INLINE = {"deferrable": False}
@@ -179,6 +187,8 @@ CASES: dict[str, dict[str, Any]] = {
     "insisting": {**INLINE, "orphan_timeout": 75.0},
     "late_deferring": {"deferrable": True, "inline_timeout": 600.0},
     "forgetful": {**INLINE, "durable": False},
+    "refused": {**INLINE, "pipeline": refused_job},
+    "not_waiting": {**INLINE, "wait_for_completion": False},
 }
 FOLDER = "{{ dag_run.conf['folder'] }}"
 MANY_AT_ONCE: dict[str, Any] = {"schedule": None, "max_active_runs": 64, "max_active_tasks": 64}
