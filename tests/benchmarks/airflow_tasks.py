@@ -36,8 +36,7 @@ AT_ONCE = {
 PROVIDER = "airflow.providers.apache.spark"
 INSTALL = (
     "SparkSubmitOperator and @task.pyspark are not measured, as their provider is not installed: "
-    "pip install apache-airflow-providers-apache-spark && pip install --no-deps --force-reinstall 'pyspark==4.3.*' "
-    "(the provider brings pyspark-client, which overwrites files of pyspark)"
+    "python -m pip install --no-deps -r requirements/peers.txt"
 )
 _SCRIPT = """
 from pyspark.sql import SparkSession
