@@ -77,6 +77,11 @@ class FlinklikeJobSensor(BaseSensorOperator):
         self._observer: JobObserver | None = None
         self._observed = ""
 
+    def execute(self, context: Context) -> Any:
+        """Begin anew, whatever this object has seen in an earlier try."""
+        self._observer = None
+        return super().execute(context)
+
     def poke(self, context: Context) -> PokeReturnValue:
         """One look at the job, as a short long poll; when deferrable, one that finds it on its way defers."""
         wish = self._wish()

@@ -84,7 +84,6 @@ def test_the_output_of_the_job_shows_while_it_runs(rest: FakeCluster, heard: Hea
     rest.finish(JOB)
     assert operator.poke(context()).is_done
     assert heard.lines[3:] == [f"Job {JOB}: FINISHED", "last"]
-    copy.deepcopy(operator)
 
 
 @pytest.mark.parametrize("event", [{"verdict": "reached"}, {"reason": "finished", "bookmark": {"state": "FINISHED"}}])
@@ -164,6 +163,16 @@ def test_what_cannot_be_meant_fails_without_retry(rest: FakeCluster, fields: dic
     del rest
     with pytest.raises(AirflowFailException, match="task 'wait': "):
         sensor(**fields).execute(context())
+
+
+def test_a_sensor_may_be_copied_and_used_again(rest: FakeCluster) -> None:
+    put(rest, JOB, "FINISHED")
+    operator = sensor(job_id=JOB, log_limit=1000)
+    for _ in range(2):
+        seen = context()
+        operator.execute(seen)
+        assert seen["ti"].xcoms["job_id"] == JOB
+        operator = copy.deepcopy(operator)
 
 
 def test_a_rescheduled_sensor_gives_its_slot_back(rest: FakeCluster) -> None:
