@@ -302,7 +302,7 @@ class Dispatcher(ABC):
         if entry.phase.state is JobPhase.SUBMITTING:
             message = f"job {job_id} is not known"
             raise NotFoundError(message)
-        return await self._reads.not_begun(entry.source, entry.summary)
+        return await self._reads.unowned(entry.source, entry.summary, can_have_begun=entry.can_have_begun)
 
     @property
     def token(self) -> FencingToken:

@@ -1,4 +1,4 @@
-"""Execution graphs of jobs that no owner can be asked about: not begun, ended, cleaned. All are read when asked for."""
+"""Execution graphs of jobs that no owner can be asked about: waiting, ended, cleaned. All are read when asked for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import JobSource
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices, PayloadStore
-from runtime.dispatcher.stored_jobs import finished_job, unowned_archive
+from runtime.dispatcher.stored_jobs import empty_archive, finished_job, unowned_archive
 from runtime.gateways.dispatcher import JobSummary
 from runtime.highavailability.records import Payload
 
@@ -23,8 +23,10 @@ class JobReads:
     def __init__(self, services: DispatcherServices) -> None:
         self._services = services
 
-    async def not_begun(self, source: JobSource, summary: JobSummary) -> bytes:
-        """A job that waits for its owner."""
+    async def unowned(self, source: JobSource, summary: JobSummary, *, can_have_begun: bool) -> bytes:
+        """A job that waits for its owner. What runs of one that can have begun is not known: it is shown without."""
+        if can_have_begun:
+            return empty_archive(source, summary).to_json()
         graph = await load_graph(self._services.payloads, source)
         return unowned_archive(source, graph, summary).to_json()
 

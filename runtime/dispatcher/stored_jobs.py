@@ -87,22 +87,18 @@ def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:
     return FinishedJob(decode_summary(done.summary, source, done.status), done.graph_digest)
 
 
-def unowned_archive(
-    source: JobSource, graph: bytes, summary: JobSummary, failure: FailureInfo | None = None
+def empty_archive(
+    source: JobSource, summary: JobSummary, exceptions: tuple[ArchivedException, ...] = ()
 ) -> ArchivedExecutionGraph:
-    """The execution graph of a job that no owner tells of: as if nothing had run. Also for one that cannot be read."""
-    exceptions = () if failure is None else (ArchivedException(failure, "", "", "", labels={"type": failure.kind}),)
-    timestamps = {JobStatus.INITIALIZING: source.submit_millis}
-    if summary.end_millis >= 0:
-        timestamps[summary.status] = summary.end_millis
-    empty = ArchivedExecutionGraph(
+    """The execution graph of a job of which only the summary is known."""
+    return ArchivedExecutionGraph(
         schema_version=ARCHIVE_SCHEMA_VERSION,
         job_id=source.job_id,
         name=source.name,
         epoch=0,
         graph_digest=source.digest,
         status=summary.status,
-        timestamps=timestamps,
+        timestamps=_timestamps(source, summary),
         last_modification_millis=summary.last_modification_millis,
         pending_reason=summary.pending_reason,
         vertices=(),
@@ -111,20 +107,35 @@ def unowned_archive(
         config=NO_CONFIG,
         result="",
     )
+
+
+def unowned_archive(
+    source: JobSource, graph: bytes, summary: JobSummary, failure: FailureInfo | None = None
+) -> ArchivedExecutionGraph:
+    """The execution graph of a job that no owner tells of: as if nothing had run. Also for one that cannot be read."""
+    exceptions = () if failure is None else (ArchivedException(failure, "", "", "", labels={"type": failure.kind}),)
     try:
         job_graph = JobGraph.parse(graph)
     except InvalidInputError as error:
-        return replace(empty, pending_reason=f"the job graph cannot be read: {error}")
+        reason = f"the job graph cannot be read: {error}"
+        return replace(empty_archive(source, summary, exceptions), pending_reason=reason)
     execution_graph = ExecutionGraph(source.job_id, 0, submit_millis=source.submit_millis)
     execution_graph.attach(job_graph, source.submit_millis)
     return archive(
         execution_graph,
         digest=source.digest,
         status=summary.status,
-        timestamps=timestamps,
+        timestamps=_timestamps(source, summary),
         last_modification_millis=summary.last_modification_millis,
         pending_reason=summary.pending_reason,
         exceptions=exceptions,
         restart_strategy=str(job_graph.restart_strategy or "Cluster level default restart strategy"),
         result="",
     )
+
+
+def _timestamps(source: JobSource, summary: JobSummary) -> dict[JobStatus, int]:
+    timestamps = {JobStatus.INITIALIZING: source.submit_millis}
+    if summary.end_millis >= 0:
+        timestamps[summary.status] = summary.end_millis
+    return timestamps

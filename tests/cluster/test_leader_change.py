@@ -11,8 +11,10 @@ import pytest
 import pytest_asyncio
 
 from runtime.common.states import JobStatus
-from runtime.gateways.dispatcher import SubmitJobRequest, SubmitOutcome
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest, SubmitOutcome
 from runtime.highavailability.kv import Put, Txn, TxnResult
+from tests.benchmarks.cluster import job_graph
 from tests.kit.control_plane import ControlPlane, Leader, eventually
 from tests.kit.led_jobs import start_job, until
 
@@ -166,3 +168,21 @@ async def test_an_acknowledged_job_that_nobody_owns_gets_an_owner(split: Control
     await split.start_job_master()
     await until(second, job.job_id, JobStatus.CREATED)
     assert len(split.runners.created) == 1
+
+
+async def test_tasks_of_a_job_whose_owner_has_not_spoken_are_not_shown_as_if_none_had_run(split: ControlPlane) -> None:
+    async def vertices(leader: Leader) -> int:
+        response = await leader.dispatcher.request_job(JobRequest(job.job_id))
+        return len(ArchivedExecutionGraph.from_json(response.archived_graph).vertices)
+
+    first = await split.lead()
+    job = split.new_job(job_graph("job", "tests.benchmarks.programs:no_op").canonical_json())
+    await first.dispatcher.submit_job(job)
+    assert await vertices(first) == 1, "nothing of it can run"
+    process = await split.start_job_master()
+    await until(first, job.job_id, JobStatus.CREATED)
+    await split.depose(first)
+    await split.kill_job_master(process)
+    second = await split.lead()
+    await until(second, job.job_id, JobStatus.INITIALIZING)
+    assert await vertices(second) == 0, "nobody has told what runs"

@@ -50,6 +50,7 @@ class JobEntry:
 
     `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before, each of
     them refused, or was never told. `may_have_begun`: the present owner was told, by this leader or an earlier one.
+    `was_owned`: the owner was found in the store.
     `former` runs the job until the transaction that names another owner has succeeded. `move_to`: the process that
     somebody wants to run it; `move_requests` wait until that is durable. `cancel_reason`: why the cluster wants it
     cancelled, "" if a person does. `left`: how the job came to need another owner.
@@ -63,6 +64,7 @@ class JobEntry:
     epoch: int = 0
     is_fresh: bool = True
     may_have_begun: bool = False
+    was_owned: bool = False
     is_reason_ours: bool = False
     wants_cancel: bool = False
     cancel_reason: str = ""
@@ -85,6 +87,11 @@ class JobEntry:
     def is_owned_by(self, incarnation: Incarnation, epoch: int) -> bool:
         """True if that process runs the job under that epoch by the leader's own writing."""
         return self.phase.state is JobPhase.ASSIGNED and self.owner == incarnation and self.epoch == epoch
+
+    @property
+    def can_have_begun(self) -> bool:
+        """True if what runs of it can be known to an owner only, who was not told by this leader for the first time."""
+        return self.was_owned or not self.is_fresh
 
     def remember(self, found: RecoveredJob) -> None:
         """Wishes, and how the job came to its owner, as they are stored."""

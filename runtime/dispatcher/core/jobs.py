@@ -578,7 +578,7 @@ class JobRegistry:
         self.processes.release(entry.owner, entry.job_id)
         entry.owner, entry.owner_address = owner.incarnation, owner.address
         entry.is_fresh = is_fresh
-        entry.may_have_begun = True
+        entry.may_have_begun = entry.was_owned = True
         process = self.processes.get(owner.incarnation)
         if process is not None:
             process.jobs.add(entry.job_id)
