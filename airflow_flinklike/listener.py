@@ -2,9 +2,9 @@
 
 A task that runs is killed by Airflow, and so is the trigger of one that is deferred. But a job may run while its task
 does neither: its worker was lost and the retry has not begun, or the task only submitted it. When such a task is
-marked, its DAG run is set to a final state or deleted, or its last try is lost with its worker, this listener cancels
-the job. It acts in the API server and in the scheduler only, does one query there, and talks to the cluster in a
-thread of its own.
+marked, its DAG run is set to a final state or deleted (also with its DAG), or its last try is lost with its worker,
+this listener cancels the job. It acts in the API server and in the scheduler only, does one query there, and talks to
+the cluster in a thread of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pluggy import HookimplMarker
 from airflow_flinklike.operators.adoption import STORE_KEY, StoredJob, parse_stored
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
+    from sqlalchemy.orm import ORMExecuteState, Session
 
 hookimpl = HookimplMarker("airflow")
 logger = logging.getLogger(__name__)
@@ -68,20 +68,41 @@ def watch_deletions() -> None:
         return
     from airflow.models.dagrun import DagRun
     from sqlalchemy import event  # noqa: PLC0415 - the same
+    from sqlalchemy.orm import Session  # noqa: PLC0415 - the same
 
     if not event.contains(DagRun, "before_delete", _before_delete):
         event.listen(DagRun, "before_delete", _before_delete)
+        event.listen(Session, "do_orm_execute", _before_statement)
 
 
 def _before_delete(mapper: Any, connection: Any, dag_run: Any) -> None:
-    """Remember the run's jobs until the deletion is committed."""
-    from sqlalchemy import event  # noqa: PLC0415 - see watch_deletions
-    from sqlalchemy.orm import object_session  # noqa: PLC0415 - the same
+    from sqlalchemy.orm import object_session  # noqa: PLC0415 - see watch_deletions
 
     del mapper
     session = object_session(dag_run)
-    jobs = _stored(connection, dag_run)
-    if session is None or not jobs:
+    if session is not None:
+        _remember(session, _stored(connection, dag_run))
+
+
+def _before_statement(execution: ORMExecuteState) -> None:
+    """A DAG that is deleted takes its runs along, by one statement."""
+    if not execution.is_delete or execution.bind_mapper is None:
+        return
+    from airflow.models.dagrun import DagRun
+    from airflow.models.task_state_store import TaskStateStoreModel as Stored
+    from sqlalchemy import select  # noqa: PLC0415 - see watch_deletions
+
+    if execution.bind_mapper.class_ is DagRun:
+        statement: Any = execution.statement
+        runs = select(DagRun.id).where(statement.whereclause)
+        _remember(execution.session, _stored_where(execution.session, [Stored.dag_run_id.in_(runs)]))
+
+
+def _remember(session: Session, jobs: Sequence[StoredJob]) -> None:
+    """The jobs of runs, until their deletion is committed."""
+    from sqlalchemy import event  # noqa: PLC0415 - see watch_deletions
+
+    if not jobs:
         return
     session.info.setdefault(_PENDING, []).extend(jobs)
     event.listen(session, "after_commit", _after_commit, once=True)
@@ -119,7 +140,15 @@ def _jobs_of_run(seen: Any, *, but_of: str | None = None, **where: Any) -> list[
 
 
 def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
-    """What the tasks of a run have stored. `but_of`: leave out tasks in that state."""
+    """What the tasks of a run have stored."""
+    from airflow.models.task_state_store import TaskStateStoreModel as Stored
+
+    names = {"dag_id": seen.dag_id, "run_id": seen.run_id, **where}
+    return _stored_where(executor, [getattr(Stored, name) == value for name, value in names.items()], but_of)
+
+
+def _stored_where(executor: Any, conditions: Sequence[Any], but_of: str | None = None) -> list[StoredJob]:
+    """`but_of`: leave out tasks in that state."""
     from airflow.models.task_state_store import TaskStateStoreModel as Stored
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import and_, select  # noqa: PLC0415 - the same
@@ -129,10 +158,8 @@ def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any
     query = (
         select(Stored.value, TaskInstance.state)
         .join(TaskInstance, same_task, isouter=True)
-        .where(Stored.dag_id == seen.dag_id, Stored.run_id == seen.run_id, Stored.key == STORE_KEY)
+        .where(Stored.key == STORE_KEY, *conditions)
     )
-    for name, value in where.items():
-        query = query.where(getattr(Stored, name) == value)
     rows = executor.execute(query).all()
     found = (parse_stored(value) for value, state in rows if but_of is None or state != but_of)
     return [job for job in found if job is not None and job.cancel_on_kill]

@@ -118,6 +118,24 @@ def test_a_run_that_is_deleted_takes_its_jobs_along(http: Any, left: Left) -> No
     assert left.states() == ("CANCELED", "RUNNING")
 
 
+def test_a_dag_that_is_deleted_takes_the_jobs_of_all_its_runs_along(http: Any, left: Left) -> None:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete, func, select
+
+    with create_session() as session:
+        session.execute(delete(DagRun).where(DagRun.dag_id == DAG_ID))
+        session.rollback()
+    assert left.states() == ("RUNNING", "RUNNING"), "it was not deleted after all"
+    with create_session() as session:
+        session.execute(delete(DagRun).where(DagRun.dag_id == "another"))
+    assert left.states() == ("RUNNING", "RUNNING")
+    assert http.delete(f"/api/v2/dags/{DAG_ID}").status_code == 204
+    with create_session() as session:
+        assert session.scalar(select(func.count()).where(DagRun.dag_id == DAG_ID)) == 0
+    assert left.states() == ("CANCELED", "RUNNING")
+
+
 @pytest.mark.parametrize("state", ["failed", "success"])
 def test_a_task_between_two_tries_that_is_marked_takes_its_job_along(http: Any, left: Left, state: str) -> None:
     """Its worker was lost, and the job runs: Airflow has nobody whom it could ask to end it."""
