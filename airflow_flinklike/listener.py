@@ -4,11 +4,12 @@ A task that runs is killed by Airflow, and so is the trigger of one that is defe
 does neither: its worker was lost and the retry has not begun, or the task only submitted it. When such a task is
 marked, its DAG run is set to a final state or deleted (also with its DAG), or its last try is lost with its worker,
 this listener cancels the job. It acts in the API server and in the scheduler only, does one query there, and talks to
-the cluster in a thread of its own.
+the cluster in a thread of its own. It also has the components that fork processes import what those need.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import threading
@@ -32,6 +33,16 @@ hears of it within 5 s; a triggerer that has just started may need longer, and j
 _RETRY_SECONDS = 60.0
 _PENDING = "flinklike_jobs_of_deleted_runs"
 _TIMED_OUT = "timed_out"
+_OF_FORKED = ("airflow_flinklike.operators.submit", "airflow_flinklike.decorators.flinklike")
+
+
+@hookimpl
+def on_starting(component: Any) -> None:
+    """The scheduler, the DAG processor and the triggerer fork the processes of tasks, DAG files and triggers: what they
+    have imported costs none of those anything."""
+    if type(component).__module__ == "airflow.jobs.job":
+        for module in _OF_FORKED:
+            importlib.import_module(module)
 
 
 @hookimpl

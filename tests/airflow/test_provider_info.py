@@ -189,3 +189,20 @@ def test_the_listener_keeps_out_of_the_processes_of_tasks() -> None:
         "assert 'airflow.models.dagrun' not in sys.modules\n"
     )
     assert (heavy, ours) == (list(of_airflow_itself()), ["common"])
+
+
+def test_what_tasks_import_is_there_before_their_processes_are_forked() -> None:
+    """In the scheduler and the DAG processor, which are Jobs of Airflow; and in no task for its own sake."""
+    in_a_task = (
+        "from airflow.sdk.execution_time.task_runner import TaskRunnerMarker\n"
+        "from airflow.sdk.listener import get_listener_manager\n"
+        "get_listener_manager().hook.on_starting(component=TaskRunnerMarker())\n"
+        "assert 'airflow_flinklike.listener' in sys.modules\n"
+    )
+    assert imports_of(in_a_task)[1] == ["common"]
+    heavy, _ = imports_of(
+        "from airflow.jobs.job import Job\nJob()\n"
+        "assert 'airflow_flinklike.operators.submit' in sys.modules\n"
+        "assert 'airflow_flinklike.decorators.flinklike' in sys.modules\n"
+    )
+    assert [module for module in heavy if module not in of_airflow_itself()] == []
