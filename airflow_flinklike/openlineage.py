@@ -18,8 +18,6 @@ from airflow_flinklike.program import JobProgram
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_flinklike.exceptions import JobFailedError
-
 logger = logging.getLogger(__name__)
 
 Properties = dict[str, Any]
@@ -28,11 +26,10 @@ Inject = Callable[[Properties, "Context"], Properties]
 
 @dataclass(frozen=True, slots=True)
 class LineageJob:
-    """What is known of a task's job: its id, the cluster that ran it, and why it failed."""
+    """What is known of a task's job: its id, and the cluster that ran it."""
 
     job_id: str
     cluster: str
-    failure: JobFailedError | None = None
 
 
 class OpenLineageMethods(ABC):
@@ -52,7 +49,7 @@ class OpenLineageMethods(ABC):
         return operator_lineage(self.lineage_job())
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
-        """OperatorLineage of a task that has failed, with the root cause that the cluster reported."""
+        """OperatorLineage of a task that has failed. Why, the provider takes from the task's exception."""
         del task_instance
         return operator_lineage(self.lineage_job())
 
@@ -68,10 +65,6 @@ def operator_lineage(job: LineageJob | None) -> Any:
     facets: dict[str, Any] = {}
     if job is not None:
         facets["externalQuery"] = facet.ExternalQueryRunFacet(externalQueryId=job.job_id, source=job.cluster)
-    if job is not None and job.failure is not None:
-        facets["errorMessage"] = facet.ErrorMessageRunFacet(
-            message=job.failure.root_cause, programmingLanguage="PYTHON", stackTrace=job.failure.stack_trace
-        )
     return OperatorLineage(run_facets=facets)
 
 

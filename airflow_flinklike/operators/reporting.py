@@ -93,9 +93,9 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         self, context: Context, client: FlinklikeClient, access: ClusterAccess, result: JobExecutionResult
     ) -> Any:
         """The job's value, after all that is to be said of its end. Raises what a job raises that has no value."""
-        failure = JobFailedError(result.job_id, result.failure) if result.status is JobStatus.FAILED else None
-        self._lineage_job = LineageJob(result.job_id, access.ui_url, failure)
-        if failure is not None:
+        self._lineage_job = LineageJob(result.job_id, access.ui_url)
+        if result.status is JobStatus.FAILED:
+            failure = JobFailedError(result.job_id, result.failure)
             self.log.error("Job %s FAILED: %s\n%s", result.job_id, failure.root_cause, failure.stack_trace)
         value = result.value_or_raise()
         self.log.info("Job %s FINISHED in %.3f s", result.job_id, result.net_runtime_millis / 1000)

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.exceptions import JobFailedError
 from airflow_flinklike.openlineage import LineageJob, OpenLineageMethods, with_lineage
 from airflow_flinklike.program import JobProgram
 from tests.kit.job_graphs import lone
 
 JOB = LineageJob("a" * 32, "http://cluster:8081")
-FAILURE = {"class": "ValueError", "message": "no", "stack-trace": "t"}
-FAILED = LineageJob("a" * 32, "http://cluster:8081", JobFailedError("a" * 32, FAILURE))
 
 
 @dataclass
@@ -64,7 +61,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules of these names, and none of Airflow's own."""
     base = "airflow.providers.openlineage"
     compat = "airflow.providers.common.compat.openlineage"
-    facets = module(f"{compat}.facet", ExternalQueryRunFacet=facet, ErrorMessageRunFacet=facet)
+    facets = module(f"{compat}.facet", ExternalQueryRunFacet=facet)
     spark = module(
         f"{base}.utils.spark",
         inject_parent_job_information_into_spark_properties=parent,
@@ -106,16 +103,6 @@ def test_the_job_is_named_as_soon_as_there_is_one() -> None:
     assert all_of(Methods(None)) == [OperatorLineage()] * 3
     query = {"externalQuery": {"externalQueryId": "a" * 32, "source": "http://cluster:8081"}}
     assert all_of(Methods(JOB)) == [OperatorLineage(run_facets=query)] * 3
-
-
-@pytest.mark.usefixtures("provider")
-def test_a_failure_carries_the_root_cause() -> None:
-    found = Methods(FAILED).get_openlineage_facets_on_failure(None)
-    assert found.run_facets["errorMessage"] == {
-        "message": "ValueError: no",
-        "programmingLanguage": "PYTHON",
-        "stackTrace": "t",
-    }
 
 
 @pytest.mark.usefixtures("no_provider")
