@@ -13,6 +13,7 @@ cd "$FLINKLIKE_HOME" || exit 1
 
 jvm='spark or airflow'
 heavy='etcd or process or slow'
+light=(-n 4 --ignore=tests/airflow --ignore=tests/spark) # none of those is light, and to collect them loads Airflow
 is_fast=''
 without=' and not extended'
 case "${1:-}" in
@@ -57,7 +58,7 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
 step "ruff" .venv/bin/ruff check .
 step "format" .venv/bin/ruff format --check .
 step "mypy" .venv/bin/mypy
-step "light tests" tests -n 4 "$@" -m "not ($heavy or $jvm)"
+step "light tests" tests "${light[@]}" "$@" -m "not ($heavy or $jvm)"
 [ -n "$is_fast" ] || step "heavy tests" heavy_tests "$@"
 [ -n "$has_tests" ] || failed+=("no test is selected")
 

@@ -122,7 +122,7 @@ def run_tests(
 
 
 def test_light_tests_run_in_several_processes_and_those_with_a_jvm_beside_the_others(home: Path) -> None:
-    light = f"pytest -q -n 4 -x a b -m not ({HEAVY} or {JVM})\n"
+    light = f"pytest -q -n 4 --ignore=tests/airflow --ignore=tests/spark -x a b -m not ({HEAVY} or {JVM})\n"
     heavy, jvm = f"pytest -q -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM})", f"pytest -q -x a b -m ({JVM})"
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
