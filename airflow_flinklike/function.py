@@ -25,8 +25,12 @@ from runtime.jobgraph.restart_strategy import RestartStrategy
 if TYPE_CHECKING:
     from runtime.jobgraph.task_context import TaskContext
 
-INJECTED = ("ctx", "spark")
-"""Parameters that are filled in on the slot."""
+INJECTED: Mapping[str, Callable[[TaskContext], Any]] = {
+    "ctx": lambda ctx: ctx,
+    "spark": lambda ctx: ctx.spark,
+    "sc": lambda ctx: ctx.spark.sparkContext,
+}
+"""Parameters that are filled in on the slot. `sc` is one of @task.pyspark's."""
 
 
 _ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
@@ -34,7 +38,7 @@ _ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Paramete
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """What is pickled: the function with its arguments. `ctx` and `spark` are added where it runs."""
+    """What is pickled: the function with its arguments. The injected ones are added where it runs."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -42,7 +46,7 @@ class FunctionCall:
     injected: tuple[str, ...]
 
     def __call__(self, ctx: TaskContext) -> Any:
-        given = {name: ctx if name == "ctx" else getattr(ctx, name) for name in self.injected}
+        given = {name: INJECTED[name](ctx) for name in self.injected}
         return self.function(*self.args, **self.kwargs, **given)
 
 
@@ -86,7 +90,7 @@ def function_job(
     secrets: Iterable[str] = (),
     restart_strategy: RestartStrategy | str | None = None,
 ) -> FunctionJob:
-    """`function(*args, **kwargs)` as a job. A parameter named `ctx` or `spark` is filled in on the slot."""
+    """`function(*args, **kwargs)` as a job. Parameters named `ctx`, `spark` or `sc` are filled in on the slot."""
     call = bind_call(function, tuple(args), dict(kwargs or {}))
     options = JobOptions(
         params or {},
@@ -109,7 +113,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
-    """Bind the arguments to the parameters, `ctx` and `spark` left out wherever they stand. Raises PipelineError."""
+    """Bind the arguments to the parameters, the injected ones left out wherever they stand. Raises PipelineError."""
     check_callable(function_name(function), function)
     try:
         signature = inspect.signature(function)
@@ -120,7 +124,7 @@ def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     injected = tuple(name for name in INJECTED if name in parameters and name not in kwargs)
     label = f"{getattr(function, '__qualname__', function)}{signature}"
     if any(parameters[name].kind not in _ORDINARY for name in injected):
-        message = f"{label}: ctx and spark are passed by name, so they must be ordinary parameters"
+        message = f"{label}: {' and '.join(injected)} are passed by name, so they must be ordinary parameters"
         raise PipelineError(message)
     rest = [parameter for name, parameter in parameters.items() if name not in injected]
     try:
@@ -134,7 +138,7 @@ def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 
 def _by_name(label: str, bound: inspect.BoundArguments) -> dict[str, Any]:
-    """All arguments by name, as `ctx` or `spark` may stand before or between them."""
+    """All arguments by name, as injected ones may stand before or between them."""
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind
@@ -143,6 +147,7 @@ def _by_name(label: str, bound: inspect.BoundArguments) -> dict[str, Any]:
         elif kind in _ORDINARY:
             named[name] = value
         else:
-            message = f"{label}: with ctx or spark all other arguments are passed by name, which {name!r} cannot be"
+            names = " or ".join(INJECTED)
+            message = f"{label}: with {names} all other arguments are passed by name, which {name!r} cannot be"
             raise PipelineError(message)
     return named

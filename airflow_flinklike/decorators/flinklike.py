@@ -1,8 +1,8 @@
 """`@task.flinklike`: a function of the DAG file runs on a warm slot; its return value becomes the XCom.
 
-A parameter named `spark` gets the slot's warm session, one named `ctx` the TaskContext; both are left out when the
-task is called in the DAG. Parameters with names of Airflow's context (`ds`, `run_id`, ...) are filled in when they
-are plain values; objects that live in the worker cannot travel.
+A parameter named `spark` gets the slot's warm session, `sc` its SparkContext, `ctx` the TaskContext; they are left out
+when the task is called in the DAG. Parameters with names of Airflow's context (`ds`, `run_id`, ...) are filled in when
+they are plain values; objects that live in the worker cannot travel.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def flinklike_task(
 
 
 def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as Airflow should see it: without `spark` and `ctx`, wherever they stand."""
+    """The function as Airflow should see it: without what is filled in on the slot, wherever that stands."""
     signature = inspect.signature(function)
     rest = [parameter for name, parameter in signature.parameters.items() if name not in INJECTED]
 

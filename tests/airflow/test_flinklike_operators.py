@@ -425,10 +425,19 @@ class Slot:
     spark = "session"
 
 
-def run_function(operator: FlinklikeDecoratedOperator, seen: Any = None) -> Any:
+class SparkSlot:
+    """One with a session that has a context."""
+
+    class spark:  # noqa: N801 - the name in a TaskContext
+        """The session."""
+
+        sparkContext = "sc"  # noqa: N815 - Spark's name
+
+
+def run_function(operator: FlinklikeDecoratedOperator, seen: Any = None, slot: type = Slot) -> Any:
     code = graph_of(operator, seen).vertices[0].operators[0].code
     assert isinstance(code, PickledCode)
-    return pickle.loads(code.payload())(Slot())
+    return pickle.loads(code.payload())(slot())
 
 
 def test_spark_and_ctx_are_filled_in_on_the_slot() -> None:
@@ -437,6 +446,13 @@ def test_spark_and_ctx_are_filled_in_on_the_slot() -> None:
 
     assert run_function(decorated(total, 1)) == ("session", 1, "session", 2)
     assert run_function(decorated(total, a=1, b=5)) == ("session", 1, "session", 5)
+
+
+def test_the_context_of_pyspark_tasks_is_filled_in_too() -> None:
+    def moved(n: int, spark: Any, sc: Any) -> Any:
+        return n, spark is SparkSlot.spark, sc
+
+    assert run_function(decorated(moved, 7), slot=SparkSlot) == (7, True, "sc")
 
 
 def test_plain_values_of_the_context_are_filled_in() -> None:
