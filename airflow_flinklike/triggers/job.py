@@ -63,6 +63,18 @@ _ERROR_OF: Mapping[JobEventReason, type[Exception]] = {
 }
 
 
+TOLD_ERRORS = (FlinklikeClientError, AirflowNotFoundException, OSError)
+"""After which a trigger fires, for its task to fail with the same error."""
+
+
+def told(error: Exception) -> tuple[JobEventReason, str]:
+    """How an event tells an error."""
+    for reason, kind in _ERROR_OF.items():
+        if isinstance(error, kind):
+            return reason, str(error)
+    return JobEventReason.ERROR, f"{type(error).__name__}: {error}"
+
+
 def error_of_event(event: Mapping[str, Any]) -> Exception:
     """What a waiting worker would have raised, for an event that is not about the job's end."""
     return _ERROR_OF.get(JobEventReason(event["reason"]), ClusterUnavailableError)(str(event.get("message", "")))
@@ -121,14 +133,8 @@ class FlinklikeJobTrigger(BaseTrigger):
         try:
             async with shared_poll(self.flinklike_conn_id).attached() as shared:
                 reason, message = await self._wait(shared, observer)
-        except JobNotFoundError as error:
-            reason, message = JobEventReason.NOT_FOUND, str(error)
-        except AuthenticationError as error:
-            reason, message = JobEventReason.UNAUTHENTICATED, str(error)
-        except AirflowNotFoundException as error:
-            reason, message = JobEventReason.NO_CONNECTION, str(error)
-        except (FlinklikeClientError, OSError) as error:
-            reason, message = JobEventReason.ERROR, f"{type(error).__name__}: {error}"
+        except TOLD_ERRORS as error:
+            reason, message = told(error)
         if reason is JobEventReason.ERROR and self._remaining_seconds() <= 0:
             reason = JobEventReason.TIMEOUT
         if reason is JobEventReason.TIMEOUT and self.cancel_on_kill:

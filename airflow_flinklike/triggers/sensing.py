@@ -10,16 +10,10 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_flinklike.client.shared_poll import SharedPoll
-from airflow_flinklike.exceptions import (
-    AuthenticationError,
-    ClusterUnavailableError,
-    FlinklikeClientError,
-    JobNotFoundError,
-)
+from airflow_flinklike.exceptions import ClusterUnavailableError
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.sensing import (
     JOBS,
@@ -33,17 +27,11 @@ from airflow_flinklike.sensing import (
     parse_states,
     room,
 )
-from airflow_flinklike.triggers.job import TRIGGER_RETRY_SECONDS, JobEventReason
+from airflow_flinklike.triggers.job import TOLD_ERRORS, TRIGGER_RETRY_SECONDS, told
 from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 
 Shared = SharedPoll[ClusterAccess]
-
-_REASON_OF_ERROR = {
-    JobNotFoundError: JobEventReason.NOT_FOUND,
-    AuthenticationError: JobEventReason.UNAUTHENTICATED,
-    AirflowNotFoundException: JobEventReason.NO_CONNECTION,
-}
 
 
 class _SensorTrigger(BaseTrigger):
@@ -63,9 +51,9 @@ class _SensorTrigger(BaseTrigger):
         try:
             async with shared_poll(self.flinklike_conn_id).attached() as shared:
                 payload = await self._wait(shared)
-        except (FlinklikeClientError, AirflowNotFoundException, OSError) as error:
-            reason = _REASON_OF_ERROR.get(type(error), JobEventReason.ERROR)
-            payload = {"reason": reason.value, "message": str(error)}
+        except TOLD_ERRORS as error:
+            reason, message = told(error)
+            payload = {"reason": reason.value, "message": message}
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow has no hints here
 
 
