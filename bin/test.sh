@@ -2,7 +2,8 @@
 # All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
 #   --all   with those that are marked `extended`: half an hour more
-# Light tests run in four processes (some wait), then those with a JVM beside two processes of other heavy ones. Arguments go to all; -m is taken.
+# Light tests run in four processes (some wait), with mypy beside them; then those with Airflow and those with Spark in a process each
+# beside two of other heavy ones. Arguments go to all; -m is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -38,27 +39,41 @@ tests() { # tests ARGUMENTS...: pytest
   .venv/bin/pytest -q "$@"
   count $?
 }
+joined() { # joined PID LOG: wait for what runs in the background, and show what it has written
+  local code
+  wait "$1"
+  code=$?
+  cat "$2"
+  rm "$2"
+  return $code
+}
 heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so they do it together
-  local log pid code
-  log="$(mktemp "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
-  echo "Tests with a JVM write to $log, which is shown at their end."
-  .venv/bin/pytest -q "$@" -m "($jvm)$without" > "$log" 2>&1 &
-  pid=$!
-  trap 'kill -INT $pid; wait $pid; exit 130' INT TERM
+  local logs pids code
+  logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
+  echo "Tests with Airflow and with Spark write to $logs, which is shown at their end."
+  .venv/bin/pytest -q "$@" -m "airflow$without" > "$logs/airflow" 2>&1 &
+  pids=($!)
+  .venv/bin/pytest -q "$@" -m "spark and not airflow$without" > "$logs/spark" 2>&1 &
+  pids+=($!)
+  trap 'kill -INT "${pids[@]}"; wait; exit 130' INT TERM
   tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm)$without"
   code=$?
-  wait $pid
+  joined "${pids[0]}" "$logs/airflow"
+  count $? || code=1
+  joined "${pids[1]}" "$logs/spark"
   count $? || code=1
   trap - INT TERM
-  cat "$log"
-  rm "$log"
+  rmdir "$logs"
   return $code
 }
 
 step "ruff" .venv/bin/ruff check .
 step "format" .venv/bin/ruff format --check .
-step "mypy" .venv/bin/mypy
+types="$(mktemp "${TMPDIR:-/tmp}/flinklike-types.XXXXXX")"
+.venv/bin/mypy > "$types" 2>&1 &
+mypy=$!
 step "light tests" tests "${light[@]}" "$@" -m "not ($heavy or $jvm)"
+step "mypy" joined $mypy "$types"
 [ -n "$is_fast" ] || step "heavy tests" heavy_tests "$@"
 [ -n "$has_tests" ] || failed+=("no test is selected")
 

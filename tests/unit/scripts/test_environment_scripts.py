@@ -103,56 +103,78 @@ def test_uv_makes_the_environment_where_it_is(home: Path) -> None:
 
 PYTEST = """#!/bin/sh
 echo "pytest $*"
-case "$*" in *" -m not "*) exit {light};; *" -m (spark"*) exit {jvm};; *) exit {heavy};; esac
+case "$*" in
+  *" -m not "*) exit {light} ;;
+  *" -m airflow"*) exit {airflow} ;;
+  *" -m spark"*) exit {spark} ;;
+  *) exit {heavy} ;;
+esac
 """
 HEAVY, JVM = "etcd or process or slow", "spark or airflow"
 
 
 def run_tests(
-    home: Path, *arguments: str, light: int = 0, heavy: int = 0, jvm: int = 0
+    home: Path, *arguments: str, light: int = 0, heavy: int = 0, airflow: int = 0, spark: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """bin/test.sh with tools that only say what they were told to do."""
     (home / "bin/environment.sh").write_text("ensure_environment() { :; }\n")
     (home / ".venv/bin").mkdir(parents=True, exist_ok=True)
-    tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "pytest": PYTEST.format(light=light, heavy=heavy, jvm=jvm)}
+    pytest_tool = PYTEST.format(light=light, heavy=heavy, airflow=airflow, spark=spark)
+    tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "pytest": pytest_tool}
     for name, text in tools.items():
         (home / ".venv/bin" / name).write_text(text)
         (home / ".venv/bin" / name).chmod(0o755)
     return run(home, "bash", "bin/test.sh", *arguments)
 
 
-def test_light_tests_run_in_several_processes_and_those_with_a_jvm_beside_the_others(home: Path) -> None:
+def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_beside_the_others(home: Path) -> None:
     light = f"pytest -q -n 4 --ignore=tests/airflow --ignore=tests/spark -x a b -m not ({HEAVY} or {JVM})\n"
-    heavy, jvm = f"pytest -q -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM})", f"pytest -q -x a b -m ({JVM})"
+    lanes = [
+        f"pytest -q -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM})",
+        "pytest -q -x a b -m airflow",
+        "pytest -q -x a b -m spark and not airflow",
+    ]
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
     assert light in whole.stdout
-    assert f"{heavy} and not extended\n" in whole.stdout
-    assert f"{jvm} and not extended\n" in whole.stdout
     everything = run_tests(home, "--all", "-x", "a b").stdout
-    assert f"{heavy}\n" in everything
-    assert f"{jvm}\n" in everything
+    for lane in lanes:
+        assert f"{lane} and not extended\n" in whole.stdout
+        assert f"{lane}\n" in everything
     fast = run_tests(home, "--fast", "-x", "a b")
     assert light in fast.stdout
     assert "heavy" not in fast.stdout
 
 
+def test_what_is_wrong_with_types_is_said(home: Path) -> None:
+    run_tests(home)
+    (home / ".venv/bin/mypy").write_text("#!/bin/sh\necho mypy says what\nexit 1\n")
+    done = run(home, "bash", "bin/test.sh", "--fast")
+    assert "mypy says what\n" in done.stdout
+    assert done.stdout.splitlines()[-1] == "Failed: mypy"
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize(
-    ("light", "heavy", "jvm", "said"),
+    ("light", "heavy", "airflow", "spark", "said"),
     [
-        (0, 0, 0, "All checks and tests passed."),
-        (5, 0, 5, "All checks and tests passed."),
-        (0, 5, 5, "All checks and tests passed."),
-        (5, 5, 0, "All checks and tests passed."),
-        (5, 5, 5, "Failed: no test is selected"),
-        (1, 5, 5, "Failed: light tests"),
-        (5, 2, 0, "Failed: heavy tests"),
-        (0, 0, 1, "Failed: heavy tests"),
-        (1, 1, 5, "Failed: light tests heavy tests"),
+        (0, 0, 0, 0, "All checks and tests passed."),
+        (5, 0, 5, 5, "All checks and tests passed."),
+        (0, 5, 5, 5, "All checks and tests passed."),
+        (5, 5, 0, 5, "All checks and tests passed."),
+        (5, 5, 5, 0, "All checks and tests passed."),
+        (5, 5, 5, 5, "Failed: no test is selected"),
+        (1, 5, 5, 5, "Failed: light tests"),
+        (5, 2, 0, 0, "Failed: heavy tests"),
+        (0, 0, 1, 0, "Failed: heavy tests"),
+        (0, 0, 0, 1, "Failed: heavy tests"),
+        (1, 1, 5, 5, "Failed: light tests heavy tests"),
     ],
 )
-def test_a_selection_has_to_match_in_one_of_them(home: Path, light: int, heavy: int, jvm: int, said: str) -> None:
-    done = run_tests(home, light=light, heavy=heavy, jvm=jvm)
+def test_a_selection_has_to_match_in_one_of_them(
+    home: Path, light: int, heavy: int, airflow: int, spark: int, said: str
+) -> None:
+    done = run_tests(home, light=light, heavy=heavy, airflow=airflow, spark=spark)
     assert done.stdout.splitlines()[-1] == said
     assert done.returncode == ("Failed" in said)
 
