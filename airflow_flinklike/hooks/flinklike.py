@@ -41,8 +41,11 @@ class FlinklikeHook(BaseHook):
         return parse_connection(await self.aget_connection(self.flinklike_conn_id))
 
     def get_conn(self) -> FlinklikeClient:
+        """A blocking client of the connection, which is read once more."""
+        return self.connect(self.access())
+
+    def connect(self, access: ClusterAccess) -> FlinklikeClient:
         """A blocking client on the connections that all clients of this process share; closing it keeps them open."""
-        access = self.access()
         addresses = check_addresses(access.addresses)
         connections = shared_connections(addresses, access.token, verify=access.verify)
         return FlinklikeClient(addresses, access.token, retry_for=self.retry_for, connections=connections)

@@ -20,6 +20,7 @@ from airflow_flinklike.exceptions import (
     JobCanceledError,
     WorkerStoppedError,
 )
+from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links import FlinklikeJobLink
 from airflow_flinklike.operators.calls import CallInterruptedError, InterruptibleCalls
@@ -167,8 +168,10 @@ class FlinklikeJobOperator(ReportingOperator):
         if self._is_killed_early:
             calls.interrupt()
         try:
-            with self.hook.get_conn() as client:
-                return self._worked(context, self._run(context, client, calls, bookmark), work)
+            hook = self.hook
+            access = hook.access()
+            with hook.connect(access) as client:
+                return self._worked(context, self._run(context, access, client, calls, bookmark), work)
         except FlinklikeClientError as error:
             final = final_form(error)
             if final is None or is_ruled(error, self.retry_policy, context):
@@ -182,6 +185,7 @@ class FlinklikeJobOperator(ReportingOperator):
     def _run(
         self,
         context: Context,
+        access: ClusterAccess,
         client: FlinklikeClient,
         calls: InterruptibleCalls,
         bookmark: Mapping[str, Any] | None,
@@ -190,7 +194,6 @@ class FlinklikeJobOperator(ReportingOperator):
         settings = RunSettings(
             self.durable_job, self.cancel_on_kill, self.poll_interval, orphan, self.flinklike_conn_id
         )
-        access = self.hook.access()
         self.default_conf = access.conf
         observer = self.make_observer(access, bookmark)
         return JobRun(context, client, access, calls, settings, observer=observer, log=self.log)
