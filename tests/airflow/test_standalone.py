@@ -208,9 +208,7 @@ def worker_goes_and_nobody_comes_back(pair: AirflowPair, name: str) -> None:
 def _marked(dag_id: str, state: str) -> Scenario:
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(name, dag_id) as case:
-            case.works()
-            if dag_id == "deferred":
-                case.run.wait_task("deferred")
+            case.waits()
             case.run.mark(state)
             case.wait_jobs("CANCELED")
             assert (case.run.wait(), case.run.task()["state"], case.run.xcom()) == (state, state, None)
@@ -222,9 +220,7 @@ def _marked(dag_id: str, state: str) -> Scenario:
 def _run_marked_failed(dag_id: str) -> Scenario:
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(name, dag_id) as case:
-            case.works()
-            if dag_id == "deferred":
-                case.run.wait_task("deferred")
+            case.waits()
             case.run.mark_run("failed")
             case.wait_jobs("CANCELED")
             assert case.run.wait() == "failed"
@@ -235,9 +231,7 @@ def _run_marked_failed(dag_id: str) -> Scenario:
 def _cleared_while_it_works(dag_id: str) -> Scenario:
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(name, dag_id) as case:
-            case.works()
-            if dag_id == "deferred":
-                case.run.wait_task("deferred")
+            case.waits()
             case.run.clear()
             case.works(2)
             case.open()
@@ -315,9 +309,7 @@ def _run_deleted_while_it_works(dag_id: str) -> Scenario:
 
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(name, dag_id) as case:
-            case.works()
-            if dag_id == "deferred":
-                case.run.wait_task("deferred")
+            case.waits()
             case.run.mark_run("failed")
             case.run.delete()
             case.wait_jobs("CANCELED")

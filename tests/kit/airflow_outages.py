@@ -19,8 +19,7 @@ def triggerer_killed(pair: AirflowPair, name: str) -> None:
     """One job ends while nobody waits for it, the other one after that."""
     with pair.case(f"{name}_1", "deferred") as one, pair.case(f"{name}_2", "deferred") as two:
         for case in (one, two):
-            case.works()
-            case.run.wait_task("deferred")
+            case.waits()
         pair.airflow.kill("triggerer", with_children=True)
         try:
             one.open()
@@ -36,8 +35,7 @@ def triggerer_killed(pair: AirflowPair, name: str) -> None:
 def triggerer_restarted(pair: AirflowPair, name: str) -> None:
     """That must not cancel anything."""
     with pair.case(name, "deferred") as case:
-        case.works()
-        case.run.wait_task("deferred")
+        case.waits()
         pair.airflow.restart("triggerer")
         assert case.job_states() == ["RUNNING"]
         case.open()
@@ -71,8 +69,7 @@ def marks_cancel_in_time(pair: AirflowPair, name: str) -> None:
     """Within 10 s of the click: alone, since it takes two seconds of a machine that does nothing else."""
     with pair.case(f"{name}_1", "inline") as inline, pair.case(f"{name}_2", "deferred") as deferred:
         for case in (inline, deferred):
-            case.works()
-        deferred.run.wait_task("deferred")
+            case.waits()
         for case in (inline, deferred):
             _cancelled_in_time(case)
 
@@ -84,8 +81,7 @@ def scheduler_killed(pair: AirflowPair, name: str) -> None:
     """
     with pair.case(f"{name}_1", "insisting") as inline, pair.case(f"{name}_2", "deferred") as deferred:
         for case in (inline, deferred):
-            case.works()
-        deferred.run.wait_task("deferred")
+            case.waits()
         pair.airflow.kill("scheduler", with_children=False)
         pair.airflow.start("scheduler")
         inline.run.wait_task("running", try_number=2, timeout=180)
@@ -101,8 +97,7 @@ def _members_killed(role: str) -> Scenario:
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(f"{name}_1", "deferred") as deferred, pair.case(f"{name}_2", "inline") as inline:
             for case in (deferred, inline):
-                case.works()
-            deferred.run.wait_task("deferred")
+                case.waits()
             pair.kill_members(role)
             pair.start_members(role)
             for case in (deferred, inline):

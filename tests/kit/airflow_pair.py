@@ -172,6 +172,12 @@ class Case:
         reached(lambda: self.ledger().count("begins") >= jobs, f"{self.run.run_id} works", timeout=timeout)
         return [job_id for what, job_id in _lines(self.folder / "ledger") if what == "begins"][-1]
 
+    def waits(self) -> None:
+        """Until its job works, and the task waits where the DAG says: at once in the triggerer, or in the worker."""
+        self.works()
+        if self.run.dag_id == "deferred":
+            self.run.wait_task("deferred")
+
     def open(self) -> None:
         """Its jobs may end."""
         (self.folder / "open").touch()
