@@ -76,6 +76,8 @@ class Scenario:
         self.handled: set[ExecutionAttemptId] = set()
         self.closed: set[AllocationId] = set()
         self.unreadable: set[PartitionId] = set()
+        self.dead: set[int] = set()
+        """TaskManagers that count as lost without a proof that they are dead."""
         self.standing: dict[tuple[VertexId, int], ExecutionAttemptId] = {}
         self.trouble = data.draw(st.sampled_from([2, 9, 30]))
         self.accepted: set[ExecutionAttemptId] = set()
@@ -113,6 +115,9 @@ class Scenario:
     def drain(self) -> None:
         """Nothing goes wrong any more: the job has to end by itself."""
         self.reconnect()
+        alive = frozenset(location(tm).incarnation for tm in range(1, TASK_MANAGERS + 1) if tm not in self.dead)
+        self.job.handle(ev.TaskManagersRegistered(alive, self.job.at()))
+        self.check()
         for _ in range(400):
             self.job.write_fences()
             self.obey_fences()
@@ -138,7 +143,11 @@ class Scenario:
         self.offers += 1
         count = self.data.draw(st.integers(1, 3))
         numbers = range(self.offers * 10, self.offers * 10 + count)
-        self.job.offer(*numbers, tm=self.data.draw(st.integers(1, TASK_MANAGERS)))
+        tm = self.data.draw(st.integers(1, TASK_MANAGERS))
+        self.dead.discard(tm)
+        if location(tm).incarnation in self.job.cut:
+            self.job.reconnect(tm)  # offers come by a stream, and each one begins with a census
+        self.job.offer(*numbers, tm=tm)
 
     def tick(self) -> None:
         self.job.now += self.data.draw(st.sampled_from([0.0001, 0.01, 10.0]))
@@ -181,9 +190,10 @@ class Scenario:
     def lose_rarely(self) -> None:
         if self.data.draw(st.integers(0, self.trouble)) == 0:
             self.is_disturbed = True
-            self.job.lose_task_manager(
-                self.data.draw(st.integers(1, TASK_MANAGERS)), is_reaped=self.data.draw(st.booleans())
-            )
+            tm, is_reaped = self.data.draw(st.integers(1, TASK_MANAGERS)), self.data.draw(st.booleans())
+            self.job.lose_task_manager(tm, is_reaped=is_reaped)
+            if not is_reaped:
+                self.dead.add(tm)
 
     def close_rarely(self) -> None:
         """A TaskManager drains. What comes of it for tasks is a failure that counts for nothing, as others do."""
@@ -236,6 +246,7 @@ class Scenario:
         known = self.accepted | heard
         self.standing = {subtask: one for subtask, one in self.standing.items() if one in known}
         self.closed.clear()  # the next owner is told when its streams are there
+        self.dead.clear()
         self.job.change_owner(range(1, TASK_MANAGERS + 1), silent)
 
     def make_durable(self) -> None:

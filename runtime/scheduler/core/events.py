@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, Incarnation, VertexId
+from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import HeldAttempt, SlotOffer
 from runtime.gateways.overview import Takeover
@@ -137,6 +138,10 @@ class AttemptsReported:
     reports: tuple[TaskExecutionReport, ...]
     at: Moment
     incarnation: Incarnation | None = None
+
+    def failures_last(self) -> list[TaskExecutionReport]:
+        """What has FINISHED comes first: a failure might cancel it, and it would take effect again (R17)."""
+        return sorted(self.reports, key=lambda report: report.state is ExecutionState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)

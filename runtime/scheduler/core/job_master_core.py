@@ -286,8 +286,8 @@ class JobMasterCore:
                 work.reconnection.counted(event)
             case ev.TaskManagerDisconnected(incarnation) if work is not None:
                 work.reconnection.disconnected(incarnation)
-            case ev.AttemptsReported(reports) if work is not None:
-                for report in reports:
+            case ev.AttemptsReported() if work is not None:
+                for report in event.failures_last():
                     self._on_report(work, report)
             case ev.AttemptsProgressed(progresses):
                 self._graph.progressed(progresses)

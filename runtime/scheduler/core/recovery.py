@@ -8,10 +8,11 @@ cannot be read is over only when everything that the census shows of it is stopp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation
+from runtime.common.states import ExecutionState
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.census import Census, CensusAnswer
 from runtime.scheduler.core.fencing import Fences
@@ -147,7 +148,7 @@ class Recovery:
         answers = self._census.answers()
         if _ending(answers) - self._ended():
             return None
-        return Inheritance(self._read, answers, [event for _, event in self._kept])
+        return Inheritance(self._read, answers, _losses_last([event for _, event in self._kept]))
 
     def _ended(self) -> set[ExecutionAttemptId]:
         return {
@@ -157,6 +158,19 @@ class Recovery:
             for report in event.reports
             if report.state.is_terminal
         }
+
+
+def _losses_last(kept: Sequence[KeptEvent]) -> Sequence[KeptEvent]:
+    """What has FINISHED somewhere comes before all that failed or was lost, for which it might be cancelled (R17)."""
+    good, rest = list[KeptEvent](), list[KeptEvent]()
+    for event in kept:
+        if not isinstance(event, ev.AttemptsReported):
+            rest.append(event)
+            continue
+        failed = tuple(report for report in event.reports if report.state is ExecutionState.FAILED)
+        good.append(replace(event, reports=tuple(report for report in event.reports if report not in failed)))
+        rest.append(replace(event, reports=failed))
+    return [*good, *rest]
 
 
 def _ending(answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:

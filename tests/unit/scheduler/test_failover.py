@@ -370,6 +370,16 @@ def test_a_restart_that_another_one_took_along_is_not_waited_for() -> None:
     assert job.status() is J.FINISHED
 
 
+def test_what_has_finished_counts_before_what_failed_in_the_same_message() -> None:  # R17
+    both = graph(vertex("both", parallelism=2, exclusive=True))
+    job = JobMasterDriver(both, failover=replace(AT_ONCE, is_full=True))
+    job.offer(1, 2)
+    failed, finished = job.running()
+    job.reports(job.make_report(failed, E.FAILED, failure=user_failure()), job.make_report(finished))
+    assert not job.cancelled
+    assert [one.state for one in job.core.graph.executions()] == [E.FAILED, E.FINISHED]
+
+
 def test_finished_consumers_read_again_unless_they_are_exclusive() -> None:  # R17
     for is_exclusive in (False, True):
         job = JobMasterDriver(two_stages(readers_are_exclusive=is_exclusive), failover=AT_ONCE)

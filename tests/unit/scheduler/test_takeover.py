@@ -18,9 +18,11 @@ from runtime.gateways.job_master import (
 )
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import DeclareRequirements
-from tests.kit.job_graphs import two_readers
+from runtime.scheduler.core.job_events import SubtasksReset
+from tests.kit.job_graphs import graph, source, two_readers
 from tests.kit.job_master_driver import (
     EPOCH,
+    THREE_RESTARTS,
     JobMasterDriver,
     allocation,
     location,
@@ -84,6 +86,30 @@ def test_a_report_that_the_last_owner_had_not_made_durable_counts() -> None:  # 
     assert job.pending_events is not None
     job.events_durable()
     assert [first] in [list(one.attempts) for one in job.messages(AcknowledgeReports)]
+
+
+@pytest.mark.parametrize("is_one_message", [True, False])
+@pytest.mark.parametrize("failed", [0, 1])
+def test_what_has_finished_counts_before_a_failure_that_would_cancel_it(*, failed: int, is_one_message: bool) -> None:
+    """R17: all of the job restarts, and what is exclusive has taken effect already."""
+    exclusive = graph(source("read", parallelism=2, exclusive=True))
+    job = JobMasterDriver(exclusive, failover=replace(THREE_RESTARTS, is_full=True))
+    job.offer(1, tm=1)
+    job.offer(2, tm=1 if is_one_message else 2)
+    attempts = job.running()
+    for number, attempt_id in enumerate(attempts):
+        if number == failed:
+            job.report(attempt_id, E.FAILED, failure=user_failure())
+        else:
+            job.report(attempt_id)
+    job.durable.clear()
+    job.change_owner([1, 2])
+    states = [execution.state for execution in job.core.graph.executions()]
+    assert states[1 - failed] is E.FINISHED
+    job.restart_due()
+    assert job.pending_events is not None
+    resets = [event for event in job.pending_events.events if isinstance(event, SubtasksReset)]
+    assert [event.subtasks for event in resets] == [(failed,)]
 
 
 @pytest.mark.parametrize("is_first_news", [True, False])
