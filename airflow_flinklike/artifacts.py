@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, Artifact
 
 CHUNK_BYTES = 1 << 20
@@ -38,10 +38,10 @@ class BlobSource:
                     yield chunk
         except OSError as error:
             message = f"file {self.path} cannot be read any more: {error.strerror}"
-            raise PipelineError(message) from error
+            raise SourceMissingError(message) from error
         if digest.hexdigest() != self.sha256:
             message = f"file {self.path} was changed while the job was being submitted"
-            raise PipelineError(message)
+            raise SourceMissingError(message)
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ def _local_path(kind: str, location: str) -> Path:
         raise PipelineError(message)
     if not path.is_file():
         message = f"{kind} {location!r} does not exist"
-        raise PipelineError(message)
+        raise SourceMissingError(message)
     return path
 
 

@@ -23,6 +23,10 @@ class PipelineError(FlinklikeClientError, InvalidInputError):
     """
 
 
+class SourceMissingError(PipelineError):
+    """A file or module that the job names is not there, or cannot be read: a later try may find it."""
+
+
 class UnpicklableError(PipelineError):
     """A function cannot be sent to the cluster; the message names the object to blame."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from airflow_flinklike.program import JobProgram, Program
 from runtime.jobgraph.graph import JobGraph
 
@@ -72,7 +72,7 @@ def import_reference(reference: str) -> Any:
         found: Any = _import(reference, module_name)
     except ModuleNotFoundError as error:
         message = f"{reference!r}: no module named {error.name!r} can be imported here"
-        raise PipelineError(message) from error
+        raise SourceMissingError(message) from error
     for attribute in attributes.split("."):
         if not hasattr(found, attribute):
             message = f"{reference!r}: {module_name} has no {attributes!r}"
@@ -90,7 +90,7 @@ def _import(reference: str, module_name: str) -> ModuleType:
     path = Path(module_name).resolve()
     if not path.is_file():
         message = f"{reference!r}: there is no file {path}"
-        raise PipelineError(message)
+        raise SourceMissingError(message)
     return _import_file(path)
 
 

@@ -260,8 +260,11 @@ class FlinklikeJobOperator(ReportingOperator):
                 run.cancel(seconds=_KILL_SECONDS)
             raise JobCanceledError(run.job_id)
         is_watched = cause is not KillCause.SUPERSEDED and run.leave(seconds=_KILL_SECONDS)
-        if cause is KillCause.PROCESS and self.deferrable and run.is_begun and self.wait_for_completion:
+        has_arrived = run.is_begun or (run.is_own and is_watched)
+        if cause is KillCause.PROCESS and self.deferrable and has_arrived and self.wait_for_completion:
             self.log.info("The worker of the task goes away: deferring now")
+            if not run.is_begun:
+                self.tell_job(context, run.access, run.take_up(run.job_id))
             self._defer(context, run, must_insist=is_watched)
         message = f"the worker of the task goes away while job {run.job_id} goes on: the next try adopts it"
         raise WorkerStoppedError(message)

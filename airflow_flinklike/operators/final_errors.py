@@ -7,7 +7,18 @@ from typing import Any, Protocol
 from airflow.sdk.definitions.retry_policy import RetryAction
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError, JobRefusedError, ResultTooLargeError
+from airflow_flinklike.exceptions import (
+    FlinklikeClientError,
+    JobFailedError,
+    JobRefusedError,
+    PipelineError,
+    ResultTooLargeError,
+    SourceMissingError,
+)
+
+
+class FinalPipelineError(PipelineError, AirflowFailException):
+    """The job is described wrongly, and will be when it is built again."""
 
 
 class FinalJobRefusedError(JobRefusedError, AirflowFailException):
@@ -30,6 +41,8 @@ def final_form(error: FlinklikeClientError) -> FlinklikeClientError | None:
     """The same error for Airflow not to retry; None when a retry may help."""
     if isinstance(error, AirflowFailException):
         return None
+    if isinstance(error, PipelineError) and not isinstance(error, SourceMissingError):
+        return FinalPipelineError(str(error), error.problems)
     if isinstance(error, JobRefusedError):
         return FinalJobRefusedError(str(error), error.problems)
     # What the cluster could not go on with (an exclusive task whose TaskManager was lost) may go well next time.

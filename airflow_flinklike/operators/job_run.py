@@ -93,6 +93,8 @@ class JobRun:
     ) -> None:
         self.job_id: JobId | None = None
         """The stored or chosen job, from the moment on where somebody may have to end it."""
+        self.is_own = False
+        """This try has stored the job's id, and submits it: a kill may come before the cluster's answer."""
         self.is_begun = False
         """The cluster has the job and this task waits for it."""
         self.is_over = False
@@ -227,6 +229,7 @@ class JobRun:
         settings = self.settings
         stored = StoredJob(job_id, self._max_tries, self._run_started, settings.conn_id, settings.may_cancel)
         self._store.set(STORE_KEY, stored.to_json())
+        self.is_own = True
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))

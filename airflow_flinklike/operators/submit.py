@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from airflow_flinklike.loading import PipelineSource, build_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.plan import PLAN, PlanField
@@ -54,8 +54,8 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
 
     The chains, exchanges and slots of a pipeline are among the rendered fields of the task, as `plan`.
 
-    :param pipeline: 'package.module:name', '/path/file.py:name', a function that returns a Pipeline, or a Pipeline,
-        script_job or JobGraph
+    :param pipeline: 'package.module:name' or '/path/file.py:name', which may be a template; a function that returns a
+        Pipeline; or a Pipeline, script_job or JobGraph
     :param params: Airflow's params; they fill the arguments of a pipeline function and are `ctx.params` in the job.
         Values set by the run's conf win; texts of the DAG's author are templates
     :param pipeline_params: more of the same, templated and mappable; they win over `params`
@@ -137,15 +137,25 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self.secrets = secrets
         self.restart_strategy = restart_strategy
         self.plan: PlanField | str | None = PLAN
+        self._check_given()
 
-    def build_program(self, context: Context) -> JobProgram:
-        """The job from the rendered fields. Raises PipelineError."""
+    def _check_given(self) -> None:
+        """Raises PipelineError, when the DAG is parsed, for parameters that do not go together."""
         if (self.pipeline is None) == (self.application is None):
             message = f"task {self.task_id!r}: give either pipeline= or application="
             raise PipelineError(message)
+        given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
+        if self.pipeline is not None and given:
+            message = f"task {self.task_id!r}: {', '.join(given)} belong to application=; a Pipeline has its own"
+            raise PipelineError(message)
+
+    def build_program(self, context: Context) -> JobProgram:
+        """The job from the rendered fields. Raises PipelineError."""
         params = {**self._airflow_params(context), **mapping_of("pipeline_params", self.pipeline_params)}
         if self.pipeline is not None:
-            return self._pipeline_program(params)
+            # No template field, since Airflow calls a function that is one.
+            is_text = isinstance(self.pipeline, str)
+            return build_job(self.render_template(self.pipeline, context) if is_text else self.pipeline, params)
         return script_job(
             str(self.application),
             args=arguments_of(self.application_args),
@@ -169,19 +179,11 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             text = Path(self.properties_file).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             message = f"task {self.task_id!r}: properties_file {self.properties_file!r} cannot be read: {error}"
-            raise PipelineError(message) from error
+            raise SourceMissingError(message) from error
         found, others = parse_properties(text)
         if others:
             self.log.warning("%s: ignored, as none of Spark's: %s", self.properties_file, ", ".join(others))
         return found
-
-    def _pipeline_program(self, params: Mapping[str, Any]) -> JobProgram:
-        given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
-        if given:
-            message = f"task {self.task_id!r}: {', '.join(given)} belong to application=; a Pipeline has its own"
-            raise PipelineError(message)
-        assert self.pipeline is not None
-        return build_job(self.pipeline, params)
 
     def _airflow_params(self, context: Context) -> dict[str, Any]:
         """Params of this run. What the DAG's author wrote is rendered; what the run's conf brought never is."""

@@ -270,6 +270,40 @@ def test_what_a_kill_says_of_a_job_that_is_being_sent_is_repeated_when_it_has_ar
     assert submitted.status == ("CANCELED" if cancels else "RUNNING")
 
 
+def test_a_deferrable_task_goes_on_in_the_triggerer_when_its_worker_ends_during_the_submit(
+    rest: FakeCluster, airflow_says: Says
+) -> None:
+    """That the cluster takes note of the promise says that the job has arrived."""
+    airflow_says("running")
+    operator = submit("hang", deferrable=True)
+    original = rest.submit
+
+    def killed_meanwhile(body: dict[str, Any]) -> tuple[int, Any]:
+        taken = original(body)
+        operator.on_kill()
+        assert rest.changed.wait_for(lambda: rest.heartbeats, timeout=10)
+        return taken
+
+    rest.submit = killed_meanwhile  # type: ignore[method-assign]  # it has the job, and its answer is under way
+    seen = context()
+    trigger: Any = deferred(operator, seen).trigger
+    assert [trigger.job_id] == [one for one, _ in rest.heartbeats] == list(rest.jobs)
+    assert trigger.insist_interval is not None, "it withdraws the promise"
+    assert seen["ti"].xcoms["job_id"] == trigger.job_id
+
+
+def test_a_kill_before_the_task_has_begun_never_defers_to_the_job_of_the_try_before(
+    rest: FakeCluster, airflow_says: Says
+) -> None:
+    """The task may have been cleared: nobody has decided yet what becomes of that job."""
+    airflow_says("running")
+    store, _ = started(rest, "hang")
+    operator = submit("hang", deferrable=True)
+    operator.on_kill()
+    with pytest.raises(WorkerStoppedError):
+        operator.execute(context(store))
+
+
 def test_a_kill_after_the_task_does_nothing(rest: FakeCluster) -> None:
     operator = submit("finish")
     operator.execute(context())

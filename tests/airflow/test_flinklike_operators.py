@@ -102,15 +102,14 @@ def test_a_lost_answer_to_the_submit_leads_to_one_job(rest: FakeCluster) -> None
     only_job(rest)
 
 
-def test_exactly_one_of_pipeline_and_application(rest: FakeCluster) -> None:
+def test_parameters_that_do_not_go_together_are_refused_when_the_dag_is_parsed() -> None:
     for fields in ({"pipeline": None}, {"application": "etl.py"}):
         with pytest.raises(PipelineError, match="either pipeline= or application="):
-            submit(**fields).execute(context())
+            submit(**fields)
     with pytest.raises(PipelineError, match="conf, files belong to application="):
-        submit(conf={"a": "b"}, files="x").execute(context())
+        submit(conf={"a": "b"}, files="x")
     with pytest.raises(PipelineError, match="job_timeout belong to application="):
-        submit(job_timeout=60).execute(context())
-    assert not rest.jobs
+        submit(job_timeout=60)
 
 
 # --- what is submitted --------------------------------------------------------------------------------------
@@ -224,6 +223,13 @@ def test_the_conf_of_the_connection_is_the_default(
         conf={"spark.c": "3"},
     ).execute(context())
     assert only_job(rest)[1].graph["spark_conf"] == {"spark.a": "1", "spark.b": "2", "spark.c": "3"}
+
+
+def test_the_reference_of_a_pipeline_may_be_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "unit" / "pipeline"))
+    operator = submit(pipeline="pipeline_fixture_jobs:{{ params.kind }}", pipeline_params={"days": 2})
+    graph = graph_of(operator, context(params={"kind": "simple"}))
+    assert graph.name == graph_of(submit(pipeline="pipeline_fixture_jobs:simple", pipeline_params={"days": 2})).name
 
 
 def test_conf_may_be_a_template_file(tmp_path: Path) -> None:

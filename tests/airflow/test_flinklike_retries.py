@@ -7,7 +7,7 @@ import pytest
 from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError, JobRefusedError
+from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError, JobRefusedError, PipelineError
 from tests.kit.airflow_context import context
 from tests.kit.airflow_jobs import started, submit
 from tests.kit.fake_rest import FakeCluster
@@ -82,6 +82,30 @@ def test_a_refused_job_is_not_retried(rest: FakeCluster) -> None:
     assert isinstance(error, AirflowFailException)
     assert error.problems == ("static conf spark.master", "no such profile")
     assert not rest.heartbeats, "there is no job to come back for"
+
+
+def test_a_job_that_is_described_wrongly_is_not_retried(rest: FakeCluster) -> None:
+    error = error_of(pipeline=lambda: 1)
+    assert isinstance(error, PipelineError)
+    assert isinstance(error, AirflowFailException)
+    assert "expected a Pipeline" in str(error)
+    assert not rest.jobs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"pipeline": "no/such/file.py:job"},
+        {"pipeline": "no_such_module:job"},
+        {"pipeline": None, "application": "no/such/file.py"},
+        {"pipeline": None, "application": __file__, "properties_file": "no/such/file.conf"},
+    ],
+)
+def test_code_that_is_not_there_may_be_there_for_another_try(rest: FakeCluster, fields: dict[str, Any]) -> None:
+    error = error_of(**fields)
+    assert isinstance(error, PipelineError)
+    assert not isinstance(error, AirflowFailException)
+    assert not rest.jobs
 
 
 @pytest.mark.parametrize(("policy", "is_final"), [(RETRY_FAILED, False), (FAIL_FAILED, False), (RETRY_OTHERS, True)])
