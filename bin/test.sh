@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-#   --all   with those that are marked `extended`: half an hour more
+#   --all   and then the `extended` ones, with nothing beside them; a quarter of an hour more
 # Light tests run in four processes (some wait), with mypy beside them; then those with Airflow and those with Spark in a process each
 # beside two of other heavy ones. Arguments go to all; -m is taken.
 set -u
@@ -16,10 +16,10 @@ jvm='spark or airflow'
 heavy='etcd or process or slow'
 light=(-n 4 --ignore=tests/airflow --ignore=tests/spark) # none of those is light, and to collect them loads Airflow
 is_fast=''
-without=' and not extended'
+with_extended=''
 case "${1:-}" in
   --fast) is_fast=1; shift ;;
-  --all) without=''; shift ;;
+  --all) with_extended=1; shift ;;
 esac
 failed=()
 step() { # step NAME COMMAND...: run it, say how long it took, remember whether it failed
@@ -51,12 +51,12 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
   local logs pids code
   logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Tests with Airflow and with Spark write to $logs, which is shown at their end."
-  .venv/bin/pytest -q "$@" -m "airflow$without" > "$logs/airflow" 2>&1 &
+  .venv/bin/pytest -q "$@" -m "airflow and not extended" > "$logs/airflow" 2>&1 &
   pids=($!)
-  .venv/bin/pytest -q "$@" -m "spark and not airflow$without" > "$logs/spark" 2>&1 &
+  .venv/bin/pytest -q "$@" -m "spark and not airflow and not extended" > "$logs/spark" 2>&1 &
   pids+=($!)
   trap 'kill -INT "${pids[@]}"; wait; exit 130' INT TERM
-  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm)$without"
+  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm or extended)"
   code=$?
   joined "${pids[0]}" "$logs/airflow"
   count $? || code=1
@@ -75,6 +75,7 @@ mypy=$!
 step "light tests" tests "${light[@]}" "$@" -m "not ($heavy or $jvm)"
 step "mypy" joined $mypy "$types"
 [ -n "$is_fast" ] || step "heavy tests" heavy_tests "$@"
+[ -z "$with_extended" ] || step "extended tests" tests "$@" -m extended
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
 if [ ${#failed[@]} -gt 0 ]; then
