@@ -43,6 +43,9 @@ def on_starting(component: Any) -> None:
     if type(component).__module__ == "airflow.jobs.job":
         for module in _OF_FORKED:
             importlib.import_module(module)
+        from airflow_flinklike.pickling import own_modules  # noqa: PLC0415 - the API server pickles nothing
+
+        list(own_modules)
 
 
 @hookimpl

@@ -7,6 +7,7 @@ registration lasts for the dump only.
 
 from __future__ import annotations
 
+import itertools
 import site
 import sys
 import sysconfig
@@ -31,7 +32,7 @@ _lock = threading.RLock()
 
 def pickle_callable(name: str, function: Callable[..., Any]) -> bytes:
     """The callable as bytes. Raises UnpicklableError that names operator and the object to blame."""
-    with _lock, _by_value(list(own_modules())):
+    with _lock, _by_value(list(own_modules)):
         try:
             return _dump(function)
         except Exception as error:
@@ -40,14 +41,46 @@ def pickle_callable(name: str, function: Callable[..., Any]) -> bytes:
             raise UnpicklableError(message) from error
 
 
-def own_modules() -> Iterator[ModuleType]:
-    """Every loaded module that lies outside the standard library and site-packages and is not ours."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in OUR_PACKAGES or name == "__main__" or not isinstance(module, ModuleType):
-            continue
-        file = module.__dict__.get("__file__")
-        if isinstance(file, str) and not _is_installed(file):
-            yield module
+class OwnModules:
+    """The loaded modules that lie outside the standard library and site-packages and are not ours.
+
+    Only what was loaded since the last look is looked at: to touch each of some thousand modules costs a process that
+    was forked, as Airflow's tasks are, a copy of the memory in which they lie.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._last = ""
+        self._count = 0
+
+    def __iter__(self) -> Iterator[ModuleType]:
+        for name in reversed(self._newer()):
+            if _is_own(name, sys.modules.get(name)):
+                self._names[name] = None
+        for name in list(self._names):
+            module = sys.modules.get(name)
+            if module is not None and _is_own(name, module):
+                yield module
+
+    def _newer(self) -> list[str]:
+        """Names from the newest on; all of them where it is not known what came last, as some were unloaded."""
+        count = len(sys.modules)
+        newest = list(itertools.islice(reversed(sys.modules), max(0, count - self._count) + 1))
+        known = newest.index(self._last) if self._last in newest else -1
+        newer = newest[:known] if known >= 0 else list(reversed(sys.modules))
+        self._last, self._count = newest[0], count
+        return newer
+
+
+own_modules = OwnModules()
+"""Of this process. Whoever forks others looks once before."""
+
+
+def _is_own(name: str, module: object) -> bool:
+    if name.partition(".")[0] in OUR_PACKAGES or name == "__main__" or not isinstance(module, ModuleType):
+        return False
+    file = module.__dict__.get("__file__")
+    return isinstance(file, str) and not _is_installed(file)
 
 
 def _dump(value: object) -> bytes:

@@ -26,6 +26,7 @@ OPTIONS = {
     "taskmanager.memory.task.size": "1 gb",
     "taskmanager.memory.spark.size": "1 gb",
     "taskmanager.spark.class-archive": "false",
+    "taskmanager.spark.warm-up.count": "2",
     "spark.sql.shuffle.partitions": "2",
     **QUICK_JVM,
 }

@@ -59,7 +59,11 @@ SPARK_CLASS_ARCHIVE = bool_option(
     default=True,
 )
 SPARK_WARM_UP = int_option(
-    "taskmanager.spark.warm-up.count", 40, "Small queries that warm up the JVM while it is idle.", low=0, high=1000
+    "taskmanager.spark.warm-up.count",
+    200,
+    "Small queries that warm up the JVM while it is idle: some 10 s of CPU, so that the first jobs are as fast as later ones.",
+    low=0,
+    high=1000,
 )
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."

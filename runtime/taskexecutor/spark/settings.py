@@ -43,7 +43,7 @@ class SparkSettings:
     advertised_host: str = ""
     log_prefix: str = "spark"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    warm_up_count: int = 40
+    warm_up_count: int = 200
     class_archive: bool = True
     start_timeout: float = 240.0
     call_timeout: float = 60.0

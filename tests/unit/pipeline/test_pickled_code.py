@@ -1,10 +1,12 @@
 """Callables as bytes: the user's own modules travel by value, and what cannot travel is named."""
 
 import functools
+import json
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -12,7 +14,7 @@ import pytest
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.exceptions import UnpicklableError
-from airflow_flinklike.pickling import own_modules, pickle_callable
+from airflow_flinklike.pickling import OwnModules, own_modules, pickle_callable
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCK = threading.Lock()
@@ -68,12 +70,45 @@ def test_the_registration_lasts_for_the_dump_only(user_modules: Any) -> None:
 
 
 def test_only_the_users_own_modules_are_taken_by_value(user_modules: Any) -> None:
-    names = {module.__name__ for module in own_modules()}
+    names = {module.__name__ for module in own_modules}
     assert {"my_dag_file", "my_helper_module"} <= names
     assert not [
         name for name in names if name.startswith(("runtime", "airflow_flinklike", "pydantic", "json", "pytest"))
     ]
     del user_modules
+
+
+def made(name: str, file: str) -> ModuleType:
+    module = ModuleType(name)
+    module.__file__ = file
+    return module
+
+
+def test_what_is_loaded_unloaded_and_loaded_again_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: dict[str, ModuleType] = {}
+    monkeypatch.setattr(sys, "modules", loaded)
+    own = OwnModules()
+
+    def names() -> list[str]:
+        found = [one.__name__ for one in own]
+        assert all(loaded[name] is one for name, one in zip(found, own, strict=True))
+        return found
+
+    loaded["a"] = made("a", "/home/a.py")
+    loaded["json"] = made("json", json.__file__)
+    assert names() == names() == ["a"]
+    loaded["b"] = made("b", "/home/b.py")
+    assert names() == ["a", "b"]
+    del loaded["json"]
+    loaded["c"] = made("c", "/home/c.py")
+    assert names() == ["a", "b", "c"], "as many as before, and another one is the last"
+    del loaded["c"]
+    assert names() == ["a", "b"]
+    loaded["b"] = made("b", "/home/other/b.py")
+    assert names() == ["a", "b"], "the new one"
+    del loaded["a"], loaded["b"]
+    loaded["b"], loaded["a"] = made("b", "/home/b.py"), made("a", "/home/a.py")
+    assert sorted(names()) == ["a", "b"]
 
 
 def test_small_functions_stay_small() -> None:
