@@ -61,7 +61,7 @@ SPARK_CLASS_ARCHIVE = bool_option(
 SPARK_WARM_UP = int_option(
     "taskmanager.spark.warm-up.count",
     200,
-    "Small queries that warm up the JVM while it is idle: some 10 s of CPU, so that the first jobs are as fast as later ones.",
+    "Small queries that warm up the JVM while it is idle, some 10 s of CPU: the first jobs are faster for it.",
     low=0,
     high=1000,
 )
