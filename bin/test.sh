@@ -56,7 +56,7 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
   .venv/bin/pytest -q "$@" -m "spark and not airflow and not extended" > "$logs/spark" 2>&1 &
   pids+=($!)
   trap 'kill -INT "${pids[@]}"; wait; exit 130' INT TERM
-  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm or extended)"
+  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended"
   code=$?
   joined "${pids[0]}" "$logs/airflow"
   count $? || code=1
