@@ -455,6 +455,8 @@ class JobRegistry:
             entry = self._jobs[job_id]
             if entry.phase.state is JobPhase.ASSIGNED:
                 effects += self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
+            if job_id in self._waiting:  # R3: the process may have written a result, and have had no time to say so
+                effects += self._reload(entry)
         return effects
 
     def _on_inventory(self, event: ev.InventoryReceived) -> Effects:
