@@ -212,7 +212,8 @@ class Case:
     def succeeds(self, *states: str, tries: int | None = None) -> None:
         """The run ends well in its last try, with these jobs, never two at once, and the last one's value as XCom.
 
-        `tries` are those that got as far as our code: a try whose worker found Airflow too busy does not count.
+        `tries` are those that got as far as our code, without what Airflow takes away from a try that works: a worker
+        that found Airflow too busy, or a deferral that was over before the busy scheduler had heard of its beginning.
         """
         assert self.run.wait(timeout=2 * PATIENCE) == "success", self.run.tries()
         jobs = self.jobs()
@@ -223,7 +224,8 @@ class Case:
         last = jobs[-1]["jid"]
         assert self.run.xcom() == {"answer": ANSWER, "job": last}
         assert self.run.xcom("job_id") == last
-        assert tries in {None, len({number for number, _, _ in self.task_processes()})}
+        seen = len({number for number, _, _ in self.task_processes()})
+        assert tries is None or tries <= seen <= tries + self.run.state_mismatches(), seen
 
     def goes_on(self, seconds: float) -> None:
         """Nothing ends the job meanwhile."""

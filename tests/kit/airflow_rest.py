@@ -92,6 +92,10 @@ class Run:
         found = self.rest.ask("GET", f"{self._task}/tries", missing={"task_instances": []})["task_instances"]
         return [one["state"] for one in sorted(found, key=lambda one: one["try_number"])]
 
+    def state_mismatches(self) -> int:
+        """How often the scheduler took what its executor told it late for the end of another phase, and began a try."""
+        return int(self.rest.ask("GET", "/eventLogs", run_id=self.run_id, event="state mismatch")["total_entries"])
+
     def log(self) -> str:
         """What the UI shows as the logs of all its tries, a line each; "" while there is none."""
         found = []
