@@ -85,6 +85,7 @@ class Dispatcher(ABC):
             ev.StorePromise: self._spawner("promise", self._transactions.promise),
             ev.StoreEnd: self._spawner("end", self._transactions.end_without_owner),
             ev.ReloadJob: self._spawner("reload", self._transactions.reload),
+            ev.SeekResult: self._spawner("seek-result", self._transactions.seek_result),
             ev.SendAssign: lambda effect: self._send_assign(effect.incarnation, effect.message),
             ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id, effect.reason),
             ev.SendDrop: lambda effect: self._send_drop(effect.incarnation, effect.entries),

@@ -172,6 +172,12 @@ class JobTransactions:
         """Read one job."""
         self._post(ev.JobReloaded(effect.job_id, await self._read(effect.job_id)))
 
+    async def seek_result(self, effect: ev.SeekResult) -> None:
+        """Say so if the job has ended."""
+        found = await self._read(effect.job_id)
+        if found is not None and found.ended is not None:
+            self._post(ev.EndStored(effect.job_id, found.ended))
+
     async def _read(self, job_id: JobId) -> ev.RecoveredJob | None:
         stored = await self._repeat(lambda: self._store.job(job_id))
         return None if stored is None else recovered_job(stored)

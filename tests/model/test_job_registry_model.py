@@ -227,6 +227,9 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.store_end(effect, is_away=is_away)
             case ev.ReloadJob(job_id=job_id):
                 self.post(ev.JobReloaded(job_id, self.store[job_id].recovered()))
+            case ev.SeekResult(job_id=job_id):
+                if (ended := self.store[job_id].ended) is not None:
+                    self.post(ev.EndStored(job_id, ended))
             case _:
                 raise AssertionError(effect)
 

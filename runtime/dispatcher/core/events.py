@@ -420,6 +420,13 @@ class ReloadJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SeekResult:
+    """Read whether this job, which has lost its owner, has a result (R3). Then EndStored follows, else nothing."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class SendAssign:
     """Tell the owner to run its job."""
 
@@ -513,6 +520,7 @@ DispatcherEffect = (
     | StorePromise
     | StoreEnd
     | ReloadJob
+    | SeekResult
     | SendAssign
     | SendCancel
     | SendDrop

@@ -33,7 +33,7 @@ _P = JobPhase
 JOB_PHASES = TransitionTable(
     {
         _P.SUBMITTING: frozenset({_P.WAITING, _P.ASSIGNED}),
-        _P.WAITING: frozenset({_P.ASSIGNING, _P.ABORTING, _P.RELOADING}),
+        _P.WAITING: frozenset({_P.ASSIGNING, _P.ABORTING, _P.RELOADING, _P.TERMINAL}),
         _P.ASSIGNING: frozenset({_P.ASSIGNED, _P.WAITING, _P.TERMINAL}),
         _P.ASSIGNED: frozenset({_P.ASSIGNING, _P.WAITING, _P.RELOADING, _P.TERMINAL}),
         _P.ABORTING: frozenset({_P.RELOADING, _P.TERMINAL, _P.WAITING}),

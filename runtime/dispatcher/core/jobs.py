@@ -284,8 +284,8 @@ class JobRegistry:
 
     def _on_end_stored(self, event: ev.EndStored) -> Effects:
         entry = self._jobs.get(event.job_id)
-        if entry is None or entry.phase.state is JobPhase.TERMINAL:
-            return []  # what a wish found in the store was faster
+        if entry is None or entry.phase.state in {JobPhase.ASSIGNING, JobPhase.TERMINAL}:
+            return []  # another transaction has found it, or will
         if event.summary is None:
             return self._reload(entry)
         entry.summary = event.summary
@@ -455,8 +455,7 @@ class JobRegistry:
             entry = self._jobs[job_id]
             if entry.phase.state is JobPhase.ASSIGNED:
                 effects += self._take_back(entry, PROCESS_LOST, has_begun=entry.may_have_begun)
-            if job_id in self._waiting:  # R3: the process may have written a result, and have had no time to say so
-                effects += self._reload(entry)
+            effects += [ev.SeekResult(job_id)] if job_id in self._waiting else []  # R3: it may have ended unheard
         return effects
 
     def _on_inventory(self, event: ev.InventoryReceived) -> Effects:
@@ -518,6 +517,7 @@ class JobRegistry:
     def _end(self, entry: JobEntry) -> Effects:
         """The job's result is durable and `entry.summary` tells it."""
         entry.phase.to(JobPhase.TERMINAL, entry.summary.status.name)
+        self._waiting.pop(entry.job_id, None)
         self._dirty += 1
         effects: Effects = [answers.answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
         entry.cancel_requests.clear()

@@ -217,8 +217,6 @@ class TestWhoDoesNotComeBack:
         box = Box().running()
         box.promise(NOON)
         box.handle(ev.ProcessLost(P1))
-        found = ev.RecoveredJob(SOURCE, 7, OWNER, wants_cancel=False, ended=None, client_expires_millis=NOON)
-        box.handle(ev.JobReloaded(JOB, found))
         assert box.ticks(60) == [ev.StoreWanted(JOB, REASON)]
         assert box.handle(ev.WantedStored(JOB, is_stored=True)) == []
         box.handle(ev.ProcessRegistered(P2, "2:1", 9, "v"))

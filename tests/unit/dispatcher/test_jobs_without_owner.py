@@ -57,7 +57,6 @@ def test_the_loss_of_the_owner_is_shown_until_there_is_another_one() -> None:
     assert lost is not None
     assert (lost.status, lost.pending_reason) == (JobStatus.RUNNING, "its JobMaster process was lost")
     assert lost.last_modification_millis > before.last_modification_millis, "long polls wake"
-    made.handle(ev.JobReloaded(JOB, STORED))
     made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
     made.handle(ev.OwnerStored(JOB, 8))
     assert reason(made) == ""
@@ -71,20 +70,30 @@ def test_what_an_owner_has_shown_is_not_taken_back() -> None:
     assert reason(made) == "no free slot"
 
 
+ENDED = JobSummary(JOB, "job", JobStatus.CANCELED, 7, 9, 1000, 2000, 2000, TaskCounts(canceled=1), "")
+
+
 def test_a_result_of_which_the_lost_owner_has_said_nothing_is_found_though_nobody_else_has_room() -> None:  # R3
     made = running(P1)
-    assert ev.ReloadJob(JOB) in made.handle(ev.ProcessLost(P1))
-    ended = JobSummary(JOB, "job", JobStatus.CANCELED, 7, 9, 1000, 2000, 2000, TaskCounts(canceled=1), "")
-    made.handle(ev.JobReloaded(JOB, replace(STORED, ended=ended)))
-    assert made.summary(JOB) == ended
+    assert ev.SeekResult(JOB) in made.handle(ev.ProcessLost(P1))
+    assert ev.PublishSummary(JOB) in made.handle(ev.EndStored(JOB, ENDED))
+    assert made.summary(JOB) == ENDED
+    assert not made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v")), "there is nothing to run"
 
 
-def test_a_process_that_comes_while_the_result_is_looked_for_gets_the_job() -> None:
+def test_a_process_that_comes_while_a_result_is_looked_for_is_assigned_the_job_and_finds_it() -> None:
     made = running(P1)
     made.handle(ev.ProcessLost(P1))
-    made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
-    (stored,) = [one for one in made.handle(ev.JobReloaded(JOB, STORED)) if isinstance(one, ev.StoreOwner)]
-    assert stored.job_id == JOB
+    (stored,) = made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
+    assert isinstance(stored, ev.StoreOwner)
+    assert not made.handle(ev.EndStored(JOB, ENDED)), "the transaction finds it, too"
+    made.handle(ev.OwnerNotStored(JOB, replace(STORED, ended=ENDED)))
+    assert made.summary(JOB) == ENDED
+
+
+def test_nothing_is_looked_for_where_another_process_takes_the_job() -> None:
+    made = running(P1, P2)
+    assert not [one for one in made.handle(ev.ProcessLost(P1)) if isinstance(one, ev.SeekResult)]
 
 
 def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
@@ -94,7 +103,6 @@ def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
     (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
     assert order.message.is_fresh
     made.handle(ev.ProcessLost(P2))
-    made.handle(ev.JobReloaded(JOB, replace(STORED, owner=ev.JobOwner(P2, "2:1", 8))))
     made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
     (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 9)) if isinstance(one, ev.SendAssign)]
     assert not order.message.is_fresh, "that one was sent"

@@ -54,7 +54,6 @@ def test_the_loss_of_an_owner() -> None:
 def test_the_loss_of_the_only_owner_is_noted_when_there_is_another_one() -> None:
     made = running()
     made.handle(ev.ProcessLost(P1))
-    made.handle(ev.JobReloaded(JOB, ev.RecoveredJob(SOURCE, 7, ev.JobOwner(P1, "1:1", 7), False, None)))
     assert noted(join(made, P2)) == (from_p1_to_p2(LOST),)
 
 
