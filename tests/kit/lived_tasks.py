@@ -45,7 +45,8 @@ class Life:
 def lives(folder: Path, name: str) -> list[Life]:
     """Those of one task, oldest first."""
     found: dict[int, Life] = {}
-    for line in (folder / "ledger").read_text().splitlines():
+    whole, _, _ = (folder / "ledger").read_text().rpartition("\n")  # a line may be there by half
+    for line in whole.splitlines():
         at, who, pid, what = line.split()
         if who == name:
             life = found.setdefault(int(pid), Life(int(pid), float(at), float(at)))
