@@ -70,7 +70,7 @@ def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) 
         running = pids.running()
         if running:
             base = f"http://127.0.0.1:{running[-1].number}"
-            out.write(f"Already running (bin/stop-cluster.sh stops it).\n{_greeting(base, home)}")
+            out.write(f"Already running (bin/stop-cluster.sh stops it).\n{_greeting(base, environment)}")
             return 0
         _end(pids.read())  # what a killed one has left
         port = _free_port(8080)
@@ -81,7 +81,7 @@ def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) 
     base = f"http://127.0.0.1:{port}"
     try:
         _wait_healthy(process, base, home / _LOG)
-        out.write(f"{_greeting(base, home)}Ctrl-C stops it.\n")
+        out.write(f"{_greeting(base, environment)}Ctrl-C stops it.\n")
         out.flush()
         return _wait_ended(process, home / _LOG)
     except KeyboardInterrupt:
@@ -138,8 +138,10 @@ def _wait_ended(process: subprocess.Popen[bytes], log: Path) -> int:
             log_files.cut_large([log])
 
 
-def _greeting(base: str, home: Path) -> str:
-    return f"Airflow: {base}  login: admin / {_password(home)}\nDAGs: tpch_revenue, word_count.\n"
+def _greeting(base: str, environment: Mapping[str, str]) -> str:
+    login = f"admin / {_password(Path(environment['AIRFLOW_HOME']))}"
+    files = sorted(Path(environment["AIRFLOW__CORE__DAGS_FOLDER"]).glob("*.py"))
+    return f"Airflow: {base}  login: {login}\nDAG files: {', '.join(file.stem for file in files)}.\n"
 
 
 def _wait_healthy(process: subprocess.Popen[bytes], base: str, log: Path) -> None:
