@@ -168,7 +168,8 @@ def _losses_last(kept: Sequence[KeptEvent]) -> Sequence[KeptEvent]:
             rest.append(event)
             continue
         failed = tuple(report for report in event.reports if report.state is ExecutionState.FAILED)
-        good.append(replace(event, reports=tuple(report for report in event.reports if report not in failed)))
+        others = tuple(report for report in event.reports if report.state is not ExecutionState.FAILED)
+        good.append(replace(event, reports=others))
         rest.append(replace(event, reports=failed))
     return [*good, *rest]
 
