@@ -146,13 +146,26 @@ class TaskDeploymentDescriptor:
     outputs: tuple[ResultPartitionSpec, ...]
 
 
+class Fault(Enum):
+    """Whose doing a failure was (R36), said by the component that saw it happen.
+
+    USER: the task's own code, or its own use of memory. SYSTEM: the cluster, its Spark or its machine; restart
+    strategies count it. NOBODY: another job, or how the cluster is run; the task runs again, and nothing counts.
+    """
+
+    USER = "USER"
+    SYSTEM = "SYSTEM"
+    NOBODY = "NOBODY"
+
+
 @dataclass(frozen=True, slots=True)
 class FailureInfo:
     """An exception that crossed a process: class name, message, full text, and whether a retry can help.
 
-    `kind` is one of USER, SYSTEM, RESOURCE, CANCELED. `lost_partitions` names what the task could not read of its
-    inputs: their producers have to run again. `is_isolation`: the attempt was stopped by a fence, for want of contact
-    (R14) or of an owner (R18), or because its TaskManager drains, which never counts against a restart strategy.
+    `kind`, one of USER, SYSTEM, RESOURCE, CANCELED, is for people; what follows from the failure, follows from
+    `at_fault`. `lost_partitions` names what the task could not read of its inputs: their producers have to run again.
+    `is_isolation`: the attempt was stopped by a fence, for want of contact (R14) or of an owner (R18), or because its
+    TaskManager drains, which never counts against a restart strategy.
     """
 
     class_name: str
@@ -163,6 +176,16 @@ class FailureInfo:
     timestamp_millis: int
     lost_partitions: tuple[PartitionId, ...] = ()
     is_isolation: bool = False
+    fault: Fault | None = None
+
+    @property
+    def at_fault(self) -> Fault:
+        """Whose doing it was; earlier releases did not say it."""
+        if self.fault is not None:
+            return self.fault
+        if self.is_isolation:
+            return Fault.NOBODY
+        return Fault.USER if self.kind == "USER" else Fault.SYSTEM
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.task import FailureInfo
+from runtime.gateways.task import FailureInfo, Fault
 from runtime.jobgraph.restart_strategy import NoRestartStrategy, RestartStrategy
 from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.events import Moment
@@ -116,8 +116,8 @@ class Failover:
             return self._resumed(executions, failure, max(dues), at)
         if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
             return self._partitions_lost(executions, exception, lost, at)
-        if failure.is_isolation:  # R14: never counted, also where nothing else restarts
-            return self._isolated(executions, exception, at)
+        if failure.at_fault is Fault.NOBODY:  # R14, R36: never counted, also where nothing else restarts
+            return self._uncounted(executions, exception, at)
         return self._counted(executions, exception, at)
 
     def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:
@@ -139,7 +139,7 @@ class Failover:
         self._note(exception, executions, at, is_concurrent=counted is None, backoff=backoff)
         return ""
 
-    def _isolated(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
+    def _uncounted(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
         if problem := self._restart(PendingRestart(_ids(executions), at.monotonic), at):
             return problem
         self._note(exception, executions, at, is_concurrent=False, backoff=None)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.common.ids import PartitionId
-from runtime.gateways.task import FailureInfo
+from runtime.gateways.task import FailureInfo, Fault
 from runtime.taskexecutor.slots.memory import format_bytes
 
 MESSAGE_LENGTH_MAX = 8 * 1024
@@ -120,9 +120,17 @@ def of_lost_partitions(failure: FailureInfo, partition_ids: tuple[PartitionId, .
     )
 
 
-def of_system(message: str, *, timestamp_millis: int, kind: str = SYSTEM, class_name: str = "SlotError") -> FailureInfo:
-    """A failure that is not the user code's own, and may not come again."""
-    return FailureInfo(class_name, _shorten(message, MESSAGE_LENGTH_MAX), "", kind, True, timestamp_millis)  # noqa: FBT003
+def of_system(
+    message: str,
+    *,
+    timestamp_millis: int,
+    kind: str = SYSTEM,
+    class_name: str = "SlotError",
+    fault: Fault | None = None,
+) -> FailureInfo:
+    """A failure that the TaskManager saw, and that may not come again. `fault`: whose doing, else as `kind` says."""
+    text = _shorten(message, MESSAGE_LENGTH_MAX)
+    return FailureInfo(class_name, text, "", kind, True, timestamp_millis, fault=fault)  # noqa: FBT003
 
 
 def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: int) -> FailureInfo:

@@ -11,6 +11,7 @@ from runtime.common.ids import ExecutionAttemptId, PartitionId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import AcknowledgeReports, CancelTasks, ReleasePartitions
+from runtime.gateways.task import FailureInfo, Fault
 from runtime.jobgraph.graph import JobGraph, OperatorKind, vertex_id_of
 from runtime.jobgraph.restart_strategy import (
     NO_RESTART,
@@ -293,14 +294,19 @@ def test_an_exclusive_task_restarts_only_when_its_process_is_known_to_be_gone(*,
 
 
 @pytest.mark.parametrize("strategy", [NO_RESTART, FixedDelayRestartStrategy(attempts=0)])
-def test_a_task_that_was_stopped_for_want_of_contact_runs_again_and_nothing_counts(  # R14
-    strategy: RestartStrategy,
+@pytest.mark.parametrize(
+    "failure",
+    [replace(user_failure(), is_isolation=True), replace(user_failure(), kind="SYSTEM", fault=Fault.NOBODY)],
+    ids=["isolated", "anothers-doing"],
+)
+def test_a_task_that_ended_by_no_fault_of_its_job_runs_again_and_nothing_counts(  # R14, R36
+    strategy: RestartStrategy, failure: FailureInfo
 ) -> None:
     job = JobMasterDriver(lone(), failover=FailoverSettings(restart_strategy=strategy))
     for number in range(3):
         job.offer(number)
         (attempt_id,) = job.running()
-        job.report(attempt_id, E.FAILED, failure=replace(user_failure(), is_isolation=True))
+        job.report(attempt_id, E.FAILED, failure=failure)
         settle(job)
     assert job.status() is J.RUNNING
     assert not [event.backoff_seconds for batch in job.durable for event in batch
