@@ -137,7 +137,7 @@ class JobCleaner:
     async def forget(self) -> int:
         """Retention of what is shown, and of the ids that are remembered. Returns how many ids were forgotten."""
         now = self._services.clock.epoch_millis()
-        self._registry.finished.expire(now)
+        self._registry.shown.expire(now)
         if not self._is_loaded:
             await self._load()
         forgotten = 0

@@ -21,6 +21,7 @@ from runtime.aio.scope import Scope
 from runtime.common.errors import BackpressureError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
@@ -315,7 +316,12 @@ class Dispatcher(ABC):
     def job_summaries(self) -> Sequence[JobSummary]:
         """Every job that is shown, newest first."""
         self._check_open()
-        return self._registry.summaries()
+        return self._registry.shown.newest_first()
+
+    def job_counts(self) -> Mapping[JobStatus, int]:
+        """How many of them there are of each status."""
+        self._check_open()
+        return self._registry.shown.counts()
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """One of them."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import DispatcherGateway, JobSummary
 from runtime.gateways.resource_manager import TaskManagerInfo
 
@@ -44,6 +45,9 @@ class DispatcherView(DispatcherGateway, Protocol):
 
     def job_summaries(self) -> Sequence[JobSummary]:
         """Every job that is shown: running, waiting and finished ones within retention; newest first."""
+
+    def job_counts(self) -> Mapping[JobStatus, int]:
+        """How many of them there are of each status; a status without jobs may be missing."""
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """One of them."""

@@ -117,7 +117,7 @@ def _add_job_masters(router: APIRouter, context: RestContext) -> None:
 def _overview(context: RestContext) -> dict[str, Any]:
     components = context.components
     slots, free = components.resource_manager.slot_counts()
-    statuses = Counter(summary.status for summary in components.dispatcher.job_summaries())
+    statuses = Counter(components.dispatcher.job_counts())
     ended = {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
     return {
         "taskmanagers": len(components.resource_manager.task_managers()),

@@ -15,6 +15,7 @@ from runtime.gateways.overview import DispatcherView
 from runtime.rest import job_bodies, shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
+from runtime.rest.job_rows import JobRows, changed_jobs, ids_and_states
 from runtime.rest.openapi import answers, takes
 from runtime.rest.request_bodies import ClientHeartbeat, MoveRequest, WaitRequest, parse_body
 from runtime.rest.submission import Submission, read_submission
@@ -73,6 +74,8 @@ def jobs_router(context: RestContext) -> APIRouter:
 
 
 def _add_lists(router: APIRouter, context: RestContext) -> None:
+    rows = JobRows()
+
     @router.post("/jobs", status_code=202, responses=answers(shapes.SUBMITTED, 202), openapi_extra=takes(Submission))
     async def submit(request: Request) -> Response:
         """Submit `{"job_id", "job_graph", "options"}`. Idempotent: the client chooses the id."""
@@ -92,15 +95,13 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
     @router.get("/jobs", responses=answers(shapes.JOBS))
     async def list_jobs() -> Response:
         """Ids and states."""
-        jobs = [{"id": one.job_id, "status": one.status.value} for one in context.dispatcher.job_summaries()]
-        return JsonAnswer({"jobs": jobs})
+        return JsonAnswer(await ids_and_states(context.dispatcher.job_summaries()))
 
     @router.get("/jobs/overview", responses=answers(shapes.JOBS_OVERVIEW))
     async def overview() -> Response:
         """One line a job."""
         now = context.clock.epoch_millis()
-        jobs = [job_bodies.job_overview(one, now) for one in context.dispatcher.job_summaries()]
-        return JsonAnswer({"jobs": jobs})
+        return JsonAnswer(await rows.overview(context.dispatcher.job_summaries(), now))
 
     @router.post("/jobs/wait", responses=answers(shapes.JOBS_CHANGED), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:
@@ -118,8 +119,7 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
         news = await dispatcher.wait_for_jobs(known, timeout=timeout, name=asked.name)
         found = await dispatcher.find_jobs(sorted(news))
         now = context.clock.epoch_millis()
-        changed = [job_bodies.job_overview(one, now) for one in found.values()]
-        return JsonAnswer({"jobs": changed, "unknown": sorted(news - found.keys())})
+        return JsonAnswer(await changed_jobs(list(found.values()), sorted(news - found.keys()), now))
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:

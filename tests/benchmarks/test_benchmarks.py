@@ -36,6 +36,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "spark": ("differences of 5 pairs p50", "spark-submit / job", "CPU of taskmanager per Spark job"),
     "start": ("start to ready with class archive p50", "start to ready without class archive p50", "CPU of a start"),
     "scheduler-core": ("subtasks per second, P = 1000", "CPU of a no-op job", "memory per running job"),
+    "job-lists": ("longest hold of the loop, /jobs/overview after", "CPU of /jobs/overview of 500 jobs"),
     "rpc-stream": ("stream, 100 messages each way, round trip p99", "CPU of listener per stream", "unary call"),
     "recovery": (
         "JobMaster process killed: all 4 jobs RUNNING under another one p50",
@@ -60,6 +61,7 @@ MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
     **dict.fromkeys(SPARK_NAMES, SPARK),
     "triggers": [*CLUSTER, pytest.mark.airflow],
     "scheduler-core": [pytest.mark.slow],
+    "job-lists": [pytest.mark.slow],
     "rpc-stream": [pytest.mark.slow],
     "airflow": [*SPARK, pytest.mark.airflow, pytest.mark.extended],
 }

@@ -78,7 +78,7 @@ async def test_a_job_that_has_ended(plane: ControlPlane) -> None:
     await until(leader, job.job_id, JobStatus.CANCELED)
     await promise(plane, leader, job, 60.0)
     await eventually(lambda: not leader.dispatcher._registry._jobs)
-    leader.dispatcher._registry.finished.expire(1 << 62)
+    leader.dispatcher._registry.shown.expire(1 << 62)
     await promise(plane, leader, job, 60.0)
     with pytest.raises(NotFoundError):
         await leader.dispatcher.client_heartbeat(JobId("0" * 32), expires_millis=0)

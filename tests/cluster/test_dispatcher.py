@@ -126,7 +126,7 @@ async def test_a_cleaned_job_that_is_not_shown_any_more_never_runs_twice(plane: 
     registry, ids = leader.dispatcher._registry, frozenset({job.job_id})
     await eventually(lambda: registry.finished.get(job.job_id) is not None)
     assert await leader.dispatcher.wait_for_jobs({job.job_id: 1 << 60}, timeout=3600.0) == ids
-    registry.finished.expire(1 << 62)
+    registry.shown.expire(1 << 62)
     assert await leader.dispatcher.wait_for_jobs({job.job_id: 1 << 60}, timeout=3600.0) == ids
     assert leader.dispatcher.job_summary(job.job_id) is None
     found = await leader.dispatcher.find_job(job.job_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -177,6 +178,10 @@ class FakeDispatcher:
     def job_summaries(self) -> Sequence[JobSummary]:
         """All of them."""
         return list(self.summaries.values())
+
+    def job_counts(self) -> Mapping[JobStatus, int]:
+        """Counted when asked."""
+        return Counter(one.status for one in self.summaries.values())
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """One of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 
@@ -493,8 +494,21 @@ class JobRegistryMachine(RuleBasedStateMachine):
         assert len(self.registry._jobs) <= 2
 
     @invariant()
+    def the_lists_show_every_job_as_it_is(self) -> None:
+        entries = [one for one in self.registry._jobs.values() if one.phase.state is not JobPhase.SUBMITTING]
+        shown = {one.job_id: one.summary for one in entries}
+        for finished in self.registry.finished:
+            shown.setdefault(finished.summary.job_id, finished.summary)
+        listed = self.registry.shown.newest_first()
+        assert {summary.job_id: summary for summary in listed} == shown
+        starts = [summary.start_millis for summary in listed]
+        assert starts == sorted(starts, reverse=True)
+        counts = {status: count for status, count in self.registry.shown.counts().items() if count}
+        assert counts == Counter(summary.status for summary in listed)
+
+    @invariant()
     def ended_is_what_is_stored(self) -> None:
-        for summary in self.registry.summaries():
+        for summary in self.registry.shown.newest_first():
             if summary.status.is_globally_terminal:
                 stored = self.store[summary.job_id].ended
                 assert stored is not None

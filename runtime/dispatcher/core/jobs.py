@@ -21,7 +21,8 @@ from runtime.dispatcher.core.events import NO_PROCESS
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase, new_entry, recovered_entry
 from runtime.dispatcher.core.planned_moves import MoveSettings, PlannedMoves
 from runtime.dispatcher.core.processes import JobMasterProcess, ProcessTable
-from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
+from runtime.dispatcher.core.retention import FinishedJob, Retention
+from runtime.dispatcher.core.shown_jobs import ShownJobs
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
 
 Effects = list[ev.DispatcherEffect]
@@ -54,7 +55,8 @@ class JobRegistry:
         self._dirty = 0
         self._drops: dict[Incarnation, list[JobInventoryEntry]] = {}
         self.processes = ProcessTable()
-        self.finished = FinishedJobs(retention)
+        self.shown = ShownJobs(self._jobs, retention)
+        self.finished = self.shown.finished
         self._moves = PlannedMoves(
             moves, self._jobs, self.processes, shown=self.summary, begin=self._begin_move, reload=self._reload
         )
@@ -101,11 +103,12 @@ class JobRegistry:
         if stored:
             self._moves.be_quiet()
         for job in finished:
-            self.finished.add(job)
+            self.shown.keep(job)
         effects: Effects = []
         for found in stored:
             entry = recovered_entry(found.source, JobPhase.RELOADING)
             self._jobs[entry.job_id] = entry
+            self.shown.refresh((entry.job_id,))
             effects += self._settle(entry, found)
         return effects + self._assign_waiting()
 
@@ -121,18 +124,7 @@ class JobRegistry:
 
     def summary(self, job_id: JobId) -> JobSummary | None:
         """What is shown of a job; a submit that is not stored yet is not shown."""
-        entry = self._jobs.get(job_id)
-        if entry is not None and entry.phase.state is not JobPhase.SUBMITTING:
-            return entry.summary
-        finished = self.finished.get(job_id)
-        return None if finished is None else finished.summary
-
-    def summaries(self) -> list[JobSummary]:
-        """Every job that is shown, newest first."""
-        shown = [entry.summary for entry in self._jobs.values() if entry.phase.state is not JobPhase.SUBMITTING]
-        shown += [job.summary for job in self.finished]
-        shown.sort(key=lambda summary: summary.start_millis, reverse=True)
-        return shown
+        return self.shown.summary(job_id)
 
     def owner(self, job_id: JobId) -> ev.JobOwner | None:
         """Who runs the job now; None while nobody does and after it ended."""
@@ -197,15 +189,19 @@ class JobRegistry:
             outcome = SubmitOutcome.ALREADY_SUBMITTED
         entry.submit_requests.clear()
         if event.epoch:
-            return self._own(entry, event.epoch) + effects
-        entry.phase.to(JobPhase.WAITING)
-        return effects + self._waiting_now(entry)
+            effects = self._own(entry, event.epoch) + effects
+        else:
+            entry.phase.to(JobPhase.WAITING)
+            effects += self._waiting_now(entry)
+        self.shown.refresh((event.job_id,))
+        return effects
 
     def _on_submit_found_stored(self, event: ev.SubmitFoundStored) -> Effects:
         entry = self._forget_submit(event.job_id)
         effects = answers.answer_found(entry, event)
         if not event.is_cleaned:
             self._jobs[event.job_id] = entry.taken_over()
+            self.shown.refresh((event.job_id,))
             effects.append(ev.ReloadJob(event.job_id))
         return effects + self._assign_waiting()
 
@@ -345,7 +341,7 @@ class JobRegistry:
         is_waiting = entry.job_id in self._waiting
         reason = refusal or (self.processes.shortage() if is_waiting else "")
         if reason and entry.show_waiting(reason):
-            effects.append(ev.PublishSummary(entry.job_id))
+            effects += self.shown.publish(entry.job_id)
         if is_waiting and self.processes.have_all_refused(entry.refused_by):
             effects += self._abort(entry)
         return effects
@@ -368,7 +364,7 @@ class JobRegistry:
         if process.is_draining and (passed_on := self._moves.pass_on(entry)):
             return effects + passed_on
         if entry.show_waiting(""):
-            effects.append(ev.PublishSummary(entry.job_id))
+            effects += self.shown.publish(entry.job_id)
         effects += self._send_assignment(entry)
         if entry.wants_cancel and not entry.is_wish_stored:
             effects += self._pursue_cancel(entry)
@@ -508,7 +504,7 @@ class JobRegistry:
                 continue
             if summary.status is JobStatus.SUSPENDED or not entry.accept(summary):
                 continue
-            effects += self._end(entry) if summary.status.is_globally_terminal else [ev.PublishSummary(entry.job_id)]
+            effects += self._end(entry) if summary.status.is_globally_terminal else self.shown.publish(entry.job_id)
             is_moved = is_moved or entry.job_id in self._moves.under_way
         return effects + self._moves.advance() if is_moved else effects
 
@@ -521,7 +517,7 @@ class JobRegistry:
         self._dirty += 1
         effects: Effects = [answers.answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
-        effects += [*self._moves.ended(entry), ev.PublishSummary(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
+        effects += [*self._moves.ended(entry), *self.shown.publish(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
         holder, entry.former = (entry.former.incarnation if entry.former else entry.owner), None
         if holder in self.processes:
             # The process only keeps what the job was: not worth a message of its own.
@@ -535,7 +531,7 @@ class JobRegistry:
             entry = self._jobs.pop(job_id)
             entry.phase.to(JobPhase.DONE)
             self._dirty -= 1
-            self.finished.add(FinishedJob(entry.summary, entry.source.digest))
+            self.shown.keep(FinishedJob(entry.summary, entry.source.digest))
         return []
 
     def _reload(self, entry: JobEntry) -> Effects:
@@ -561,7 +557,7 @@ class JobRegistry:
             effects += self._moves.vanished(entry)
             del self._jobs[entry.job_id]
             self.processes.release(entry.owner, entry.job_id)
-            return [*effects, ev.PublishSummary(entry.job_id)]
+            return effects + self.shown.publish(entry.job_id)
         entry.remember(found)
         self._promises.recovered(entry.job_id, found.client_expires_millis)
         if found.ended is not None:

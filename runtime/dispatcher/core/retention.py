@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from runtime.common.ids import JobId
 from runtime.gateways.dispatcher import JobSummary
@@ -46,12 +47,15 @@ class FinishedJobs:
         """One of them."""
         return self._jobs.get(job_id)
 
-    def add(self, job: FinishedJob) -> None:
-        """Keep a job; the oldest one leaves when there are too many."""
+    def add(self, job: FinishedJob) -> tuple[JobId, ...]:
+        """Keep a job; the oldest ones leave when there are too many, and are returned."""
         self._jobs.pop(job.summary.job_id, None)
         self._jobs[job.summary.job_id] = job
-        while len(self._jobs) > self._retention.count_max:
-            del self._jobs[next(iter(self._jobs))]
+        excess = max(0, len(self._jobs) - self._retention.count_max)
+        oldest = tuple(islice(self._jobs, excess))
+        for job_id in oldest:
+            del self._jobs[job_id]
+        return oldest
 
     def expire(self, now_millis: int) -> tuple[JobId, ...]:
         """Let go of those that ended too long ago, and return them."""

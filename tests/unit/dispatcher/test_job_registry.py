@@ -439,7 +439,7 @@ class TestSummaries:
         assert made.dirty(10) == [job(1)]
         made.handle(ev.JobsCleaned((job(1),)))
         assert made.dirty(10) == []
-        assert [summary.job_id for summary in made.summaries()] == [job(1)]
+        assert [summary.job_id for summary in made.shown.newest_first()] == [job(1)]
 
 
 class TestRecovery:
@@ -457,7 +457,7 @@ class TestRecovery:
         done = FinishedJob(pushed(9, JobStatus.FINISHED), "d")
         effects = made.recover(stored, [done])
         assert kinds(effects) == ["PublishSummary", "PublishSummary", "PublishSummary", "EndJobEverywhere"]
-        assert {summary.job_id for summary in made.summaries()} == {job(n) for n in (1, 2, 3, 4, 9)}
+        assert {summary.job_id for summary in made.shown.newest_first()} == {job(n) for n in (1, 2, 3, 4, 9)}
         effects = made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
         assert [(e.job_id, e.previous_epoch) for e in effects if isinstance(e, ev.StoreOwner)] == [
             (job(2), 6),

@@ -1,0 +1,85 @@
+"""What is shown of jobs, in the order of the lists, and how many there are of each status.
+
+Both are kept up with each change, so that a list of many jobs is read and not made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
+from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
+from runtime.gateways.dispatcher import JobSummary
+
+_Place = tuple[int, int, JobId]
+"""(start, which job was shown first, the job): oldest first, so that a new job is added at the end."""
+
+
+class ShownJobs:
+    """The registry's jobs but for submits that are not stored yet, and cleaned ones within retention.
+
+    Whoever changes what is shown of one of `jobs` calls `refresh` with its id, or `publish`.
+    """
+
+    def __init__(self, jobs: Mapping[JobId, JobEntry], retention: Retention) -> None:
+        self.finished = FinishedJobs(retention)
+        self._jobs = jobs
+        self._listed: dict[JobId, tuple[JobSummary, _Place]] = {}
+        self._places: list[_Place] = []
+        self._counts: Counter[JobStatus] = Counter()
+        self._number = 0
+
+    def summary(self, job_id: JobId) -> JobSummary | None:
+        """What is shown of a job."""
+        entry = self._jobs.get(job_id)
+        if entry is not None and entry.phase.state is not JobPhase.SUBMITTING:
+            return entry.summary
+        finished = self.finished.get(job_id)
+        return None if finished is None else finished.summary
+
+    def newest_first(self) -> list[JobSummary]:
+        """Of every job."""
+        return [self._listed[job_id][0] for _, _, job_id in reversed(self._places)]
+
+    def counts(self) -> Mapping[JobStatus, int]:
+        """How many there are of each status; a status without jobs may be missing."""
+        return self._counts
+
+    def publish(self, job_id: JobId) -> list[ev.DispatcherEffect]:
+        """The job has news, for the lists and for whoever waits for them."""
+        self.refresh((job_id,))
+        return [ev.PublishSummary(job_id)]
+
+    def keep(self, job: FinishedJob) -> None:
+        """The job is cleaned, and the oldest ones leave."""
+        self.refresh((*self.finished.add(job), job.summary.job_id))
+
+    def expire(self, now_millis: int) -> None:
+        """Those that ended too long ago leave."""
+        self.refresh(self.finished.expire(now_millis))
+
+    def refresh(self, jobs: Iterable[JobId]) -> None:
+        """Bring the lists up to date."""
+        for job_id in jobs:
+            self._list(job_id, self.summary(job_id))
+
+    def _list(self, job_id: JobId, summary: JobSummary | None) -> None:
+        before, place = self._listed.pop(job_id, (None, None))
+        if before is not None:
+            self._counts[before.status] -= 1
+        if place is not None and (summary is None or summary.start_millis != place[0]):
+            del self._places[bisect_left(self._places, place)]
+            place = None
+        if summary is None:
+            return
+        if place is None:
+            self._number += 1
+            place = (summary.start_millis, self._number, job_id)
+            insort(self._places, place)
+        self._counts[summary.status] += 1
+        self._listed[job_id] = (summary, place)
