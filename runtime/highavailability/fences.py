@@ -38,6 +38,7 @@ class Fence:
     epoch: int
     revision: int
     mod_revision: int
+    is_readable: bool = True
 
     @property
     def is_confirmed(self) -> bool:
@@ -79,6 +80,8 @@ class OwnerFences:
             if task_manager not in current:
                 return True
             fence = _fence_of(current[key]) if key in current else None
+            if fence is not None and not fence.is_readable:
+                continue  # R31: it says neither that it is obeyed nor that nobody wants it any more
             if fence is None or fence.revision > revision:
                 return False
             if fence.revision == revision and fence.is_confirmed:
@@ -168,7 +171,7 @@ def _fence_of(kv: KeyValue) -> Fence:
         record = decode_record(FenceRecord, kv.value, key=kv.key)
     except UnreadableRecordError:
         logger.exception("a fence cannot be read, and is taken to be for every attempt of its job")
-        record = FenceRecord(kv.mod_revision)
+        return Fence(kv.mod_revision, kv.mod_revision, kv.mod_revision, is_readable=False)
     return Fence(record.epoch, record.confirmed_revision or kv.mod_revision, kv.mod_revision)
 
 

@@ -2,14 +2,15 @@
 
 A JobMaster process that has lost its lease (an etcd outage, a freeze) registers again by itself under the same
 incarnation; meanwhile `is_valid` is False and it judges no peer (R4). A TaskManager's key is deleted only by itself
-after its user processes are reaped, or by whoever established its death.
+after its user processes are reaped, or by whoever established its death. A key whose record cannot be read is a process
+of which nothing is known but that it is there (R31).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -27,7 +28,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
-from runtime.highavailability.records import GuardRecord, JobMasterRecord, TaskManagerRecord
+from runtime.highavailability.records import DRAINING, GuardRecord, JobMasterRecord, TaskManagerRecord
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ class TaskManagerRegistry:
     async def task_managers(self) -> Mapping[Incarnation, TaskManagerRecord]:
         """All that are registered: the ones to be asked in a census."""
         answer = await self._kv.range(self._keys.task_managers, is_prefix=True, timeout=self._timeout)
-        return _decoded(TaskManagerRecord, self._keys.task_managers, {kv.key: kv for kv in answer.kvs})
+        return _task_managers(self._keys, {kv.key: kv for kv in answer.kvs})
 
     def _deletes(self, incarnation: Incarnation) -> tuple[Delete, Delete]:
         key = self._keys.task_manager(incarnation)
@@ -175,7 +176,7 @@ async def follow_job_masters(
 ) -> AsyncIterator[Mapping[Incarnation, JobMasterRecord]]:
     """All registered JobMaster processes, now and after each change."""
     async for current in follow(kv, keys.job_masters, timeout=timeout, entropy=entropy):
-        yield _decoded(JobMasterRecord, keys.job_masters, current)
+        yield _decoded(JobMasterRecord, keys.job_masters, current, _unreadable_job_master)
 
 
 async def follow_task_managers(
@@ -183,7 +184,7 @@ async def follow_task_managers(
 ) -> AsyncIterator[Mapping[Incarnation, TaskManagerRecord]]:
     """All registered TaskManagers, now and after each change."""
     async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
-        yield _decoded(TaskManagerRecord, keys.task_managers, current)
+        yield _task_managers(keys, current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,7 @@ async def follow_guards(
 ) -> AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]:
     """All registered TaskManagers with what is known of their guards, now and after each change."""
     async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
-        records = _decoded(TaskManagerRecord, keys.task_managers, current)
+        records = _task_managers(keys, current)
         yield {
             incarnation: GuardedTaskManager(record, _guard_of(current.get(keys.guard(incarnation))))
             for incarnation, record in records.items()
@@ -226,15 +227,38 @@ async def revoke_lease_of(kv: KeyValueStore, key: str, *, timeout: float) -> boo
     return True
 
 
-def _decoded(record_type: type[RecordT], prefix: str, current: Mapping[str, KeyValue]) -> dict[Incarnation, RecordT]:
+def _task_managers(keys: Keys, current: Mapping[str, KeyValue]) -> dict[Incarnation, TaskManagerRecord]:
+    return _decoded(TaskManagerRecord, keys.task_managers, current, _unreadable_task_manager)
+
+
+def _decoded(
+    record_type: type[RecordT],
+    prefix: str,
+    current: Mapping[str, KeyValue],
+    unreadable: Callable[[Incarnation], RecordT],
+) -> dict[Incarnation, RecordT]:
     records = {}
     for key, kv in current.items():
         name = key.removeprefix(prefix)
         # What lies below a name (fences) is no registration.
         if "/" in name:
             continue
+        incarnation = Incarnation(name)
         try:
-            records[Incarnation(name)] = decode_record(record_type, kv.value, key=key)
+            records[incarnation] = decode_record(record_type, kv.value, key=key)
         except UnreadableRecordError:
-            logger.exception("registration cannot be read")
+            logger.exception("registration cannot be read: its process counts as there, and nobody can reach it")
+            records[incarnation] = unreadable(incarnation)  # R31
     return records
+
+
+def _unreadable_task_manager(incarnation: Incarnation) -> TaskManagerRecord:
+    """It is there (R31): no address that could prove its death, no slot that could be used."""
+    return TaskManagerRecord(
+        incarnation, f"unreadable-{incarnation[:8]}", address="", guard_address="", boot_id="", slots=0
+    )
+
+
+def _unreadable_job_master(incarnation: Incarnation) -> JobMasterRecord:
+    """It is there (R31), keeps its jobs and gets none."""
+    return JobMasterRecord(incarnation, address="", capacity=0, jobs=0, state=DRAINING, version="")

@@ -80,13 +80,15 @@ class Liveness:
         return incarnation in self._known and self._known[incarnation].is_used
 
     def is_superfluous(self, incarnation: Incarnation, *, is_heard: bool) -> bool:
-        """It has a key, nobody has ever used it, and nobody hears of it."""
+        """It has a key, nobody has used it, and nobody hears of it; never one whose guard cannot be asked (R31)."""
         known = self._known.get(incarnation)
-        return known is not None and known.is_stored and not known.is_used and not is_heard
+        can_be_asked = known is not None and known.process.guard_address != ""
+        return known is not None and can_be_asked and known.is_stored and not known.is_used and not is_heard
 
     def registered(self, process: GuardedProcess) -> None:
         """A TaskManager has registered with this leader. Idempotent."""
-        self._known.setdefault(process.incarnation, _Known(process))
+        # Its own word: what is stored of it may not be readable.
+        self._known.setdefault(process.incarnation, _Known(process)).process = process
 
     def stored(self, processes: Iterable[StoredProcess]) -> tuple[list[Incarnation], list[GuardedProcess]]:
         """All that the store names. (new here, gone from there)
