@@ -1,4 +1,4 @@
-"""The proof is proved: each deliberate mistake is found, by the rule that it breaks, within 500 seeds."""
+"""The proof is proved: each deliberate mistake is found, by the rule that it breaks, within 100 seeds."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.mutations import MUTATIONS, mutated, simulate
+from tests.kit.mutations import BY_SEEDS, header, mutated, simulate
 
-SEEDS = 500
+SEEDS = 100
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def rule_of(patch: Path) -> str:
-    """The rule that its header names."""
-    found = re.search(r"^Found by: (.+)$", patch.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, patch
-    return found[1]
-
-
-def faults_of(patch: Path) -> list[str]:
-    """Those that it needs, where what must be survived does not show it."""
-    found = re.search(r"^Faults: (.+)$", patch.read_text(encoding="utf-8"), re.MULTILINE)
-    return ["--faults", found[1]] if found else []
-
-
-@pytest.mark.parametrize("patch", MUTATIONS, ids=lambda patch: patch.stem)
+@pytest.mark.parametrize("patch", BY_SEEDS, ids=lambda patch: patch.stem)
 def test_a_mistake_is_found(patch: Path, tmp_path: Path) -> None:
     tree = mutated(patch, tmp_path / "tree")
-    done = simulate(tree, "--jobs", "2", "--seeds", str(SEEDS), *faults_of(patch))
-    assert done.returncode == 1, f"{SEEDS} seeds are clean"
+    faults = header(patch, "Faults")
+    arguments = ["--faults", faults] if faults else []
+    # Where it was seen last is looked at first: other seeds only if the worlds are drawn in another way since.
+    if not finds(tree, patch, "--only", header(patch, "Seen at") or "1", *arguments):
+        assert finds(tree, patch, "--jobs", "2", "--seeds", str(SEEDS), *arguments), f"{SEEDS} seeds are clean"
+
+
+def finds(tree: Path, patch: Path, *arguments: str) -> bool:
+    """True when a seed fails, for the right reason; False when all are clean."""
+    done = simulate(tree, *arguments)
+    if done.returncode == 0:
+        return False
     assert "replay: " in done.stdout, done.stdout + done.stderr
     broken = ", ".join(re.findall(r"^  broken: (.+)$", done.stdout, re.MULTILINE))
-    assert rule_of(patch) in broken.split(", "), done.stdout
+    assert header(patch, "Found by") in broken.split(", "), done.stdout
+    return True

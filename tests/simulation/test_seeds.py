@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.mutations import MUTATIONS, ROOT, mutated, simulate
+from tests.kit.mutations import BY_SEEDS, ROOT, mutated, simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -56,7 +56,7 @@ def test_a_seed_decides_everything() -> None:
 
 def test_a_failing_seed_tells_how_to_replay_it(tmp_path: Path) -> None:
     """With a mistake that shows in every seed."""
-    patch = next(patch for patch in MUTATIONS if patch.stem == "report-acknowledged-before-event")
+    patch = next(patch for patch in BY_SEEDS if patch.stem == "report-acknowledged-before-event")
     tree = mutated(patch, tmp_path / "tree")
     done = simulate(tree, "--seeds", "20")
     assert done.returncode == 1
