@@ -21,6 +21,7 @@ SUMMARY = ROOT / "tests" / "simulation" / "README.md"
 
 _RULE = re.compile(r"\bR[1-9][0-9]*\b")
 _BEGIN, _END = "<!-- mutations: python -m tests.kit.mutations -->\n", "<!-- end of mutations -->\n"
+_APPLY = ("git", "apply", "-C1")  # what stands around a mistake may change
 _SOURCES = ("runtime", "jobmaster_process", "airflow_flinklike")
 _SURROUNDINGS = ("bin", "conf", "dags", "docs", "tests")
 
@@ -47,8 +48,8 @@ def _head(patch: Path) -> str:
 
 def applies(patch: Path) -> str:
     """Empty, or why it cannot be applied to the sources as they are."""
-    command = ["git", "apply", "--check", str(patch)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stderr
+    done = subprocess.run([*_APPLY, "--check", str(patch)], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
 
 
 def mutated(patch: Path, tree: Path, *, with_tests: bool = False) -> Path:
@@ -59,7 +60,7 @@ def mutated(patch: Path, tree: Path, *, with_tests: bool = False) -> Path:
     if with_tests:
         shutil.copy(ROOT / "pyproject.toml", tree)
         (tree / ".venv").symlink_to(sys.prefix)
-    subprocess.run(["git", "apply", str(patch)], cwd=tree, check=True)
+    subprocess.run([*_APPLY, str(patch)], cwd=tree, capture_output=True, check=True)
     return tree
 
 
