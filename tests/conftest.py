@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.kit.class_archive import built_archive, class_archive
+from tests.kit.fixtures import built_archive, class_archive
 
 __all__ = ["built_archive", "class_archive"]
 

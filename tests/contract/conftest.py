@@ -12,7 +12,8 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import KeyValueStore
 from runtime.highavailability.memory import MemoryKeyValueStore
-from tests.kit.etcd import EtcdProcess, StoreUnderTest, etcd, own_etcd
+from tests.kit.etcd import EtcdProcess, StoreUnderTest
+from tests.kit.fixtures import etcd, own_etcd
 
 __all__ = ["etcd", "own_etcd", "store"]
 

@@ -1,19 +1,14 @@
-"""A real etcd for tests: one per session, in a temporary directory, ended by its pid.
-
-A test folder that wants it imports the fixture in its conftest: `from tests.kit.etcd import etcd`.
-"""
+"""A real etcd in a directory, ended by its pid."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
@@ -105,21 +100,3 @@ class StoreUnderTest:
 
     kv: KeyValueStore
     keys: Keys
-
-
-@pytest.fixture(scope="session")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    """One etcd for the session. Tests keep apart by cluster id; none may stop it."""
-    process = EtcdProcess(tmp_path_factory.mktemp("etcd"))
-    process.start()
-    yield process
-    process.stop()
-
-
-@pytest.fixture
-def own_etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
-    """An etcd that this test may kill and freeze."""
-    process = EtcdProcess(tmp_path)
-    process.start()
-    yield process
-    process.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient
-from tests.kit.etcd import etcd
+from tests.kit.fixtures import etcd
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.spark_box import QUICK_JVM
 

@@ -101,6 +101,31 @@ def test_uv_makes_the_environment_where_it_is(home: Path) -> None:
     assert "current" in ensure_environment(home).stdout
 
 
+TEST_TOOLS = ("pytest", "_pytest", "pytest_asyncio", "hypothesis", "docker", "jsonschema", "cryptography")
+"""What requirements/test.txt adds, beside plugins: bin/quickstart.sh does not install it, bin/test.sh does."""
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "said"),
+    [
+        ("bin/bench.sh", ["job-lists", "--small"], "longest hold of the loop"),
+        ("bin/bench.sh", ["scheduler-core", "--small"], "CPU of a no-op job"),
+        ("bin/simulate.sh", ["--seeds", "1"], "1 seed"),
+        ("bin/chaos.sh", ["--help"], "--minutes"),
+        ("bin/demo-failover.sh", ["--help"], "--blocks"),
+    ],
+)
+def test_what_the_docs_have_users_run_needs_no_test_tools(
+    tmp_path: Path, script: str, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({TEST_TOOLS!r}))\n")
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path), "FLINKLIKE_PYTHON": sys.executable}
+    command = [str(ROOT / script), *arguments]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert said in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+
+
 PYTEST = """#!/bin/sh
 echo "pytest $*"
 case "$*" in
