@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_flinklike.artifacts import ArtifactCollector, FilePath
@@ -20,6 +22,7 @@ from runtime.jobgraph.graph import (
     ResourceSpec,
     vertex_id_of,
 )
+from runtime.jobgraph.limits import NAME_LENGTH_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategy
 
 if TYPE_CHECKING:
@@ -32,7 +35,8 @@ INJECTED: Mapping[str, Callable[[TaskContext], Any]] = {
 }
 """Parameters that are filled in on the slot. `sc` is one of @task.pyspark's."""
 
-
+_LAMBDA = (lambda: None).__name__
+_FILE_LENGTH_MAX = 100
 _ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
 
 
@@ -108,8 +112,17 @@ def function_job(
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """What a function is called where nobody has given it another name."""
-    return str(getattr(function, "__name__", type(function).__name__))
+    """What a function is called where nobody has given it another name: a lambda by its variable or its place."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.ismethod(function):
+        return ".".join(function.__qualname__.split(".")[-2:])[:NAME_LENGTH_MAX]
+    name = str(getattr(function, "__name__", type(function).__name__))
+    if inspect.isfunction(function) and name == _LAMBDA:
+        variables = (key for key, value in function.__globals__.items() if value is function)
+        code = function.__code__
+        name = next(variables, f"lambda at {Path(code.co_filename).name[-_FILE_LENGTH_MAX:]}:{code.co_firstlineno}")
+    return name[:NAME_LENGTH_MAX]
 
 
 def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
