@@ -21,6 +21,7 @@ from runtime.rest.guards import BearerGuard, BodyGuard, BodyRefusedError, StopGu
 from runtime.rest.jobs import jobs_router
 from runtime.rest.logs import logs_router
 from runtime.rest.openapi import DescribedApp
+from runtime.rest.start_page import start_router
 from runtime.rest.ui import ui_router
 from runtime.rest.vertices import vertices_router
 
@@ -32,6 +33,7 @@ def create_app(context: RestContext, *, check_token: TokenCheck | None, content_
     for router in (make(context) for make in routers):
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)
+    app.include_router(start_router(context))
     app.include_router(ui_router(context), include_in_schema=False)
     app.add_api_route("/v1/openapi.json", lambda: JsonAnswer(app.openapi()), include_in_schema=False)
     app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)

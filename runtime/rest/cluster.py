@@ -30,7 +30,7 @@ def cluster_router(context: RestContext) -> APIRouter:
     @router.get("/overview", responses=answers(shapes.CLUSTER_OVERVIEW))
     async def overview() -> Response:
         """The numbers of the cluster."""
-        return JsonAnswer(_overview(context))
+        return JsonAnswer(cluster_overview(context))
 
     @router.get("/config", responses=answers(shapes.DASHBOARD_CONFIG))
     async def config() -> Response:
@@ -114,7 +114,8 @@ def _add_job_masters(router: APIRouter, context: RestContext) -> None:
         return JsonAnswer({}, status_code=202)
 
 
-def _overview(context: RestContext) -> dict[str, Any]:
+def cluster_overview(context: RestContext) -> dict[str, Any]:
+    """/overview."""
     components = context.components
     slots, free = components.resource_manager.slot_counts()
     statuses = Counter(components.dispatcher.job_counts())

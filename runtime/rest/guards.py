@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
+from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,8 +23,11 @@ TokenCheck = Callable[[str], bool]
 """bearer token -> whether it is the cluster's."""
 
 
+_PAGES = ("/", "/ui")
+
+
 class BearerGuard:
-    """Refuses requests without the cluster's token (401). Pages under /ui take it as `?token=` too."""
+    """Refuses requests without the cluster's token (401). `/` and the pages under /ui take it as `?token=` too."""
 
     def __init__(self, app: ASGIApp, check: TokenCheck) -> None:
         self._app = app
@@ -37,7 +41,7 @@ class BearerGuard:
         sentence = (
             "This cluster requires its token: send the header 'Authorization: Bearer <token>'. "
             "The token is in the file that security.token-file names (default run/token). "
-            "Pages under /ui also take it in their address: ?token=<token>."
+            "In a browser it goes into the address: /ui?token=<token>."
         )
         await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, [(b"www-authenticate", b"Bearer")])
 
@@ -47,10 +51,10 @@ def _bearer(scope: Scope) -> str:
         if name == b"authorization":
             kind, _, token = value.decode("latin-1").partition(" ")
             return str(token.strip()) if kind.lower() == "bearer" else ""
-    if "/ui/" in scope["path"]:
+    if scope["path"] in _PAGES or "/ui/" in scope["path"]:
         query = scope["query_string"].decode("latin-1")
         tokens = [part[len("token=") :] for part in query.split("&") if part.startswith("token=")]
-        return tokens[0] if tokens else ""
+        return unquote(tokens[0]) if tokens else ""
     return ""
 
 

@@ -38,6 +38,15 @@ def _by(states: Iterable[ExecutionState | JobStatus], value: Shape) -> Keyed:
 ERRORS = {"errors": [str]}
 EMPTY: dict[str, Shape] = {}
 
+START = {
+    "flinklike-version": str,
+    "page": str,
+    "overview": str,
+    "jobs": str,
+    "taskmanagers": str,
+    "jobmasters": str,
+    "openapi": str,
+}
 CLUSTER_OVERVIEW = {
     "taskmanagers": int,
     "slots-total": int,

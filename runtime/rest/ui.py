@@ -54,26 +54,28 @@ def ui_router(context: RestContext) -> APIRouter:
         refresh = 0 if is_over else max(1, context.refresh_interval_millis // 1000)
         owner = context.dispatcher.job_owner(graph.job_id)
         page = render_job(graph, owner, log, now=context.clock.epoch_millis(), refresh_seconds=refresh)
-        return _page(page)
+        return html_page(page)
 
     @router.get("/jobmasters")
     async def job_masters_page() -> HTMLResponse:
         """Who runs which jobs."""
         dispatcher = context.dispatcher
         found = [(one, dispatcher.jobs_of(one.incarnation)) for one in dispatcher.job_masters()]
-        return _page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
+        return html_page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
     @router.get("/taskmanagers")
     async def task_managers_page() -> HTMLResponse:
         """Who has which slots."""
         found = context.components.resource_manager.task_managers()
-        return _page(render_task_managers(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
+        return html_page(render_task_managers(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
     return router
 
 
-def _page(html: str) -> HTMLResponse:
-    return HTMLResponse(html, headers={"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"})
+def html_page(html: str) -> HTMLResponse:
+    """A page that loads nothing and tells nobody its address, which may hold the token."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return HTMLResponse(html, headers={"content-security-policy": policy, "referrer-policy": "no-referrer"})
 
 
 async def _log_tail(context: RestContext, graph: ArchivedExecutionGraph) -> tuple[str, str]:
@@ -116,9 +118,9 @@ def render_job(
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{refresh}<title>{escape(graph.name)}</title>'
         f"<style>{_STYLE}</style></head><body>"
-        f"<h1>{escape(graph.name)} {_state(graph.status.value)}</h1>"
-        f'<p class="muted">{graph.job_id} &middot; started {_time(graph.start_millis)}'
-        f" &middot; {_seconds(spent)}</p>{reason}{_ownership(owner, graph.takeovers)}"
+        f"<h1>{escape(graph.name)} {state_html(graph.status.value)}</h1>"
+        f'<p class="muted">{graph.job_id} &middot; started {time_text(graph.start_millis)}'
+        f" &middot; {seconds_text(spent)}</p>{reason}{_ownership(owner, graph.takeovers)}"
         "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>restarts</th><th>progress</th><th>time</th></tr>"
         f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
     )
@@ -128,21 +130,24 @@ def render_job_masters(processes: Sequence[tuple[JobMasterInfo, Sequence[JobSumm
     """All JobMaster processes, each with its first jobs."""
     header = ("process", "address", "state", "running", "so far", "jobs")
     rows = [_job_master_row(info, jobs) for info, jobs in processes]
-    return _table("JobMaster processes", header, rows, refresh_seconds)
+    return table_html("JobMaster processes", header, rows, refresh_seconds)
 
 
 def render_task_managers(managers: Sequence[TaskManagerInfo], *, refresh_seconds: int) -> str:
     """All TaskManagers."""
     header = ("TaskManager", "address", "state", "free slots", "tasks")
-    return _table("TaskManagers", header, [_task_manager_row(one) for one in managers], refresh_seconds)
+    return table_html("TaskManagers", header, [_task_manager_row(one) for one in managers], refresh_seconds)
 
 
-def _table(title: str, header: Sequence[str], rows: Sequence[str], refresh_seconds: int) -> str:
+def table_html(
+    title: str, header: Sequence[str], rows: Sequence[str], refresh_seconds: int, *, above: str = "", below: str = ""
+) -> str:
+    """A page with a table; all but `title` is HTML."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="refresh" content="{refresh_seconds}"><title>{title}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
-        f"<table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>{''.join(rows)}</table></body></html>"
+        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{above}"
+        f"<table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>{''.join(rows)}</table>{below}</body></html>"
     )
 
 
@@ -150,17 +155,17 @@ def _task_manager_row(info: TaskManagerInfo) -> str:
     one = info.registration
     return (
         f"<tr><td>{escape(one.task_manager_id)}</td><td>{escape(one.address)}</td>"
-        f"<td>{_state(task_manager_state(info))}</td><td>{info.free_slots}/{one.slots}</td>"
+        f"<td>{state_html(task_manager_state(info))}</td><td>{info.free_slots}/{one.slots}</td>"
         f"<td>{info.assigned_tasks}</td></tr>"
     )
 
 
 def _job_master_row(info: JobMasterInfo, jobs: Sequence[JobSummary]) -> str:
-    lines = [f"{escape(one.name)} {_state(one.status.value)} {one.job_id}" for one in jobs[:_JOBS_SHOWN_MAX]]
+    lines = [f"{escape(one.name)} {state_html(one.status.value)} {one.job_id}" for one in jobs[:_JOBS_SHOWN_MAX]]
     if len(jobs) > len(lines):
         lines.append(f"and {len(jobs) - len(lines)} more")
     return (
-        f"<tr><td>{escape(info.incarnation)}</td><td>{escape(info.address)}</td><td>{_state(info.state)}</td>"
+        f"<tr><td>{escape(info.incarnation)}</td><td>{escape(info.address)}</td><td>{state_html(info.state)}</td>"
         f"<td>{info.jobs_running}/{info.capacity}</td><td>{info.jobs_assigned}</td><td>{'<br>'.join(lines)}</td></tr>"
     )
 
@@ -171,15 +176,15 @@ def _vertex_row(vertex: ArchivedVertex, now: int) -> str:
     percent = 100 * counts[ExecutionState.FINISHED] // max(1, vertex.parallelism)
     spent = duration(vertex.start_millis, vertex.end_millis, now)
     return (
-        f"<tr><td>{escape(vertex.name)}</td><td>{_state(vertex.state.value)}</td><td>{states}</td><td>{vertex.restarts}</td>"
-        f'<td><div class="bar"><div style="width:{percent}%"></div></div></td><td>{_seconds(spent)}</td></tr>'
+        f"<tr><td>{escape(vertex.name)}</td><td>{state_html(vertex.state.value)}</td><td>{states}</td><td>{vertex.restarts}</td>"
+        f'<td><div class="bar"><div style="width:{percent}%"></div></div></td><td>{seconds_text(spent)}</td></tr>'
     )
 
 
 def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> str:
     lines = [f"JobMaster process {escape(owner.incarnation)} at {escape(owner.address)}"] if owner else []
     lines += [
-        f"{_time(one.millis)}: taken over from {escape(one.former_address)} by {escape(one.owner_address)}"
+        f"{time_text(one.millis)}: taken over from {escape(one.former_address)} by {escape(one.owner_address)}"
         f" because {escape(one.reason)}"
         for one in reversed(takeovers)
     ]
@@ -190,7 +195,7 @@ def _exceptions(graph: ArchivedExecutionGraph) -> str:
     if not graph.exceptions:
         return ""
     parts = [
-        f"<p>{escape(one.task_name or 'job')} <span class=muted>{_time(one.failure.timestamp_millis)}"
+        f"<p>{escape(one.task_name or 'job')} <span class=muted>{time_text(one.failure.timestamp_millis)}"
         f" {escape(one.task_manager_id)}</span></p>"
         f"<pre>{escape(one.failure.stack_trace or one.failure.message)}</pre>"
         for one in graph.exceptions
@@ -198,13 +203,16 @@ def _exceptions(graph: ArchivedExecutionGraph) -> str:
     return f"<h2>Exceptions</h2>{''.join(parts)}"
 
 
-def _state(name: str) -> str:
+def state_html(name: str) -> str:
+    """A state in its colour."""
     return f'<span class="state" style="background:{_COLORS.get(name, "#757575")}">{name}</span>'
 
 
-def _time(millis: int) -> str:
+def time_text(millis: int) -> str:
+    """A moment, for people."""
     return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if millis >= 0 else "not yet"
 
 
-def _seconds(millis: int) -> str:
+def seconds_text(millis: int) -> str:
+    """How long something took, "" if it has not begun."""
     return f"{millis / 1000:.1f} s" if millis >= 0 else ""

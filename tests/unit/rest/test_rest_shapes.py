@@ -20,6 +20,7 @@ from tests.kit.rest_shapes import differences
 
 VERTEX = f"/jobs/{JOB}/vertices/{1:032x}"
 SHAPES: dict[str, shapes.Shape] = {
+    "/": shapes.START,
     "/overview": shapes.CLUSTER_OVERVIEW,
     "/config": shapes.DASHBOARD_CONFIG,
     "/jobmanager/config": shapes.CONFIGURATION,
