@@ -138,13 +138,16 @@ class OfferSlots:
 class HeldAttempt:
     """An attempt that its TaskManager knows: it waits (DEPLOYING), runs (RUNNING) or is being cancelled (CANCELING) in
     the slot of `allocation_id`, or has ended in `state`, and its report is not acknowledged and follows. `ordinal` -1:
-    it was never deployed here.
+    it was never deployed here. `deployed_millis`, `running_millis`: since when it is deployed by its first owner's
+    clock, and runs by the TaskManager's; 0 is not known.
     """
 
     attempt_id: ExecutionAttemptId
     ordinal: int
     state: ExecutionState
     allocation_id: AllocationId | None
+    deployed_millis: int = 0
+    running_millis: int = 0
 
 
 @dataclass(frozen=True, slots=True)

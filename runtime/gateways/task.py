@@ -135,7 +135,10 @@ class TaskInformation:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeploymentDescriptor:
-    """Everything a slot needs to run one attempt. `splits` is a JSON list; `ordinal` is what users see."""
+    """Everything a slot needs to run one attempt. `splits` is a JSON list; `ordinal` is what users see.
+
+    `deployed_millis`: when its owner began to deploy it, for owners that come later; 0 from older processes.
+    """
 
     attempt_id: ExecutionAttemptId
     allocation_id: AllocationId
@@ -144,6 +147,7 @@ class TaskDeploymentDescriptor:
     splits: bytes
     inputs: tuple[InputGate, ...]
     outputs: tuple[ResultPartitionSpec, ...]
+    deployed_millis: int = 0
 
 
 class Fault(Enum):

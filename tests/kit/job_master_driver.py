@@ -142,6 +142,7 @@ class JobMasterDriver:
         self.now = 0.0
         self.sent: list[tuple[Incarnation, tuple[JobMasterToTaskManager, ...]]] = []
         self.deployed: dict[ExecutionAttemptId, TaskDeploymentDescriptor] = {}
+        self.running_millis: dict[ExecutionAttemptId, int] = {}
         self.in_slot: dict[AllocationId, list[ExecutionAttemptId]] = defaultdict(list)
         self.places: dict[AllocationId, TaskManagerLocation] = {}
         self.cancelled: list[ExecutionAttemptId] = []
@@ -294,6 +295,8 @@ class JobMasterDriver:
         """A TaskManager reports several attempts in one message; whoever is cut off keeps what has ended."""
         heard = []
         for report in reports:
+            if report.state is ExecutionState.RUNNING:
+                self.running_millis[report.attempt_id] = report.timestamp_millis
             if report.state.is_terminal:
                 for number, attempts in self.in_slot.items():
                     if report.attempt_id in attempts:
@@ -461,19 +464,22 @@ class JobMasterDriver:
         """What a TaskManager has of the job."""
         numbers = [number for number in sorted(self.slots) if self.places[number] == place]
         attempts = [
-            HeldAttempt(one, self.deployed[one].ordinal, self._held_state(one, index),
-                        number if number in self.slots else None)
+            self._held(one, self._held_state(one, index), number if number in self.slots else None)
             for number, held in self.in_slot.items()
             if self.places[number] == place
             for index, one in enumerate(held)
         ]  # fmt: skip
         attempts += [
-            HeldAttempt(one, self.deployed[one].ordinal, report.state, None)
+            self._held(one, report.state, None)
             for one, (where, report) in self.unacknowledged.items()
             if where == place
         ]
         slots = tuple(SlotOffer(number, 0) for number in numbers)
         return ev.JobCounted(place, slots, tuple(attempts), True, self.at())
+
+    def _held(self, attempt_id: ExecutionAttemptId, state: ExecutionState, place: AllocationId | None) -> HeldAttempt:
+        deployed, running = self.deployed[attempt_id], self.running_millis.get(attempt_id, 0)
+        return HeldAttempt(attempt_id, deployed.ordinal, state, place, deployed.deployed_millis, running)
 
     def _held_state(self, attempt_id: ExecutionAttemptId, index: int) -> ExecutionState:
         if attempt_id in self.cancelled:

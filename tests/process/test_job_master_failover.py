@@ -61,13 +61,25 @@ def takeovers(client: FlinklikeClient, job_id: JobId) -> list[str]:
     return [one["reason"] for one in client.get(f"/jobs/{job_id}")["takeovers"]]
 
 
+def begins(client: FlinklikeClient, ids: Sequence[JobId]) -> list[tuple[int, int, int]]:
+    """When the one vertex of each job began, its task was deployed, and ran."""
+    found = []
+    for job_id in ids:
+        (vertex,) = client.get(f"/jobs/{job_id}")["vertices"]
+        (subtask,) = client.get(f"/jobs/{job_id}/vertices/{vertex['id']}/subtasktimes")["subtasks"]
+        times = subtask["timestamps"]
+        found.append((vertex["start-time"], times["DEPLOYING"], times["RUNNING"]))
+    return found
+
+
 def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: FlinklikeClient) -> None:
     ids = run_naps(client, JOBS)
-    before = attempts(client, ids)
+    before, begun = attempts(client, ids), begins(client, ids)
     os.kill(cluster.pids()["jobmaster"][0], signal.SIGKILL)
     reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the other one owns all", timeout=30)
     reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over", timeout=30)
     assert attempts(client, ids) == before
+    assert begins(client, ids) == begun
     assert "its JobMaster process was lost" in {reason for job_id in ids for reason in takeovers(client, job_id)}
     client.cancel(ids[0])
     reached(lambda: states(client, ids[:1]) == {"CANCELED"}, "a cancel reaches the new owner")

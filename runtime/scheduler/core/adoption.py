@@ -1,7 +1,8 @@
 """Which of the attempts that TaskManagers have are the job's current ones, for an owner that has not started them (R6).
 
 Invariant: a subtask that is not accepted gets the attempt that its ordinal names, if there is one, and keeps its id
-(R9), and one that was being cancelled goes on being cancelled; whatever else runs was replaced before, and is stopped.
+(R9) and the times at which it began, and one that was being cancelled goes on being cancelled; whatever else runs was
+replaced before, and is stopped.
 """
 
 from __future__ import annotations
@@ -80,12 +81,13 @@ def _subtask(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> Execution
 
 
 def _take(graph: ExecutionGraph, held: HeldAttempt, location: TaskManagerLocation, at_millis: int) -> None:
-    execution = Execution(held.attempt_id, held.ordinal, at_millis)
+    deployed_millis = held.deployed_millis or at_millis
+    execution = Execution(held.attempt_id, held.ordinal, deployed_millis)
     graph.adopt(execution)
     execution.place(location, held.allocation_id or NOWHERE)
-    graph.transition(execution, ExecutionState.SCHEDULED, at_millis)
-    graph.transition(execution, ExecutionState.DEPLOYING, at_millis)
+    graph.transition(execution, ExecutionState.SCHEDULED, deployed_millis)
+    graph.transition(execution, ExecutionState.DEPLOYING, deployed_millis)
     if held.state is not ExecutionState.DEPLOYING:
-        graph.transition(execution, ExecutionState.RUNNING, at_millis)
+        graph.transition(execution, ExecutionState.RUNNING, held.running_millis or deployed_millis)
     if held.state in _CANCELLED:
         graph.transition(execution, ExecutionState.CANCELING, at_millis)

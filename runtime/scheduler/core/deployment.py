@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from runtime.common.ids import AllocationId, JobId, VertexId
+from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.task import (
@@ -63,6 +64,7 @@ class DeploymentFactory:
             splits=splits_of(vertex.vertex, index),
             inputs=tuple(edge.gate(index) for edge in vertex.inputs),
             outputs=self._outputs[vertex.id],
+            deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
         )
 
 

@@ -7,12 +7,14 @@ bytes of kept reports are bounded by `has_room`: without room no further attempt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from runtime.common.fsm import IllegalTransitionError, TransitionTable
-from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import HeldAttempt
 from runtime.gateways.task import TaskExecutionReport
 
 MESSAGE_SIZE_BYTES_MAX = 1 << 20
@@ -54,6 +56,15 @@ _NOT_REPORTED = {
 }
 
 
+@dataclass(slots=True)
+class _Facts:
+    """What a later owner wants to know of an attempt."""
+
+    ordinal: int
+    deployed_millis: int
+    running_millis: int = 0
+
+
 class AttemptLedger:
     """Attempts of all jobs by state, with the last report of each one that is not acknowledged."""
 
@@ -61,7 +72,7 @@ class AttemptLedger:
         self._reports_max = reports_max
         self._bytes_max = bytes_max
         self._states: dict[JobId, dict[ExecutionAttemptId, AttemptState]] = {}
-        self._ordinals: dict[JobId, dict[ExecutionAttemptId, int]] = {}
+        self._facts: dict[JobId, dict[ExecutionAttemptId, _Facts]] = {}
         self._reports: dict[JobId, dict[ExecutionAttemptId, TaskExecutionReport]] = {}
         self._kept = 0
         self._kept_bytes = 0
@@ -84,13 +95,13 @@ class AttemptLedger:
         """True when no attempt of the job was ever seen."""
         return job_id not in self._states
 
-    def add(self, attempt_id: ExecutionAttemptId, ordinal: int = NEVER_DEPLOYED) -> bool:
+    def add(self, attempt_id: ExecutionAttemptId, ordinal: int = NEVER_DEPLOYED, deployed_millis: int = 0) -> bool:
         """Remember a new attempt as WAITING. False when it is known: the command was repeated."""
         states = self._states.setdefault(attempt_id.job_id, {})
         if attempt_id in states:
             return False
         states[attempt_id] = AttemptState.WAITING
-        self._ordinals.setdefault(attempt_id.job_id, {})[attempt_id] = ordinal
+        self._facts.setdefault(attempt_id.job_id, {})[attempt_id] = _Facts(ordinal, deployed_millis)
         return True
 
     def start(self, attempt_id: ExecutionAttemptId) -> None:
@@ -107,6 +118,8 @@ class AttemptLedger:
         if self.state(attempt_id) not in _NOT_REPORTED:
             return False
         self._reports.setdefault(attempt_id.job_id, {})[attempt_id] = report
+        if report.state is ExecutionState.RUNNING:
+            self._facts[attempt_id.job_id][attempt_id].running_millis = report.timestamp_millis
         if report.state.is_terminal:
             self._move(attempt_id, AttemptState.REPORTED)
             self._kept += 1
@@ -121,16 +134,19 @@ class AttemptLedger:
         self._drop(self._reports[attempt_id.job_id].pop(attempt_id))
         return True
 
-    def unacknowledged(self, job_id: JobId) -> Iterator[tuple[ExecutionAttemptId, int, ExecutionState]]:
+    def unacknowledged(
+        self, job_id: JobId, places: Mapping[ExecutionAttemptId | None, AllocationId | None]
+    ) -> Iterator[HeldAttempt]:
         """The attempts of a job that wait (DEPLOYING), run (RUNNING), are being cancelled (CANCELING), or have ended
-        and wait for an acknowledgement; each with its ordinal.
+        and wait for an acknowledgement; `places` says in which slot.
         """
-        reports, ordinals = self._reports.get(job_id, {}), self._ordinals.get(job_id, {})
+        reports, facts = self._reports.get(job_id, {}), self._facts.get(job_id, {})
         for attempt_id, state in self._states.get(job_id, {}).items():
-            if state is AttemptState.REPORTED:
-                yield attempt_id, ordinals[attempt_id], reports[attempt_id].state
-            elif state in _NOT_REPORTED:
-                yield attempt_id, ordinals[attempt_id], _NOT_REPORTED[state]
+            if state is AttemptState.ACKNOWLEDGED:
+                continue
+            shown = _NOT_REPORTED.get(state) or reports[attempt_id].state
+            fact, place = facts[attempt_id], places.get(attempt_id)
+            yield HeldAttempt(attempt_id, fact.ordinal, shown, place, fact.deployed_millis, fact.running_millis)
 
     def pending(self, job_id: JobId) -> Sequence[TaskExecutionReport]:
         """What a new stream to the owner begins with: last news of every attempt that is not acknowledged."""
@@ -142,7 +158,7 @@ class AttemptLedger:
             if report.state.is_terminal:
                 self._drop(report)
         self._states.pop(job_id, None)
-        self._ordinals.pop(job_id, None)
+        self._facts.pop(job_id, None)
 
     def _drop(self, report: TaskExecutionReport) -> None:
         self._kept -= 1

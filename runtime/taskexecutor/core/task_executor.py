@@ -20,7 +20,6 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
-    HeldAttempt,
     JobCensus,
     OfferSlots,
     RegisterJob,
@@ -382,7 +381,7 @@ class TaskExecutorCore:
                 assert_never(message)
 
     def _deploy(self, job: Job, task: TaskDeploymentDescriptor, refusal: StopReason) -> list[Effect]:
-        if not self.ledger.add(task.attempt_id, task.ordinal):  # R11: a repeated command
+        if not self.ledger.add(task.attempt_id, task.ordinal, task.deployed_millis):  # R11: a repeated command
             return []
         if refusal.message:  # R14, or a drain that the owner has not heard of
             return [self.stopping.refuse(task.attempt_id, refusal)]
@@ -500,15 +499,12 @@ class TaskExecutorCore:
         """Everything that is here of the job, in parts; none when nothing is, and nobody has asked."""
         held = self.slots.of_job(job.job_id)
         slots = tuple(_offer_of(slot) for slot in held if slot.state is SlotState.ACTIVE)
-        places = {
+        places: dict[ExecutionAttemptId | None, AllocationId | None] = {
             attempt_id: slot.allocation_id
             for slot in held
             for attempt_id in (slot.running, *(task.attempt_id for task in slot.waiting))
         }
-        attempts = [
-            HeldAttempt(attempt_id, ordinal, state, places.get(attempt_id))
-            for attempt_id, ordinal, state in self.ledger.unacknowledged(job.job_id)
-        ]
+        attempts = list(self.ledger.unacknowledged(job.job_id, places))
         if not (job.is_adopted or slots or attempts):
             return
         for start in range(0, max(len(attempts), 1), CENSUS_ATTEMPTS_MAX):

@@ -51,6 +51,29 @@ def test_what_runs_goes_on_under_its_own_id_and_nothing_is_deployed() -> None:  
     assert set(ended) == {location(1).incarnation, location(2).incarnation}
 
 
+def test_it_knows_since_when_its_attempts_are_deployed_and_run() -> None:
+    job = running_pair()
+    first, second = job.running()
+    for attempt_id in (first, second):
+        job.now += 1
+        job.report(attempt_id, E.RUNNING)
+
+    def began() -> list[tuple[int, int]]:
+        attempts = [one.current.timestamps for vertex in job.core.archived().vertices for one in vertex.subtasks]
+        return [(one[E.DEPLOYING], one[E.RUNNING]) for one in attempts if E.DEPLOYING in one]
+
+    before, starts = began(), [vertex.start_millis for vertex in job.core.archived().vertices]
+    assert len(set(before)) == 2
+    job.now += 7
+    job.change_owner([1, 2])
+    assert began() == before
+    assert [vertex.start_millis for vertex in job.core.archived().vertices] == starts
+    job.now += 1
+    job.change_owner([1, 2])
+    assert began() == before, "another one is told the same"
+    assert job.running() == [first, second]
+
+
 def test_it_decides_nothing_before_every_task_manager_has_answered() -> None:
     job = running_pair()
     both = frozenset({location(1).incarnation, location(2).incarnation})

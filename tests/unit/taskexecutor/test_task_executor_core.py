@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -454,6 +455,21 @@ def test_an_attempt_that_waits_is_deploying_in_the_census() -> None:
     driver.handle(JobMasterConnected(incarnation(2)))
     [census] = census_of(driver.handle(census_request()))
     assert [held.state.value for held in census.attempts] == ["RUNNING", "DEPLOYING"]
+
+
+def test_a_census_says_since_when_attempts_are_deployed_and_run() -> None:
+    driver = Driver()
+    driver.activate()
+    orders = deploy(1, 0, 1)
+    driver.says(replace(orders, tasks=tuple(replace(one, deployed_millis=5) for one in orders.tasks)))
+    driver.handle(AttemptReported(replace(report(1, 0, ExecutionState.RUNNING), timestamp_millis=9)))
+    driver.handle(JobMasterConnected(incarnation(2)))
+    [census] = census_of(driver.handle(census_request()))
+    assert [(held.deployed_millis, held.running_millis) for held in census.attempts] == [(5, 9), (5, 0)]
+    driver.handle(AttemptReported(replace(report(1, 0), timestamp_millis=20)))
+    [census] = census_of(driver.handle(census_request(epoch=9)))
+    held = census.attempts[0]
+    assert (held.state, held.deployed_millis, held.running_millis) == (ExecutionState.FINISHED, 5, 9)
 
 
 def test_after_a_census_lower_epochs_are_refused_also_where_nothing_of_the_job_is() -> None:
