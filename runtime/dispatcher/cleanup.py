@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from runtime.common.errors import ConflictError, PermanentError
+from runtime.common.errors import PermanentError
 from runtime.common.ids import JobId
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
@@ -17,6 +17,7 @@ from runtime.dispatcher.core.retention import RememberedIds, RememberedJob
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.stored_jobs import decode_summary, encode_summary
+from runtime.highavailability.job_store import Cleaning
 from runtime.highavailability.records import DoneRecord, ResultRecord
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class JobCleaner:
         room = self._settings.pack_bytes_max
         found: list[JobId] = []
         for job_id in jobs:
-            result = results.get(job_id)
+            result = results[job_id].record if job_id in results else None
             data = await self._archive(job_id, result)
             if data is None:
                 continue
@@ -81,7 +82,8 @@ class JobCleaner:
                 room -= size
         pointers |= await self._pack(pack)
         if found:
-            await self._store(found, pointers)
+            revisions = {job_id: results[job_id].revision for job_id in found if job_id in results}
+            await self._store(found, pointers, revisions)
         return len(found)
 
     async def _pack(self, archives: dict[JobId, bytes]) -> dict[JobId, ArchivePointer]:
@@ -92,18 +94,23 @@ class JobCleaner:
             return {}
         return dict(zip(archives, pointers, strict=True))
 
-    async def _store(self, jobs: Sequence[JobId], pointers: dict[JobId, ArchivePointer]) -> None:
-        records = [(job_id, self._done(job_id, pointers.get(job_id, NO_ARCHIVE))) for job_id in jobs]
-        try:
-            await self._services.store.clean(records)
-        except ConflictError as error:
+    async def _store(
+        self, jobs: Sequence[JobId], pointers: dict[JobId, ArchivePointer], results: dict[JobId, int]
+    ) -> None:
+        cleaned = await self._services.store.clean(
+            [
+                Cleaning(job_id, self._done(job_id, pointers.get(job_id, NO_ARCHIVE)), results.get(job_id, 0))
+                for job_id in jobs
+            ]
+        )
+        if missing := [job_id for job_id in jobs if job_id not in cleaned]:
             # The leader saw a result of each of these, so somebody has edited the store by hand.
-            logger.warning("jobs are cleaned although their results are gone: %s", error)
+            logger.warning("jobs are taken for cleaned although their results are gone: %s", ", ".join(missing))
         for job_id in jobs:
             entry = self._registry.entry(job_id)
             assert entry is not None, job_id
             size = pointers.get(job_id, NO_ARCHIVE).size_bytes
-            self._remembered.add(job_id, RememberedJob(entry.summary.end_millis, size))
+            self._remembered.add(job_id, RememberedJob(entry.summary.end_millis, size, cleaned.get(job_id, 0)))
         self._post(ev.JobsCleaned(tuple(jobs)))
 
     async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes | None:
@@ -142,7 +149,7 @@ class JobCleaner:
             await self._load()
         forgotten = 0
         while due := self._remembered.due(now, FORGET_JOBS_MAX):
-            await self._services.store.forget_done(due)
+            await self._services.store.forget_done([(job_id, self._remembered.revision(job_id)) for job_id in due])
             self._remembered.forget(due)
             forgotten += len(due)
         return forgotten
@@ -150,9 +157,9 @@ class JobCleaner:
     async def _load(self) -> None:
         """Once a term: when did each cleaned job end, and how large is what it left?"""
         ended: dict[JobId, RememberedJob] = {}
-        async for record in self._services.store.all_done(skip_unreadable=True):
+        async for record, revision in self._services.store.all_done(skip_unreadable=True):
             summary = decode_summary(record.summary, NO_SOURCE, record.status)
-            ended[summary.job_id] = RememberedJob(summary.end_millis, record.archive_size_bytes)
+            ended[summary.job_id] = RememberedJob(summary.end_millis, record.archive_size_bytes, revision)
         ended.pop(NO_SOURCE.job_id, None)
         self._remembered.load(ended)
         self._is_loaded = True

@@ -1,14 +1,14 @@
 """Fences (R14): an owner has a TaskManager stop its job's older attempts, and the TaskManager confirms that it has.
 
 A fence is known by its revision: that of the transaction that wrote it. Revisions and epochs count on one scale, so an
-owner that was assigned after a fence was written is newer than it.
+owner that was assigned after a fence was written is newer than it. Every write of one names what it replaces (R33).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runtime.common.entropy import Entropy
 from runtime.common.errors import StaleTokenError
@@ -39,6 +39,7 @@ class Fence:
     revision: int
     mod_revision: int
     is_readable: bool = True
+    is_lifted: bool = False
 
     @property
     def is_confirmed(self) -> bool:
@@ -60,15 +61,26 @@ class OwnerFences:
 
         0 when its key is gone: then nothing of it runs any more.
         """
-        task_manager = self._keys.task_manager(incarnation)
-        put = Put(self._keys.fence(incarnation, job_id), encode_record(FenceRecord(epoch)))
+        task_manager, key = self._keys.task_manager(incarnation), self._keys.fence(incarnation, job_id)
+        record = encode_record(FenceRecord(epoch))
         owner = self._keys.owner(job_id)
-        txn = Txn((unchanged(owner, epoch), present(task_manager)), (put,), gets(owner, task_manager))
-        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
-        if settled.result.succeeded:
-            return settled.result.revision
-        _check_owns(job_id, epoch, settled.answers()[0], f"fence on task manager {incarnation}")
-        return 0
+        before = 0
+        while True:
+            txn = Txn(
+                (unchanged(owner, epoch), present(task_manager), unchanged(key, before)),
+                (Put(key, record),),
+                gets(owner, task_manager, key),
+            )
+            settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+            if settled.result.succeeded:
+                return settled.result.revision
+            owned, alive, there = settled.answers()
+            _check_owns(job_id, epoch, owned, f"fence on task manager {incarnation}")
+            if alive is None:
+                return 0
+            if there is not None and there.value == record:
+                return there.mod_revision  # ours, and not confirmed yet
+            before = 0 if there is None else there.mod_revision
 
     async def wait_settled(self, job_id: JobId, incarnation: Incarnation, revision: int) -> bool:
         """Wait until the fence of this revision is confirmed, or its TaskManager's key is gone: True.
@@ -82,7 +94,7 @@ class OwnerFences:
             fence = _fence_of(current[key]) if key in current else None
             if fence is not None and not fence.is_readable:
                 continue  # R31: it says neither that it is obeyed nor that nobody wants it any more
-            if fence is None or fence.revision > revision:
+            if fence is None or fence.is_lifted or fence.revision > revision:
                 return False
             if fence.revision == revision and fence.is_confirmed:
                 return True
@@ -90,28 +102,37 @@ class OwnerFences:
 
     async def lift(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
         """The owner uses that TaskManager again. Idempotent."""
-        await self._delete(job_id, epoch, Delete(self._keys.fence(incarnation, job_id)))
+        key, owner = self._keys.fence(incarnation, job_id), self._keys.owner(job_id)
+        read = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+        there = read.kvs[0] if read.kvs else None
+        while there is not None and not (fence := _fence_of(there)).is_lifted:
+            record = FenceRecord(0, confirmed_revision=fence.revision, is_lifted=True)
+            guards = (unchanged(owner, epoch), unchanged(key, there.mod_revision))
+            txn = Txn(guards, (Put(key, encode_record(record)),), gets(owner, key))
+            settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+            if settled.result.succeeded:
+                return
+            owned, there = settled.answers()
+            _check_owns(job_id, epoch, owned, f"deletion of {key}")
 
     async def remove_dead(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
         """By an owner that has established the TaskManager's death (R13). Idempotent."""
-        key = self._keys.task_manager(incarnation)
-        await self._delete(job_id, epoch, Delete(key), Delete(f"{key}/", is_prefix=True))
-
-    async def _delete(self, job_id: JobId, epoch: int, *deletes: Delete) -> None:
-        owner = self._keys.owner(job_id)
+        key, owner = self._keys.task_manager(incarnation), self._keys.owner(job_id)
+        deletes = (Delete(key), Delete(f"{key}/", is_prefix=True))
         txn = Txn((unchanged(owner, epoch),), deletes, gets(owner))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded:
-            _check_owns(job_id, epoch, settled.answers()[0], f"deletion of {deletes[0].key}")
+            _check_owns(job_id, epoch, settled.answers()[0], f"deletion of {key}")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPrefix:
-    """What a TaskManager finds under its own key, at `revision`."""
+    """What a TaskManager finds under its own key, at `revision`. `lifted`: marks of fences that are none any more."""
 
     is_registered: bool
     fences: Mapping[JobId, Fence]
     revision: int
+    lifted: Mapping[JobId, Fence] = field(default_factory=dict)
 
 
 class TaskManagerFences:
@@ -137,7 +158,9 @@ class TaskManagerFences:
             for path, kv in current.items()
             if path.startswith(prefix) and is_hex_id(name := path.removeprefix(prefix))
         }
-        return OwnPrefix(key in current, fences, answer.revision)
+        valid = {job_id: fence for job_id, fence in fences.items() if not fence.is_lifted}
+        lifted = {job_id: fence for job_id, fence in fences.items() if fence.is_lifted}
+        return OwnPrefix(key in current, valid, answer.revision, lifted)
 
     async def wait_changed(self, since_revision: int) -> None:
         """Wait for a change under the own key after that revision. Raises what the store's watch raises."""
@@ -172,7 +195,9 @@ def _fence_of(kv: KeyValue) -> Fence:
     except UnreadableRecordError:
         logger.exception("a fence cannot be read, and is taken to be for every attempt of its job")
         return Fence(kv.mod_revision, kv.mod_revision, kv.mod_revision, is_readable=False)
-    return Fence(record.epoch, record.confirmed_revision or kv.mod_revision, kv.mod_revision)
+    return Fence(
+        record.epoch, record.confirmed_revision or kv.mod_revision, kv.mod_revision, is_lifted=record.is_lifted
+    )
 
 
 def _check_owns(job_id: JobId, epoch: int, owner: KeyValue | None, what: str) -> None:

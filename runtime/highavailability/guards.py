@@ -1,14 +1,21 @@
-"""The guards of protocol.md 2, and the settling of unknown outcomes (R2)."""
+"""The guards of protocol.md 2, and the settling of unknown outcomes (R2, R32)."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.aio.retry import RetryPolicy
 from runtime.common.entropy import Entropy
-from runtime.common.errors import OutcomeUnknownError, RetryableError, StaleTokenError, UnauthenticatedError
+from runtime.common.errors import (
+    OutcomeUnknownError,
+    RetryableError,
+    StaleTokenError,
+    StorageExhaustedError,
+    UnauthenticatedError,
+)
 from runtime.highavailability.kv import (
     Compare,
     CompareOperator,
@@ -20,6 +27,8 @@ from runtime.highavailability.kv import (
     Txn,
     TxnResult,
 )
+
+logger = logging.getLogger(__name__)
 
 SETTLE_POLICY = RetryPolicy(delay_initial=0.05, delay_max=2.0)
 """Repeats of a transaction whose outcome is unknown: soon, then every second or so, without an end (R2)."""
@@ -81,6 +90,7 @@ class Settled:
 async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy) -> Settled:
     """Run `txn`; while its outcome is unknown repeat it identically (R2).
 
+    Once executed, a transaction must not find its own guards to hold again (R33): that is how it is recognised.
     Raises what the store raises for a transaction that was surely not executed. Ends only with a known outcome or by
     cancellation: whoever cancels must decide nothing on the write either.
     """
@@ -91,12 +101,50 @@ async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entrop
             return Settled(await kv.txn(txn, timeout=timeout), is_unknown)
         except OutcomeUnknownError:
             is_unknown = True
+        except StorageExhaustedError:
+            # R32: etcd says so also of what it has executed, and takes no transactions until there is room.
+            looked = await _look(kv, txn, timeout=timeout, entropy=entropy)
+            if not looked.succeeded:
+                return Settled(looked, was_repeated=True)
+            # This try is over. An earlier one, which was never answered, may still be executed.
+            if not is_unknown:
+                raise
         except (RetryableError, UnauthenticatedError):
             # Refused now, but an earlier try may still have been executed.
             if not is_unknown:
                 raise
-        await asyncio.sleep(SETTLE_POLICY.delay(attempt, entropy))
+        await _pause(attempt, entropy)
         attempt += 1
+
+
+async def _look(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy) -> TxnResult:
+    """What the transaction would find now, by reads alone: whether its guards hold, else what its else-branch reads."""
+    attempt = 0
+    while True:
+        try:
+            return await _look_once(kv, txn, timeout=timeout)
+        except (RetryableError, UnauthenticatedError) as error:
+            logger.info("what became of a write that found the store full is not known yet: %s", error)
+        await _pause(attempt, entropy)
+        attempt += 1
+
+
+async def _look_once(kv: KeyValueStore, txn: Txn, *, timeout: float) -> TxnResult:
+    keys = dict.fromkeys([guard.key for guard in txn.guards] + [op.key for op in txn.failure if isinstance(op, Get)])
+    there: dict[str, tuple[KeyValue, ...]] = {}
+    revision = 0
+    for key in keys:
+        answer = await kv.range(key, is_prefix=False, timeout=timeout, revision=revision)
+        # All of them as they were at the first one's moment, which is after the refusal.
+        revision = revision or answer.revision
+        there[key] = tuple(answer.kvs)
+    holds = all(guard.holds(there[guard.key][0] if there[guard.key] else None) for guard in txn.guards)
+    results = () if holds else tuple(OpResult(kvs=there[op.key]) for op in txn.failure if isinstance(op, Get))
+    return TxnResult(holds, revision, results)
+
+
+async def _pause(attempt: int, entropy: Entropy) -> None:
+    await asyncio.sleep(SETTLE_POLICY.delay(attempt, entropy))
 
 
 def check_leads(term: LeaderTerm, leader: KeyValue | None, what: str) -> None:

@@ -22,6 +22,7 @@ from runtime.highavailability.records import (
     Payload,
     ResultRecord,
     StoredJob,
+    StoredResult,
     WantedRecord,
 )
 
@@ -64,9 +65,10 @@ class JobReader:
         jobs = self._assemble(answer.kvs)
         return jobs[0] if jobs else None
 
-    async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, ResultRecord]:
-        """Stored results, many in one read. Jobs without one, or with one that cannot be read, are left out."""
-        return await self._read_many(jobs, self._keys.result, ResultRecord)
+    async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, StoredResult]:
+        """Stored results, many in one read. Jobs without one are left out."""
+        found = await self._read_many(jobs, self._keys.result)
+        return {job_id: StoredResult(_decoded(kv, ResultRecord), kv.mod_revision) for job_id, kv in found.items()}
 
     async def done(self, job_id: JobId) -> DoneRecord | None:
         """A cleaned job. Raises UnreadableRecordError."""
@@ -76,7 +78,9 @@ class JobReader:
 
     async def dones(self, jobs: Sequence[JobId]) -> Mapping[JobId, DoneRecord]:
         """Cleaned jobs, many in one read. Those that are none, or cannot be read, are left out."""
-        return await self._read_many(jobs, self._keys.done, DoneRecord)
+        found = await self._read_many(jobs, self._keys.done)
+        records = {job_id: _decoded(kv, DoneRecord) for job_id, kv in found.items()}
+        return {job_id: record for job_id, record in records.items() if record is not None}
 
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
         """Cleaned jobs, newest first. One that cannot be read is left out."""
@@ -92,8 +96,11 @@ class JobReader:
             jobs.append((JobId(kv.key.removeprefix(self._keys.all_done)), record))
         return jobs
 
-    async def all_done(self, *, skip_unreadable: bool) -> AsyncIterator[DoneRecord]:
-        """Every cleaned job, in pages at one revision. Raises UnreadableRecordError unless skipped, CompactedError."""
+    async def all_done(self, *, skip_unreadable: bool) -> AsyncIterator[tuple[DoneRecord, int]]:
+        """Every cleaned job with its revision, in pages at one revision.
+
+        Raises UnreadableRecordError unless skipped, CompactedError.
+        """
         async for page, _ in self._pages(self._keys.all_done):
             for kv in page:
                 try:
@@ -103,7 +110,7 @@ class JobReader:
                         raise
                     logger.warning("a cleaned job is left out: %s", error)
                 else:
-                    yield record
+                    yield record, kv.mod_revision
 
     async def event_payloads(self, job_id: JobId) -> Sequence[Payload]:
         """Where the event batches are, in order. Raises UnreadableRecordError."""
@@ -118,26 +125,21 @@ class JobReader:
         """How the job came to its owner, oldest first; () when that cannot be read."""
         key = self._keys.owner(job_id)
         answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
-        owner = _Records({"owner": answer.kvs[0]} if answer.kvs else {}).get("owner", OwnerRecord)
+        owner = _decoded(answer.kvs[0], OwnerRecord) if answer.kvs else None
         return () if owner is None else owner.takeovers
 
     async def load(self, payload: Payload) -> bytes:
         """The bytes of a graph or an archive. Raises NotFoundError, PayloadCorruptError."""
         return await self._payloads.load(payload)
 
-    async def _read_many(
-        self, jobs: Sequence[JobId], key_of: Callable[[JobId], str], record_type: type[RecordT]
-    ) -> Mapping[JobId, RecordT]:
-        records: dict[JobId, RecordT] = {}
+    async def _read_many(self, jobs: Sequence[JobId], key_of: Callable[[JobId], str]) -> Mapping[JobId, KeyValue]:
+        there: dict[JobId, KeyValue] = {}
         for start in range(0, len(jobs), RECORDS_PER_READ):
             batch = jobs[start : start + RECORDS_PER_READ]
             reads = Txn((), tuple(Get(key_of(job_id)) for job_id in batch))
             answer = await self._kv.txn(reads, timeout=self._timeout)
-            for job_id, found in zip(batch, answer.results, strict=True):
-                record = _Records({"it": found.kvs[0]} if found.kvs else {}).get("it", record_type)
-                if record is not None:
-                    records[job_id] = record
-        return records
+            there |= {job_id: found.kvs[0] for job_id, found in zip(batch, answer.results, strict=True) if found.kvs}
+        return there
 
     async def _read_all(self, prefix: str) -> tuple[list[KeyValue], int]:
         found: list[KeyValue] = []
@@ -184,6 +186,10 @@ class _Records:
         except UnreadableRecordError as error:
             self.problem = self.problem or str(error)
             return None
+
+
+def _decoded(kv: KeyValue, record_type: type[RecordT]) -> RecordT | None:
+    return _Records({"it": kv}).get("it", record_type)
 
 
 def _stored_job(job_id: JobId, kvs: dict[str, KeyValue]) -> StoredJob:

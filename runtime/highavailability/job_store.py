@@ -21,6 +21,7 @@ from runtime.highavailability.records import (
     Payload,
     ResultRecord,
     StoredJob,
+    StoredResult,
     WantedRecord,
 )
 
@@ -48,6 +49,15 @@ class Assigned:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """A job to be cleaned. `result_revision`: where its result was written; 0 when it has none any more."""
+
+    job_id: JobId
+    done: DoneRecord
+    result_revision: int
+
+
 class LeaderJobStore(Protocol):
     """Transactions of the leading Dispatcher. Every one is guarded by its epoch; lost term = StaleTokenError."""
 
@@ -58,7 +68,10 @@ class LeaderJobStore(Protocol):
         """Write the owner if it is still as read (0: absent) and there is no result; None when it is not."""
 
     async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
-        """Make the wish durable; False when the job has a result (or is gone) already."""
+        """Make the wish durable; False when the job has a result (or is gone) already.
+
+        Nothing replaces a wish to cancel: ConflictError.
+        """
 
     async def promise(self, job_id: JobId, client: ClientRecord) -> bool:
         """Make durable when the job's client will be back; False when the job has a result (or is gone) already."""
@@ -66,8 +79,11 @@ class LeaderJobStore(Protocol):
     async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:
         """The end of a job that nobody runs; False when the owner is not as read (0: absent) or there is a result."""
 
-    async def clean(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> None:
-        """Delete `jobs/<id>/` and put `done/<id>`, many in one transaction."""
+    async def clean(self, jobs: Sequence[Cleaning]) -> Mapping[JobId, int]:
+        """Delete `jobs/<id>/` and put `done/<id>`, many in one transaction. Where each was put.
+
+        Idempotent. A job whose result is not (or no more) the one that was read is left out.
+        """
 
     async def jobs(self) -> tuple[Sequence[StoredJob], int]:
         """All jobs that are not cleaned, and the revision of the read. Unreadable records are reported, not raised."""
@@ -75,8 +91,8 @@ class LeaderJobStore(Protocol):
     async def job(self, job_id: JobId) -> StoredJob | None:
         """One job."""
 
-    async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, ResultRecord]:
-        """Stored results, many in one read. Jobs without one, or with one that cannot be read, are left out."""
+    async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, StoredResult]:
+        """Stored results, many in one read. Jobs without one are left out."""
 
     async def done(self, job_id: JobId) -> DoneRecord | None:
         """A cleaned job."""
@@ -87,11 +103,14 @@ class LeaderJobStore(Protocol):
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
         """Cleaned jobs, newest first."""
 
-    def all_done(self, *, skip_unreadable: bool) -> AsyncIterator[DoneRecord]:
-        """Every cleaned job, oldest key first, in pages. CompactedError when that took too long: begin again."""
+    def all_done(self, *, skip_unreadable: bool) -> AsyncIterator[tuple[DoneRecord, int]]:
+        """Every cleaned job with its revision, oldest key first, in pages.
 
-    async def forget_done(self, jobs: Sequence[JobId]) -> None:
-        """Retention: delete `done/<id>`."""
+        CompactedError when that took too long: begin again.
+        """
+
+    async def forget_done(self, jobs: Sequence[tuple[JobId, int]]) -> None:
+        """Retention: delete `done/<id>`, of that revision. Idempotent."""
 
 
 class OwnerJobStore(Protocol):

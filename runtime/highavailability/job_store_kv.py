@@ -2,12 +2,13 @@
 
 Every transaction carries its guards and, in its else-branch, reads the keys that settle it. An unknown outcome is
 repeated identically until it is known (R2): repeating is harmless because no guard that has failed for good can hold
-again (a term never returns, a result is written once, an owner's revision only rises).
+again (a term never returns, a result is written once, an owner's revision only rises, and each write is guarded by what
+it replaces: R33).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -27,7 +28,7 @@ from runtime.highavailability.guards import (
     unchanged,
 )
 from runtime.highavailability.job_reader import JobReader
-from runtime.highavailability.job_store import AlreadyStored, Assigned, Submitted
+from runtime.highavailability.job_store import AlreadyStored, Assigned, Cleaning, Submitted
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Op, Put, Txn
 from runtime.highavailability.payloads import Payloads
@@ -72,6 +73,8 @@ class KvLeaderJobStore(JobReader):
         self._check_capacity = check_capacity
         self._term = term
         self._entropy = entropy
+        self._noted: dict[str, int] = {}
+        """Revisions of the wishes and promises that this term has written: what the next one of the job replaces."""
 
     async def submit(self, job_id: JobId, graph: GraphRecord, owner: OwnerRecord | None) -> Submitted | AlreadyStored:
         """Graph and owner in one transaction; a graph above 32 KiB is an object first (R20).
@@ -135,29 +138,53 @@ class KvLeaderJobStore(JobReader):
         return None
 
     async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
-        """Idempotent: the last wish counts."""
-        return await self._note(job_id, Put(self._keys.wanted(job_id), encode_record(wanted)), "wish")
+        """Idempotent: the last wish counts, but nothing replaces a cancel."""
+
+        def replaces(there: KeyValue) -> bool:
+            try:
+                is_cancelled = decode_record(WantedRecord, there.value, key=there.key).wants_cancel
+            except UnreadableRecordError:
+                return True
+            if is_cancelled and not wanted.wants_cancel:
+                message = f"job {job_id} is being cancelled"
+                raise ConflictError(message)
+            return not is_cancelled
+
+        return await self._note(job_id, self._keys.wanted(job_id), encode_record(wanted), "wish", replaces)
 
     async def promise(self, job_id: JobId, client: ClientRecord) -> bool:
         """Idempotent: the last promise counts."""
-        return await self._note(job_id, Put(self._keys.client(job_id), encode_record(client)), "promise")
+        return await self._note(job_id, self._keys.client(job_id), encode_record(client), "promise", lambda _: True)
 
-    async def _note(self, job_id: JobId, put: Put, what: str) -> bool:
-        """Something that a client wants of a job that has no result."""
-        settled = await self._settle(
-            Txn(
-                guards=(
-                    leads(self._term),
-                    present(self._keys.graph(job_id)),
-                    absent(self._keys.result(job_id)),
-                ),
-                success=(put,),
-                failure=gets(self._term.key),
+    async def _note(
+        self, job_id: JobId, key: str, record: bytes, what: str, replaces: Callable[[KeyValue], bool]
+    ) -> bool:
+        """Something that a client wants of a job that has no result, instead of what was wanted before (R33)."""
+        before = self._noted.get(key, 0)
+        while True:
+            settled = await self._settle(
+                Txn(
+                    guards=(
+                        leads(self._term),
+                        present(self._keys.graph(job_id)),
+                        absent(self._keys.result(job_id)),
+                        unchanged(key, before),
+                    ),
+                    success=(Put(key, record),),
+                    failure=gets(self._term.key, self._keys.graph(job_id), self._keys.result(job_id), key),
+                )
             )
-        )
-        if not settled.result.succeeded:
-            check_leads(self._term, settled.answers()[0], f"{what} for job {job_id}")
-        return settled.result.succeeded
+            if settled.result.succeeded:
+                self._noted[key] = settled.result.revision
+                return True
+            leader, graph, result, there = settled.answers()
+            check_leads(self._term, leader, f"{what} for job {job_id}")
+            if graph is None or result is not None:
+                self._noted.pop(key, None)
+                return False
+            before = self._noted[key] = there.mod_revision if there is not None else 0
+            if there is not None and (there.value == record or not replaces(there)):
+                return True
 
     async def end_without_owner(self, job_id: JobId, result: ResultRecord, *, previous_epoch: int = 0) -> bool:
         """The graph must be present too, so that a cleaned job never gets a second result."""
@@ -182,29 +209,31 @@ class KvLeaderJobStore(JobReader):
         check_leads(self._term, leader, f"end of job {job_id}")
         return False
 
-    async def clean(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> None:
-        """Many jobs in one transaction, each guarded by its own result. Idempotent.
-
-        Raises StaleTokenError, and ConflictError (after all others are cleaned) for jobs that have no result.
-        """
-        refused: list[JobId] = []
+    async def clean(self, jobs: Sequence[Cleaning]) -> Mapping[JobId, int]:
+        """Many jobs in one transaction, each guarded by its own result. Idempotent. Raises StaleTokenError."""
+        cleaned: dict[JobId, int] = {}
         for start in range(0, len(jobs), CLEAN_JOBS_MAX):
-            refused += await self._clean_some(jobs[start : start + CLEAN_JOBS_MAX])
-        if refused:
-            message = f"jobs without a result cannot be cleaned: {', '.join(refused)}"
-            raise ConflictError(message)
+            cleaned |= await self._clean_some(jobs[start : start + CLEAN_JOBS_MAX])
+        for job in jobs:
+            self._noted.pop(self._keys.wanted(job.job_id), None)
+            self._noted.pop(self._keys.client(job.job_id), None)
+        return cleaned
 
-    async def _clean_some(self, jobs: Sequence[tuple[JobId, DoneRecord]]) -> list[JobId]:
+    async def _clean_some(self, jobs: Sequence[Cleaning]) -> Mapping[JobId, int]:
         cleanings = tuple(
             Txn(
-                guards=(present(self._keys.result(job_id)),),
-                success=(
-                    Delete(self._keys.job(job_id), is_prefix=True),
-                    Put(self._keys.done(job_id), encode_record(done)),
+                guards=(
+                    present(self._keys.result(job.job_id)),
+                    unchanged(self._keys.result(job.job_id), job.result_revision),
+                    absent(self._keys.done(job.job_id)),
                 ),
-                failure=gets(self._keys.done(job_id)),
+                success=(
+                    Delete(self._keys.job(job.job_id), is_prefix=True),
+                    Put(self._keys.done(job.job_id), encode_record(job.done)),
+                ),
+                failure=gets(self._keys.done(job.job_id)),
             )
-            for job_id, done in jobs
+            for job in jobs
         )
         settled = await self._settle(
             Txn(guards=(leads(self._term),), success=cleanings, failure=gets(self._term.key)),
@@ -212,22 +241,25 @@ class KvLeaderJobStore(JobReader):
         if not settled.result.succeeded:
             check_leads(self._term, settled.answers()[0], f"cleaning of {len(jobs)} jobs")
             raise _contradiction(f"cleaning of {len(jobs)} jobs")
-        refused = []
-        for (job_id, _), answer in zip(jobs, settled.result.results, strict=True):
-            assert answer.txn is not None, job_id
-            # Without a result but with its done record it has been cleaned before: a repeat, or a second call.
-            if not answer.txn.succeeded and found(answer.txn.results[0]) is None:
-                refused.append(job_id)
-        return refused
+        cleaned = {}
+        for job, answer in zip(jobs, settled.result.results, strict=True):
+            assert answer.txn is not None, job
+            # Without that result but with its done record it has been cleaned before: a repeat, or a second call.
+            done = None if answer.txn.succeeded else found(answer.txn.results[0])
+            if answer.txn.succeeded:
+                cleaned[job.job_id] = settled.result.revision
+            elif done is not None:
+                cleaned[job.job_id] = done.mod_revision
+        return cleaned
 
-    async def forget_done(self, jobs: Sequence[JobId]) -> None:
+    async def forget_done(self, jobs: Sequence[tuple[JobId, int]]) -> None:
         """Retention. Idempotent."""
         for start in range(0, len(jobs), CLEAN_JOBS_MAX):
-            some = jobs[start : start + CLEAN_JOBS_MAX]
+            some = [(self._keys.done(job_id), revision) for job_id, revision in jobs[start : start + CLEAN_JOBS_MAX]]
             settled = await self._settle(
                 Txn(
                     guards=(leads(self._term),),
-                    success=tuple(Delete(self._keys.done(job_id)) for job_id in some),
+                    success=tuple(Txn((unchanged(key, revision),), (Delete(key),)) for key, revision in some),
                     failure=gets(self._term.key),
                 )
             )
@@ -252,12 +284,22 @@ class KvOwnerJobStore(JobReader):
         return await self._payloads.spill(payload)
 
     async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
-        """One batch; a repeat writes the same bytes to the same key."""
+        """One batch, once. A repeat that finds the same has succeeded."""
         record = encode_record(EventsRecord(await self._payloads.spill(events)))
-        settled = await self._write(job_id, epoch, Put(self._keys.event(job_id, number), record))
-        if not settled.result.succeeded:
-            owner, result, _ = settled.answers()
-            raise _stale(f"events {number} of job {job_id}", epoch, owner, result)
+        key = self._keys.event(job_id, number)
+        settled = await self._write(job_id, epoch, Put(key, record))
+        if settled.result.succeeded:
+            return
+        owner, result, _, there = settled.answers()
+        owns = owner is not None and owner.mod_revision == epoch
+        if owns and result is None and there is not None:
+            if there.value == record:
+                return
+            message = (
+                f"events {number} of job {job_id} at epoch {epoch} refused: they are written, and say something else"
+            )
+            raise StaleTokenError(message)
+        raise _stale(f"events {number} of job {job_id}", epoch, owner, result)
 
     async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
         """Once. A repeat that finds its own result, or the job cleaned with it, has succeeded."""
@@ -266,17 +308,19 @@ class KvOwnerJobStore(JobReader):
         settled = await self._write(job_id, epoch, Put(self._keys.result(job_id), record))
         if settled.result.succeeded:
             return
-        owner, current, done = settled.answers()
+        owner, current, done, _ = settled.answers()
         if _is_our_write(current, record, settled) or _is_our_result_cleaned(settled, done, stored):
             return
         raise _stale(f"result of job {job_id}", epoch, owner, current)
 
     async def _write(self, job_id: JobId, epoch: int, put: Put) -> Settled:
+        """Something that is written once, under the owner's epoch."""
         assert epoch > 0, f"job {job_id}: epoch {epoch}"
+        owner, result = self._keys.owner(job_id), self._keys.result(job_id)
         txn = Txn(
-            guards=(unchanged(self._keys.owner(job_id), epoch), absent(self._keys.result(job_id))),
+            guards=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
             success=(put,),
-            failure=gets(self._keys.owner(job_id), self._keys.result(job_id), self._keys.done(job_id)),
+            failure=gets(owner, result, self._keys.done(job_id), put.key),
         )
         return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
 

@@ -71,6 +71,15 @@ class Compare:
     revision: int
     operator: CompareOperator = CompareOperator.EQUAL
 
+    def holds(self, kv: KeyValue | None) -> bool:
+        """Of what the key has; None: it is absent."""
+        if kv is None:
+            actual = 0
+        else:
+            is_create = self.target is CompareTarget.CREATE_REVISION
+            actual = kv.create_revision if is_create else kv.mod_revision
+        return (actual == self.revision) is (self.operator is CompareOperator.EQUAL)
+
 
 @dataclass(frozen=True, slots=True)
 class Put:
@@ -155,8 +164,9 @@ class WatchBatch:
 
 class KeyValueStore(Protocol):
     """Errors of every method: UnavailableError (surely not executed), OutcomeUnknownError (writes: perhaps),
-    StorageExhaustedError (quota), UnauthenticatedError, LeaseNotFoundError, InvalidInputError (limits: at most
-    TXN_OPS_MAX operations; no key written twice in one transaction).
+    StorageExhaustedError (quota; writes: this try is over, and was perhaps executed: R32), UnauthenticatedError,
+    LeaseNotFoundError, InvalidInputError (limits: at most TXN_OPS_MAX operations; no key written twice in one
+    transaction).
     """
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:

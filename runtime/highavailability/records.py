@@ -145,10 +145,21 @@ class FenceRecord:
     """`taskmanagers/<incarnation>/fences/<job>`: attempts of epochs up to `epoch` are to be stopped there (R14).
 
     The fence's revision is the key's mod_revision, until the TaskManager's confirmation names it: 0 = not confirmed.
+    A fence that was lifted stays as a mark, of epoch 0: what is absent cannot be told from what was never written, and
+    a late repeat of the fence would find it so (R33).
     """
 
     epoch: int
     confirmed_revision: int = 0
+    is_lifted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResult:
+    """A result as read: the record, None when it cannot be read, and the revision that wrote it."""
+
+    record: ResultRecord | None
+    revision: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ async def referenced_objects(reader: JobReader) -> frozenset[str]:
     for job in jobs:
         references.update(await _of_job(reader, job))
     # What refers to something and cannot be read stops the collection.
-    async for done in reader.all_done(skip_unreadable=False):
+    async for done, _ in reader.all_done(skip_unreadable=False):
         references.add(done.archive_key)
     references.discard("")
     return frozenset(references)

@@ -23,7 +23,17 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError
 from runtime.common.ids import Incarnation
 from runtime.highavailability.follower import follow, patiently
-from runtime.highavailability.guards import LeaderTerm, Settled, absent, check_leads, gets, leads, present, settle
+from runtime.highavailability.guards import (
+    LeaderTerm,
+    Settled,
+    absent,
+    check_leads,
+    gets,
+    leads,
+    present,
+    settle,
+    unchanged,
+)
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
@@ -56,6 +66,7 @@ class JobMasterRegistration:
         self._clock = clock
         self._entropy = entropy
         self._lease: Lease | None = None
+        self._written_at = 0
         self.registered = Watch(False)  # noqa: FBT003 - the first value
         """True while the key is written under a lease that is being renewed."""
 
@@ -98,15 +109,28 @@ class JobMasterRegistration:
     async def _keep_record(self, lease: Lease) -> None:
         while True:
             generation = self._record.generation
-            txn = Txn((), (Put(self._key, encode_record(self._record.value), lease.id),))
             try:
-                await patiently(partial(self._settle, txn), self._entropy)
+                await self._write(encode_record(self._record.value), lease)
             except LeaseNotFoundError as error:
                 message = f"lease {lease.id:x} has ended"
                 raise LeaseLostError(message) from error
             if not self.registered.value:
                 self.registered.set(True)
             await self._record.wait_changed(generation)
+
+    async def _write(self, record: bytes, lease: Lease) -> None:
+        """Instead of what was registered last (R33), under an earlier lease perhaps."""
+        while True:
+            put = Put(self._key, record, lease.id)
+            txn = Txn((unchanged(self._key, self._written_at),), (put,), gets(self._key))
+            settled = await patiently(partial(self._settle, txn), self._entropy)
+            if settled.result.succeeded:
+                self._written_at = settled.result.revision
+                return
+            (there,) = settled.answers()
+            self._written_at = 0 if there is None else there.mod_revision
+            if there is not None and there.value == record and there.lease == lease.id:
+                return
 
     async def _settle(self, txn: Txn) -> Settled:
         return await settle(self._kv, txn, timeout=self._settings.timeout, entropy=self._entropy)
@@ -122,10 +146,15 @@ class TaskManagerRegistry:
         self._timeout = timeout
 
     async def register(self, record: TaskManagerRecord) -> int:
-        """Before the first slot report. Idempotent. The revision at which the key was written."""
-        put = Put(self._keys.task_manager(record.incarnation), encode_record(record))
-        settled = await settle(self._kv, Txn((), (put,)), timeout=self._timeout, entropy=self._entropy)
-        return settled.result.revision
+        """Before the first slot report, once: it is not replaced. The revision at which the key was written."""
+        key = self._keys.task_manager(record.incarnation)
+        txn = Txn((absent(key),), (Put(key, encode_record(record)),), gets(key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if settled.result.succeeded:
+            return settled.result.revision
+        (there,) = settled.answers()
+        assert there is not None, key
+        return there.mod_revision
 
     async def unregister(self, incarnation: Incarnation) -> None:
         """By the TaskManager itself, after its user processes are reaped. Idempotent."""
@@ -139,12 +168,12 @@ class TaskManagerRegistry:
     async def note_guard(self, term: LeaderTerm, incarnation: Incarnation, *, is_reached: bool) -> None:
         """By the leader, before it uses the TaskManager: whether its guard has answered (R13). Raises StaleTokenError.
 
-        Nothing is noted of a TaskManager that has no key (any more).
+        Nothing is noted of a TaskManager that has no key (any more). One that was reached stays so.
         """
-        put = Put(self._keys.guard(incarnation), encode_record(GuardRecord(is_reached)))
-        await self._as_leader(
-            term, Txn((present(self._keys.task_manager(incarnation)),), (put,)), f"guard of task manager {incarnation}"
-        )
+        guard = self._keys.guard(incarnation)
+        guards = (present(self._keys.task_manager(incarnation)), *(() if is_reached else (absent(guard),)))
+        put = Put(guard, encode_record(GuardRecord(is_reached)))
+        await self._as_leader(term, Txn(guards, (put,)), f"guard of task manager {incarnation}")
 
     async def remove_unused(self, term: LeaderTerm, incarnation: Incarnation) -> None:
         """By the leader that hears nothing of it: nobody has ever used it. One that lives finds out and begins again.

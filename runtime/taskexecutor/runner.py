@@ -281,7 +281,8 @@ class TaskManagerRunner:
         assert self._services is not None, "fences are durable"
         fences = self._services.task_manager_fences(self._registration.incarnation)
         dropped = 0
-        for job_id, fence in (await fences.read()).fences.items():
+        read = await fences.read()
+        for job_id, fence in (*read.fences.items(), *read.lifted.items()):
             if fence.is_confirmed and await self._is_job_over(job_id):
                 await fences.drop(job_id, fence)
                 dropped += 1

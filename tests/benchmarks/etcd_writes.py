@@ -16,7 +16,7 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.highavailability.group_commit import GroupCommitStore
 from runtime.highavailability.guards import LeaderTerm, absent
-from runtime.highavailability.job_store import Submitted
+from runtime.highavailability.job_store import Cleaning, Submitted
 from runtime.highavailability.job_store_kv import CLEAN_JOBS_MAX
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, Payload, ResultRecord
@@ -120,7 +120,8 @@ async def noop_jobs(report: Report, etcd: EtcdProcess, *, callers: int, operatio
             finished.append(job_id)
             if len(finished) >= CLEAN_JOBS_MAX:
                 batch, finished[:] = list(finished), []
-                await leader.clean([(cleaned, done) for cleaned in batch])
+                results = await leader.results(batch)
+                await leader.clean([Cleaning(cleaned, done, results[cleaned].revision) for cleaned in batch])
 
         kv = services.kv
         assert isinstance(kv, GroupCommitStore)

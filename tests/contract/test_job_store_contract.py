@@ -10,11 +10,18 @@ import pytest
 import pytest_asyncio
 
 from runtime.aio.entropy import SeededEntropy
-from runtime.common.errors import ConflictError, StaleTokenError, StorageExhaustedError, UnavailableError
+from runtime.common.errors import StaleTokenError, StorageExhaustedError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import AlreadyStored, Assigned, LeaderJobStore, OwnerJobStore, Submitted
+from runtime.highavailability.job_store import (
+    AlreadyStored,
+    Assigned,
+    Cleaning,
+    LeaderJobStore,
+    OwnerJobStore,
+    Submitted,
+)
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Op, Put, Txn
@@ -120,6 +127,11 @@ async def job_of(reader: LeaderJobStore) -> StoredJob:
     return job
 
 
+async def cleaning_of(leader: LeaderJobStore, job_id: JobId) -> Cleaning:
+    found = (await leader.results([job_id])).get(job_id)
+    return Cleaning(job_id, done_of(), 0 if found is None else found.revision)
+
+
 def lose(box: Box, faults: list[Fault]) -> None:
     box.kv.sent.clear()
     box.kv.faults.extend(faults)
@@ -158,7 +170,7 @@ async def test_submit_guard_done_absent(box: Box) -> None:
     leader = await box.win()
     epoch = await box.submitted(leader)
     await box.owner().write_result(JOB, epoch, result_of())
-    await leader.clean([(JOB, done_of())])
+    await leader.clean([await cleaning_of(leader, JOB)])
     assert await leader.submit(JOB, graph_of(), OWNER) == AlreadyStored(done_of().graph_digest, is_done=True)
     assert await box.names() == [f"done/{JOB}"]
 
@@ -362,7 +374,7 @@ async def test_result_whose_answer_was_lost_and_whose_job_was_cleaned_meanwhile(
         try:
             return await original(txn, timeout=timeout)
         finally:
-            await leader.clean([(JOB, done_of())])
+            await leader.clean([await cleaning_of(leader, JOB)])
 
     lose(box, [Fault.APPLIED_THEN_LOST])
     box.kv.txn = clean_after_loss  # type: ignore[method-assign, assignment]  # the fault of this test
@@ -410,7 +422,7 @@ async def test_promise_guards(box: Box) -> None:
     epoch = await box.submitted(leader)
     await box.owner().write_result(JOB, epoch, result_of())
     assert not await leader.promise(JOB, ClientRecord(7))
-    await leader.clean([(JOB, done_of())])
+    await leader.clean([await cleaning_of(leader, JOB)])
     assert not await leader.promise(JOB, ClientRecord(7))
     assert await box.names() == [f"done/{JOB}"]
 
@@ -479,12 +491,14 @@ async def test_clean_many_in_one_transaction(box: Box, faults: list[Fault]) -> N
         answer = await leader.submit(job_id, graph_of(), OWNER)
         assert isinstance(answer, Submitted)
         await box.owner().write_result(job_id, answer.epoch, result_of())
+    cleanings = [await cleaning_of(leader, job_id) for job_id in jobs]
     lose(box, faults)
-    await leader.clean([(job_id, done_of()) for job_id in jobs])
+    cleaned = await leader.clean(cleanings)
     assert_repeated_identically(box)
     assert len(box.kv.sent) == len([fault for fault in faults if fault is not Fault.NONE]) + 1
     assert await box.names() == [f"done/{job_id}" for job_id in jobs]
-    await leader.clean([(job_id, done_of()) for job_id in jobs])
+    assert await leader.clean(cleanings) == cleaned
+    assert set(cleaned) == set(jobs)
 
 
 async def test_clean_guard_result_present(box: Box) -> None:
@@ -493,8 +507,8 @@ async def test_clean_guard_result_present(box: Box) -> None:
     other = await leader.submit(OTHER_JOB, graph_of(), OWNER)
     assert isinstance(other, Submitted)
     await box.owner().write_result(OTHER_JOB, other.epoch, result_of())
-    with pytest.raises(ConflictError, match=JOB):
-        await leader.clean([(JOB, done_of()), (OTHER_JOB, done_of())])
+    cleanings = [await cleaning_of(leader, job_id) for job_id in (JOB, OTHER_JOB)]
+    assert set(await leader.clean(cleanings)) == {OTHER_JOB}
     assert await box.names() == [f"done/{OTHER_JOB}", f"jobs/{JOB}/graph", f"jobs/{JOB}/owner"]
 
 
@@ -503,27 +517,29 @@ async def test_clean_guard_leader_epoch(box: Box) -> None:
     epoch = await box.submitted(leader)
     await box.owner().write_result(JOB, epoch, result_of())
     before = await box.names()
+    cleaning = await cleaning_of(leader, JOB)
     await box.lose_term()
     with pytest.raises(StaleTokenError):
-        await leader.clean([(JOB, done_of())])
+        await leader.clean([cleaning])
     with pytest.raises(StaleTokenError):
-        await leader.forget_done([JOB])
+        await leader.forget_done([(JOB, 1)])
     assert await box.names() == before
 
 
 async def test_done_jobs_newest_first_and_retention(box: Box) -> None:
     leader = await box.win()
     jobs = [JobId(f"{index:032x}") for index in (3, 1, 2)]
+    revisions: dict[JobId, int] = {}
     for job_id in jobs:
         answer = await leader.submit(job_id, graph_of(), OWNER)
         assert isinstance(answer, Submitted)
         await box.owner().write_result(job_id, answer.epoch, result_of())
-        await leader.clean([(job_id, done_of())])
+        revisions |= await leader.clean([await cleaning_of(leader, job_id)])
     assert [job_id for job_id, _ in await leader.done_jobs(limit=2)] == [jobs[2], jobs[1]]
     assert await leader.done(jobs[0]) == done_of()
     many = [*jobs, *(JobId(f"{index:032x}") for index in range(10, 160))]
     assert await leader.dones(many) == dict.fromkeys(jobs, done_of())
-    await leader.forget_done(jobs[:2])
+    await leader.forget_done([(job_id, revisions[job_id]) for job_id in jobs[:2]])
     assert await box.names() == [f"done/{jobs[2]}"]
 
 

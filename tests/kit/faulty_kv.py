@@ -7,7 +7,15 @@ from collections.abc import AsyncIterator
 from enum import Enum
 
 from runtime.common.errors import OutcomeUnknownError, UnavailableError
-from runtime.highavailability.kv import KeyValueStore, RangeResult, StoreStatus, Txn, TxnResult, WatchBatch
+from runtime.highavailability.kv import (
+    KeyValueStore,
+    LeaseNotFoundError,
+    RangeResult,
+    StoreStatus,
+    Txn,
+    TxnResult,
+    WatchBatch,
+)
 
 
 class Fault(Enum):
@@ -17,15 +25,20 @@ class Fault(Enum):
     APPLIED_THEN_LOST = "APPLIED_THEN_LOST"
     LOST_BEFORE = "LOST_BEFORE"
     REFUSED = "REFUSED"
+    LATE = "LATE"
 
 
 class FaultyKeyValueStore:
-    """Takes one fault from `faults` for each transaction; none left = no fault. `sent` has every try."""
+    """Takes one fault from `faults` for each transaction; none left = no fault. `sent` has every try.
+
+    What is LATE is executed at `arrive`, long after its caller has given it up.
+    """
 
     def __init__(self, kv: KeyValueStore) -> None:
         self._kv = kv
         self.faults: deque[Fault] = deque()
         self.sent: list[Txn] = []
+        self.late: list[Txn] = []
         self.is_reachable = True
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
@@ -35,7 +48,9 @@ class FaultyKeyValueStore:
         if fault is Fault.REFUSED or not self.is_reachable:
             message = "refused by the test"
             raise UnavailableError(message)
-        if fault is Fault.LOST_BEFORE:
+        if fault is Fault.LATE:
+            self.late.append(txn)
+        if fault in {Fault.LOST_BEFORE, Fault.LATE}:
             message = "lost by the test before it was applied"
             raise OutcomeUnknownError(message)
         result = await self._kv.txn(txn, timeout=timeout)
@@ -43,6 +58,15 @@ class FaultyKeyValueStore:
             message = "lost by the test after it was applied"
             raise OutcomeUnknownError(message)
         return result
+
+    async def arrive(self) -> None:
+        """What was held up on its way is executed now."""
+        late, self.late = self.late, []
+        for txn in late:
+            try:
+                await self._kv.txn(txn, timeout=5.0)
+            except LeaseNotFoundError:
+                continue
 
     def _check_reachable(self) -> None:
         if not self.is_reachable:

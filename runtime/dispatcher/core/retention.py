@@ -72,10 +72,11 @@ class FinishedJobs:
 
 @dataclass(frozen=True, slots=True)
 class RememberedJob:
-    """What retention knows of a cleaned job."""
+    """What retention knows of a cleaned job. `revision`: where it was stored as such."""
 
     end_millis: int
     archive_bytes: int
+    revision: int
 
 
 class RememberedIds:
@@ -113,6 +114,10 @@ class RememberedIds:
             due.append(job_id)
             excess_bytes -= job.archive_bytes
         return due
+
+    def revision(self, job_id: JobId) -> int:
+        """Where one of them was stored."""
+        return self._jobs[job_id].revision
 
     def forget(self, jobs: Iterable[JobId]) -> None:
         """They are forgotten."""

@@ -15,9 +15,6 @@ from runtime.highavailability.kv import (
     REQUEST_BYTES_MAX,
     TXN_OPS_MAX,
     CompactedError,
-    Compare,
-    CompareOperator,
-    CompareTarget,
     Delete,
     Get,
     KeyValue,
@@ -88,19 +85,9 @@ class MvccStore:
         self._commit(events)
 
     def _choose(self, txn: Txn) -> _Path:
-        succeeded = all(self._holds(guard) for guard in txn.guards)
+        succeeded = all(guard.holds(self._live.get(guard.key)) for guard in txn.guards)
         ops = txn.success if succeeded else txn.failure
         return _Path(succeeded, ops, tuple(self._choose(op) for op in ops if isinstance(op, Txn)))
-
-    def _holds(self, guard: Compare) -> bool:
-        kv = self._live.get(guard.key)
-        if kv is None:
-            actual = 0
-        elif guard.target is CompareTarget.CREATE_REVISION:
-            actual = kv.create_revision
-        else:
-            actual = kv.mod_revision
-        return (actual == guard.revision) is (guard.operator is CompareOperator.EQUAL)
 
     def _check_quota(self, puts: Sequence[Put]) -> None:
         cost = sum(_KEY_OVERHEAD_BYTES + len(put.key) + len(put.value) for put in puts)

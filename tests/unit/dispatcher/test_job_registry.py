@@ -527,8 +527,8 @@ class TestRememberedIds:
 
     def ids(self, count_max: int = 10, bytes_max: int = 1000) -> RememberedIds:
         made = RememberedIds(Retention(count_max, 1000, bytes_max))
-        made.add(job(9), RememberedJob(9000, 10))
-        made.load({job(number): RememberedJob(number * 1000, 10) for number in (3, 1, 2)})
+        made.add(job(9), RememberedJob(9000, 10, 5))
+        made.load({job(number): RememberedJob(number * 1000, 10, 5) for number in (3, 1, 2)})
         return made
 
     def test_age(self) -> None:
@@ -542,7 +542,7 @@ class TestRememberedIds:
         assert made.due(0, 10) == [job(1), job(2)]
         made.forget([job(1), job(2)])
         assert made.due(0, 10) == []
-        made.add(job(10), RememberedJob(9500, 10))
+        made.add(job(10), RememberedJob(9500, 10, 5))
         assert made.due(0, 10) == [job(3)]
 
     def test_in_batches(self) -> None:

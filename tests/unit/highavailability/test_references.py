@@ -9,7 +9,7 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import Submitted
+from runtime.highavailability.job_store import Cleaning, Submitted
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
@@ -56,7 +56,8 @@ async def test_everything_that_is_referred_to_is_found() -> None:
     await owner.write_result(job(2), large, ResultRecord(JobStatus.FINISHED, b"", archive))
     third = await submit(3, "cleaned")
     await owner.write_result(job(3), third, ResultRecord(JobStatus.FINISHED, b"", await payloads.store(b"a")))
-    await leader.clean([(job(3), DoneRecord("d", JobStatus.FINISHED, b"", key_of(4), 0, 1, "s"))])
+    done = DoneRecord("d", JobStatus.FINISHED, b"", key_of(4), 0, 1, "s")
+    await leader.clean([Cleaning(job(3), done, (await leader.results([job(3)]))[job(3)].revision)])
 
     found = await referenced_objects(leader)
     assert found == {key_of(1), key_of(2), key_of(3), key_of(4), *objects.objects}

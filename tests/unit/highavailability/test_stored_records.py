@@ -38,14 +38,14 @@ SAMPLES: tuple[Any, ...] = (
     records.JobMasterRecord(PROCESS, "a:1", 5, 2, "ready", "0.1.0", 0.5, 1024),
     records.TaskManagerRecord(PROCESS, "tm", "a:1", "b:2", "boot", 4),
     records.GuardRecord(is_reached=True),
-    records.FenceRecord(12, 34),
+    records.FenceRecord(12, 34, is_lifted=True),
     cluster.ClusterRecord(ClusterUuid("e" * 32)),
     JobSummary(
         JobId("a" * 32), "job", JobStatus.RUNNING, 7, 3, 1000, -1, 2000, TaskCounts(running=1, finished=2), "reason"
     ),
 )
 BY_NAME = {type(sample).__name__: sample for sample in SAMPLES}
-NO_RECORDS = {"Payload", "StoredJob"}
+NO_RECORDS = {"Payload", "StoredJob", "StoredResult"}
 """Parts of records, and what is read of many."""
 
 
