@@ -177,7 +177,7 @@ async def test_a_confirmation_whose_answer_is_lost_is_one(box: Box) -> None:
 async def test_a_fence_that_cannot_be_read_is_for_every_attempt(box: Box) -> None:
     revision = await box.write(Put(box.keys.fence(TM, JOB), b"?"))
     fence = await box.the_fence()
-    assert fence == Fence(revision, revision, revision)
+    assert fence == Fence(revision, revision, revision, is_readable=False)
 
 
 async def test_the_wait_without_confirmation_has_a_margin() -> None:
