@@ -526,11 +526,12 @@ class TaskExecutor:
         self._post(OutputsMoved(answer))
 
     async def _forget(self, job_id: JobId) -> None:
+        # Its tables and what its own workers write lie in its directory.
+        if self._spark is not None:
+            await self._tidy(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
         await self._tidy(f"files of job {job_id}", self._directories.delete(job_id))
         await self._tidy(f"partitions of job {job_id}", self._exchange.end_job(job_id))
         await self._tidy(f"outputs of job {job_id}", self._outputs.end_job(job_id))
-        if self._spark is not None:
-            await self._tidy(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
 
     async def _tidy(self, what: str, work: Awaitable[None]) -> None:
         try:

@@ -31,6 +31,7 @@ ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 """A JVM that lives for a minute has no use for the second one, which takes half of its CPU time."""
 QUICK_JVM = {"spark.driver.extraJavaOptions": ONE_COMPILER}
 _MARK = "\x1eslot:"
+_ENDED = object()
 
 
 def spark_settings(directory: Path, *, archive: Path | None = None, **changes: Any) -> SparkSettings:
@@ -103,13 +104,16 @@ class SlotProcess:
         for line in self._process.stdout:
             if line.startswith(_MARK):
                 self._emitted.put(json.loads(line[len(_MARK) :]))
+        self._emitted.put(_ENDED)
 
     def next(self, timeout: float = 60.0) -> Any:
-        """The next value that the code emitted."""
+        """The next value that the code emitted. AssertionError when it ends, or takes too long, before."""
         try:
-            return self._emitted.get(timeout=timeout)
+            value = self._emitted.get(timeout=timeout)
         except queue.Empty:
-            raise AssertionError(self.stderr_file.read_text()) from None
+            value = _ENDED
+        assert value is not _ENDED, self.stderr_file.read_text()
+        return value
 
     def tell(self, text: str = "") -> None:
         """One line for the code's `ask()`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.script_cluster import ScriptCluster
+from tests.kit.spark_box import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -110,3 +111,38 @@ def test_sys_exit_zero_is_success(spark_cluster: ScriptCluster, scripts: Path) -
     done = spark_cluster.cli("run", "fine.py", cwd=scripts)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FINISHED" in done.stderr
+
+
+RELATIVE = """
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+spark = SparkSession.builder.getOrCreate()
+length = udf(lambda name: len(open(name).read()), "int")
+words = spark.read.text("data/words.txt")
+words.write.parquet("out/words")
+words.write.saveAsTable("words")
+spark.sql("create table copies (value string) using parquet location 'copies'")
+spark.sql("insert into copies select * from words")
+print("rows", spark.read.parquet("out/words").count(), spark.table("copies").count())
+print("length", spark.createDataFrame([("data/words.txt",)], ["name"]).select(length("name")).first()[0])
+print("made", sorted(os.listdir()), sorted(os.listdir("spark-warehouse")))
+"""
+
+
+def test_relative_paths_are_the_jobs(spark_cluster: ScriptCluster, tmp_path: Path) -> None:
+    (tmp_path / "relative.py").write_text(RELATIVE)
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("words.txt", "one\ntwo\n")
+    for _ in range(2):  # the second one meets nothing of the first
+        done = spark_cluster.cli("run", "--archives", "data.zip#data", "relative.py", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        newest = json.loads(spark_cluster.cli("list", "--json").stdout)["jobs"][0]
+        printed = spark_cluster.cli("logs", newest["jid"], "--stream", "stdout").stdout
+        assert "rows 2 2" in printed
+        assert "length 8" in printed
+        assert "['data', 'out', 'relative.py', 'spark-warehouse'] ['copies', 'words']" in printed
+    wait_until(lambda: not list((spark_cluster.run / "run" / "work").glob("tm-*/jobs/*")))

@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from runtime.common.errors import BugError, InvalidInputError, RetryableError
 from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
 from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfPolicy
 from runtime.taskexecutor.spark.worker_daemon import JOB_DIRECTORY_VARIABLE, JOB_ID_VARIABLE
 
@@ -60,6 +62,9 @@ _PRELOADED = (
 )
 
 _PANDAS_UNSUPPORTED = 3
+
+WAREHOUSE = "spark-warehouse"
+"""Below the job's working directory, as spark-submit names it."""
 
 
 class AttachError(RetryableError):
@@ -113,6 +118,7 @@ class _Catalog:
     java: Any
     no_properties: Any
     make_database: Callable[..., Any]
+    make_uri: Callable[[str], Any]
 
     @classmethod
     def planted_in(cls, context: SparkContext) -> _Catalog:
@@ -125,6 +131,7 @@ class _Catalog:
             JavaObject(PLANTED_CATALOG, client),
             JavaObject(PLANTED_NO_PROPERTIES, client),
             JavaClass("org.apache.spark.sql.catalyst.catalog.CatalogDatabase", client),
+            JavaClass("java.net.URI", client),
         )
 
 
@@ -188,16 +195,26 @@ class AttachedSpark:
         self._is_active = True
         if binding.on_first_use is not None:
             binding.on_first_use()
+        self._link_directory()
         self._context.setJobDescription(binding.description)
         if binding.database:
             self._create_database(binding.database)
             self._spark._jsparkSession.catalog().setCurrentDatabase(binding.database)  # noqa: SLF001 - as below
         self.apply_conf(binding.spark_conf)
 
+    def _link_directory(self) -> None:
+        """R24: the JVM and the Python workers look the job's directory up here, so it costs no call."""
+        if not self.session.directory:
+            return
+        link = Path(self.session.directory) / WORKING_DIRECTORY_LINK
+        if not link.is_symlink():
+            link.symlink_to(self.binding.job_directory)
+
     def _create_database(self, name: str) -> None:
         # Three calls of the JVM; `CREATE DATABASE` would be a planned query, and names looked up cost a call each.
+        # Where plain Spark's default database lies: what a table's LOCATION is relative to (R24).
         catalog = self._catalog
-        location = catalog.java.getDefaultDBPath(name)
+        location = catalog.make_uri(f"file:{quote(self.binding.job_directory)}/{WAREHOUSE}")
         database = catalog.make_database(name, "", location, catalog.no_properties)
         catalog.java.createDatabase(database, True)  # noqa: FBT003 - Java has no keywords: ignoreIfExists
 

@@ -31,6 +31,7 @@ from runtime.taskexecutor.spark.launch import (
     pyspark_version,
 )
 from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark.worker_daemon import WORKING_DIRECTORY_PROPERTY
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +80,15 @@ class Driver:
         self._scala_context.addJobTag(tag)
         self._scala_context.setInterruptOnCancel(True)
         self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
+        link = spark_settings.working_directory_link(self.settings, tag)
+        self._scala_context.setLocalProperty(WORKING_DIRECTORY_PROPERTY, str(link))
 
     def unbind_thread(self, tag: str) -> None:
         """Undo `bind_thread`."""
         self._scala_context.removeJobTag(tag)
         self._scala_context.setInterruptOnCancel(False)
         self._scala_context.setLocalProperty("spark.scheduler.pool", None)
+        self._scala_context.setLocalProperty(WORKING_DIRECTORY_PROPERTY, None)
 
     def cancel_tag(self, tag: str, reason: str) -> int:
         """Cancel the jobs of a tag that are active now; how many there were."""
@@ -158,6 +162,7 @@ def start_driver(
     gateway = connect(address.port, address.secret)
     try:
         load_classes(gateway, settings.cds_directory, pyspark_version())
+        gateway.jvm.org.apache.hadoop.fs.SlotDirectory.install()
     except UnsupportedSparkError:
         process.kill()
         raise

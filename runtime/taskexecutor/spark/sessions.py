@@ -93,7 +93,7 @@ class Sessions:
         gateway.putObject(PLANTED_SESSION, java_session)
         gateway.putObject(PLANTED_CATALOG, catalog)
         gateway.putObject(PLANTED_NO_PROPERTIES, driver.no_properties)
-        directory = spark_settings.sessions_directory(driver.settings) / f"pyspark-{tag}"
+        directory = spark_settings.session_directory(driver.settings, tag)
         directory.mkdir(mode=0o700)
         port, secret = int(server.getListeningPort()), str(server.secret())
         session = SlotSession(tag, port, secret, pool, str(directory), driver.conf)

@@ -15,6 +15,7 @@ from typing import Any
 
 from runtime.common.spark_conf import OWNED
 
+WORKING_DIRECTORY_LINK = "job"
 DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
 
 # Spark's cached thread pools pin the sessions of dead slots up to this number of threads each; Spark's default of
@@ -139,6 +140,16 @@ def local_directory(settings: SparkSettings) -> Path:
 def sessions_directory(settings: SparkSettings) -> Path:
     """Where the temporary files of sessions lie, one directory each."""
     return settings.work_directory / "sessions"
+
+
+def session_directory(settings: SparkSettings, tag: str) -> Path:
+    """Temporary files of one session's Python side."""
+    return sessions_directory(settings) / f"pyspark-{tag}"
+
+
+def working_directory_link(settings: SparkSettings, tag: str) -> Path:
+    """Leads to the working directory of the session's job, once there is one (R24)."""
+    return session_directory(settings, tag) / WORKING_DIRECTORY_LINK
 
 
 def allocation_file(settings: SparkSettings) -> Path:

@@ -7,11 +7,15 @@ plain daemon.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from typing import Any
 
 JOB_DIRECTORY_VARIABLE = "FLINKLIKE_JOB_DIRECTORY"
 JOB_ID_VARIABLE = "FLINKLIKE_JOB_ID"
+WORKING_DIRECTORY_PROPERTY = "flinklike.working-directory"
+"""Local property of Spark that names a link to the job's working directory; each task brings it along (R24)."""
 
 
 def use_installed_pyspark() -> None:
@@ -29,16 +33,40 @@ def enter_job_directory(directory: str) -> None:
     SparkFiles.getRootDirectory = classmethod(lambda _: directory)  # type: ignore[method-assign,assignment]  # no hook
 
 
+def enter_working_directory(link: str | None, otherwise: str) -> None:
+    """Work where the job works: workers are shared by jobs that bring no files, one task after the other (R24)."""
+    try:
+        os.chdir(link or otherwise)
+    except FileNotFoundError:
+        os.chdir(otherwise)
+
+
+def follow_tasks() -> None:
+    """Let each task begin in its job's working directory, which spark-submit's local mode has as well."""
+    from pyspark import TaskContext
+
+    # Imported before the fork, once, instead of in every worker; it starts no thread (a test says so).
+    worker: Any = importlib.import_module("pyspark.worker")
+    set_up, plain = worker.setup_spark_files, os.getcwd()  # noqa: PTH109 - pathlib would be one more import in every daemon
+
+    def set_up_task(*arguments: Any) -> None:
+        task = TaskContext.get()
+        link = None if task is None else task.getLocalProperty(WORKING_DIRECTORY_PROPERTY)
+        enter_working_directory(link, plain)
+        set_up(*arguments)
+
+    worker.setup_spark_files = set_up_task
+
+
 def main() -> None:
     """Serve until the JVM closes our stdin."""
     use_installed_pyspark()
     directory = os.environ.get(JOB_DIRECTORY_VARIABLE, "")
     if directory:
         enter_job_directory(directory)
-    # Imported before the fork, once, instead of in every worker; it starts no thread (a test says so).
-    import pyspark.worker  # noqa: F401
     from pyspark import daemon
 
+    follow_tasks()
     daemon.manager()
 
 

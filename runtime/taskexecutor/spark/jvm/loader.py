@@ -22,12 +22,19 @@ logger = logging.getLogger(__name__)
 
 FOLDER = Path(__file__).resolve().parent
 
-SOURCES: tuple[str, ...] = ("Fields",)
+SOURCES: tuple[str, ...] = (
+    "Fields",
+    "SlotDirectory",
+    "SlotRawLocalFileSystem",
+    "SlotLocalFileSystem",
+    "SlotLocalFs",
+)
 """What is compiled, in the order in which it is defined: a class comes after what it extends."""
 
 NEIGHBOURS = {
     "org.apache.spark": "org.apache.spark.SparkContext",
     "org.apache.hadoop.fs": "org.apache.hadoop.fs.Path",
+    "org.apache.hadoop.fs.local": "org.apache.hadoop.fs.local.LocalFs",
 }
 """By package: a class that is there already. Ours join its package and its class loader."""
 
