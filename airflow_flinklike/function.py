@@ -93,6 +93,7 @@ def function_job(
     execution_timeout: float | timedelta | None = None,
     secrets: Iterable[str] = (),
     restart_strategy: RestartStrategy | str | None = None,
+    user_failures: str | None = None,
 ) -> FunctionJob:
     """`function(*args, **kwargs)` as a job. Parameters named `ctx`, `spark` or `sc` are filled in on the slot."""
     call = bind_call(function, tuple(args), dict(kwargs or {}))
@@ -107,6 +108,7 @@ def function_job(
         execution_timeout,
         secrets,
         restart_strategy,
+        user_failures,
     )
     return FunctionJob(name or function_name(function), call, options, resources)
 

@@ -115,6 +115,7 @@ class Pipeline(Program):
         execution_timeout: float | timedelta | None = None,
         secrets: Iterable[str] = (),
         restart_strategy: RestartStrategy | str | None = None,
+        user_failures: str | None = None,
     ) -> None:
         self.name = name
         self.parallelism = parallelism
@@ -129,6 +130,7 @@ class Pipeline(Program):
             execution_timeout,
             secrets,
             restart_strategy,
+            user_failures,
         )
         self._nodes: dict[str, _Node] = {}
         self._links: list[_Link] = []

@@ -30,7 +30,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import conf_text
 from runtime.common.version import VERSION
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, validation_problems
-from runtime.jobgraph.restart_strategy import RestartStrategy, restart_strategy_of
+from runtime.jobgraph.restart_strategy import RestartStrategy, restart_strategy_of, user_failures_of
 from runtime.jobgraph.validate import json_problems
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class JobOptions:
     execution_timeout: float | timedelta | None = None
     secrets: Iterable[str] = ()
     restart_strategy: RestartStrategy | str | None = None
+    user_failures: str | None = None
 
     def __post_init__(self) -> None:
         """Keep what a generator gives, for every build."""
@@ -163,6 +164,7 @@ def assemble(
         secrets=tuple(options.secrets.split(",") if isinstance(options.secrets, str) else options.secrets),
         execution_timeout_seconds=_seconds(options.execution_timeout),
         restart_strategy=restart_strategy_of(options.restart_strategy),
+        user_failures=user_failures_of(options.user_failures),
         client_version=VERSION,
     )
     _check(graph)

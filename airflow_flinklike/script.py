@@ -69,6 +69,7 @@ def script_job(
     execution_timeout: float | timedelta | None = None,
     secrets: Iterable[str] = (),
     restart_strategy: RestartStrategy | str | None = None,
+    user_failures: str | None = None,
 ) -> ScriptJob:
     """What `spark-submit application args...` would run, as a job.
 
@@ -86,6 +87,7 @@ def script_job(
         execution_timeout,
         secrets,
         restart_strategy,
+        user_failures,
     )
     chosen = name or Path(application).name
     return ScriptJob(application, name=chosen, args=args, options=options, resources=resources)

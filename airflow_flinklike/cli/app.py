@@ -13,12 +13,13 @@ from airflow_flinklike.cli import planned, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, follow
 from airflow_flinklike.cli.connection import connect
-from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restart_strategy
+from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.logs import LogFollower
 from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
 from runtime.common.ids import parse_job_id
+from runtime.common.restart_strategies import USER_FAILURES
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 
@@ -89,6 +90,9 @@ def run(
         str,
         typer.Option(help="none, fixed-delay, failure-rate, exponential-delay; with fields: fixed-delay,attempts=5"),
     ] = "",
+    user_failures: Annotated[
+        str, typer.Option(help=f"what follows from a failure of user code: {', '.join(USER_FAILURES)}")
+    ] = "",
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -99,7 +103,7 @@ def run(
     """
     options = ScriptOptions(args or (), py_files, files, archives, conf or (), name, secret or ())
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
-    loaded = with_restart_strategy(loaded, restart_strategy)
+    loaded = with_restarts(loaded, restart_strategy, user_failures)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")
@@ -137,10 +141,12 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     job_id = parse_job_id(job)
     with connect(address, token_file) as client:
         details = client.get(f"/jobs/{job_id}")
+        config = client.get(f"/jobs/{job_id}/config")["execution-config"]
         exceptions = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
         result = client.get(f"/jobs/{job_id}/execution-result").get("job-execution-result")
     if as_json:
-        sys.stdout.write(json.dumps({**details, "exceptions": exceptions, "execution-result": result}) + "\n")
+        document = {**details, "execution-config": config, "exceptions": exceptions, "execution-result": result}
+        sys.stdout.write(json.dumps(document) + "\n")
         return
     console = render.console()
     console.print(f"{details['name']}  {details['jid']}")
@@ -149,6 +155,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     )
     for line in render.ownership_lines(details):
         console.print(line)
+    console.print(render.restarts_line(config))
     console.print(render.vertices_table(details))
     for entry in exceptions:
         console.print(f"\n{render.failure_title(entry)}", style="red")

@@ -18,7 +18,7 @@ from airflow_flinklike.program import JobProgram, Program
 from airflow_flinklike.script import script_job
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
-from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems
+from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,23 @@ def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], 
     raise PipelineError(message)
 
 
-def with_restart_strategy(program: JobProgram, text: str) -> JobProgram:
-    """The same job with another restart strategy; "" leaves its own. Raises PipelineError."""
-    if not text:
-        return program
+def with_restarts(program: JobProgram, strategy_text: str, user_failures_text: str) -> JobProgram:
+    """The same job with another restart strategy, and other failures that are final; "" leaves its own.
+
+    Raises PipelineError.
+    """
+    changes: dict[str, Any] = {}
     try:
-        strategy = restart_strategy_of(text)
+        if strategy_text:
+            changes["restart_strategy"] = restart_strategy_of(strategy_text)
+        if user_failures_text:
+            changes["user_failures"] = user_failures_of(user_failures_text)
     except InvalidInputError as error:
         raise PipelineError(str(error), error.problems) from error
-    assert strategy is not None, text
-    if problems := tuple(restart_strategy_problems(strategy)):
+    strategy = changes.get("restart_strategy")
+    if strategy is not None and (problems := tuple(restart_strategy_problems(strategy))):
         raise PipelineError("; ".join(problems), problems)
-    return replace(program, graph=program.graph.model_copy(update={"restart_strategy": strategy}))
+    return replace(program, graph=program.graph.model_copy(update=changes)) if changes else program
 
 
 def _read_graph(path: Path) -> JobGraph:

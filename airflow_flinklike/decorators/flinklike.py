@@ -45,6 +45,9 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     :param secrets: names of the TaskManagers' secrets that the function finds in `ctx.secrets`
     :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
+    :param user_failures: what it does when it is the task's own code that fails: 'restart' by the restart
+        strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else what the cluster
+        says
     """
 
     custom_operator_name = "@task.flinklike"
@@ -59,6 +62,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         "job_timeout",
         "secrets",
         "restart_strategy",
+        "user_failures",
         "flinklike_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -83,6 +87,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         job_timeout: float | str | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
+        user_failures: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -97,6 +102,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
+        self.user_failures = user_failures
 
     def build_program(self, context: Context) -> JobProgram:
         """The function with its rendered arguments. Raises PipelineError."""
@@ -117,6 +123,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
             execution_timeout=timeout_of(self.job_timeout),
             secrets=self.secrets or (),
             restart_strategy=self.restart_strategy,
+            user_failures=self.user_failures,
         ).build()
 
 

@@ -34,6 +34,7 @@ _SCRIPT_ONLY = (
     "job_timeout",
     "secrets",
     "restart_strategy",
+    "user_failures",
 )
 
 
@@ -73,6 +74,9 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
     :param secrets: names of the TaskManagers' secrets that it gets; their values never pass through Airflow
     :param restart_strategy: what the cluster does when the application fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
+    :param user_failures: what it does when it is the application's own code that fails: 'restart' by the restart
+        strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else what the cluster
+        says
     :param flinklike_conn_id: the connection to the cluster; `conn_id` says the same
     """
 
@@ -89,6 +93,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         "job_timeout",
         "secrets",
         "restart_strategy",
+        "user_failures",
         "pipeline_params",
         "flinklike_conn_id",
         "plan",  # last: it is made of the others
@@ -119,6 +124,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         job_timeout: float | str | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
+        user_failures: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -136,6 +142,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
+        self.user_failures = user_failures
         self.plan: PlanField | str | None = PLAN
         self._check_given()
 
@@ -169,6 +176,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             execution_timeout=timeout_of(self.job_timeout),
             secrets=self.secrets or (),
             restart_strategy=self.restart_strategy,
+            user_failures=self.user_failures,
         ).build()
 
     def _properties(self) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 RESTART_STRATEGIES = ("none", "fixed-delay", "failure-rate", "exponential-delay")
 
 RESTART_STRATEGY_ALIASES = {
@@ -12,6 +14,22 @@ RESTART_STRATEGY_ALIASES = {
     "exponentialdelay": "exponential-delay",
 }
 """Flink's other spellings."""
+
+UserFailures = Literal["final-when-exclusive", "restart", "final"]
+"""What follows from a failure of user code (R36): it ends the job when its task is exclusive, never, or always."""
+
+USER_FAILURES: tuple[UserFailures, ...] = get_args(UserFailures)
+DEFAULT_USER_FAILURES: UserFailures = "final-when-exclusive"
+
+
+def parse_user_failures(text: str) -> UserFailures:
+    """One of the three. Raises ValueError."""
+    for one in USER_FAILURES:
+        if text.strip().lower() == one:
+            return one
+    message = f"expected one of {', '.join(USER_FAILURES)}"
+    raise ValueError(message)
+
 
 ATTEMPTS_MAX = 2**31 - 1
 """Flink's "no limit"."""

@@ -16,7 +16,7 @@ from runtime.executiongraph.archived import (
     ArchivedException,
     ArchivedExecutionGraph,
 )
-from runtime.executiongraph.core.archive import archive
+from runtime.executiongraph.core.archive import FailurePolicy, archive
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.task import FailureInfo
@@ -129,7 +129,9 @@ def unowned_archive(
         last_modification_millis=summary.last_modification_millis,
         pending_reason=summary.pending_reason,
         exceptions=exceptions,
-        restart_strategy=str(job_graph.restart_strategy or "Cluster level default restart strategy"),
+        policy=FailurePolicy(
+            str(job_graph.restart_strategy or "as the cluster's configuration says"), job_graph.user_failures or ""
+        ),
         result="",
     )
 

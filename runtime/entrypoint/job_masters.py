@@ -91,6 +91,7 @@ def job_master_settings(configuration: Configuration, *, can_fence: bool = False
     return JobMasterSettings(
         failover=FailoverSettings(
             restart_strategy=restart_strategy(configuration),
+            user_failures=configuration.get(options.USER_FAILURE),
             is_full=configuration.get(options.FAILOVER_STRATEGY) == "full",
             exceptions_max=configuration.get(options.EXCEPTION_HISTORY_SIZE),
             prior_attempts_max=configuration.get(options.ATTEMPTS_HISTORY_SIZE),

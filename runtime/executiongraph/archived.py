@@ -177,7 +177,10 @@ class ArchivedException:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedConfig:
-    """What `/jobs/:id/config` shows. `params` is the job's parameters as JSON; of the environment only the names."""
+    """What `/jobs/:id/config` shows. `params` is the job's parameters as JSON; of the environment only the names.
+
+    `user_failures` is "" for jobs of earlier releases, where they were failures like all others.
+    """
 
     parallelism: int
     restart_strategy: str
@@ -185,6 +188,7 @@ class ArchivedConfig:
     params: str
     spark_conf: Mapping[str, str]
     environment: tuple[str, ...]
+    user_failures: str = ""
 
 
 NO_CONFIG = ArchivedConfig(

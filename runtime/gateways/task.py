@@ -169,7 +169,8 @@ class FailureInfo:
     `kind`, one of USER, SYSTEM, RESOURCE, CANCELED, is for people; what follows from the failure, follows from
     `at_fault`. `lost_partitions` names what the task could not read of its inputs: their producers have to run again.
     `is_isolation`: the attempt was stopped by a fence, for want of contact (R14) or of an owner (R18), or because its
-    TaskManager drains, which never counts against a restart strategy.
+    TaskManager drains, which never counts against a restart strategy. `is_restart_vain`: some seconds later it would
+    fail again, so no strategy restarts it; a later try may go well, unless it is not `is_recoverable` either (D-061).
     """
 
     class_name: str
@@ -181,6 +182,7 @@ class FailureInfo:
     lost_partitions: tuple[PartitionId, ...] = ()
     is_isolation: bool = False
     fault: Fault | None = None
+    is_restart_vain: bool = False
 
     @property
     def at_fault(self) -> Fault:

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 from runtime.common.errors import InvalidInputError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId
+from runtime.common.restart_strategies import UserFailures
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph.code import (
     INLINE_BYTES_MAX,
@@ -136,11 +137,16 @@ class JobGraph(JobGraphModel):
     secrets: tuple[str, ...] = ()
     execution_timeout_seconds: float | None = None
     restart_strategy: RestartStrategyField | None = None
+    user_failures: UserFailures | None = None
     client_version: str = ""
 
     def canonical_json(self) -> bytes:
-        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested."""
-        return _canonical(self.model_dump(mode="json"))
+        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested.
+
+        What nobody has asked for is left out where an earlier release does not know it: it reads the graph too (D-029).
+        """
+        unknown = {"user_failures"} if self.user_failures is None else None
+        return _canonical(self.model_dump(mode="json", exclude=unknown))
 
     def digest(self) -> str:
         """sha256 of the canonical JSON, in hex."""

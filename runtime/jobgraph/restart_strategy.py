@@ -10,8 +10,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from runtime.common.durations import duration_words
 from runtime.common.errors import InvalidInputError
-from runtime.common.restart_strategies import ATTEMPTS_MAX, DEFAULT_ATTEMPTS, RESTART_STRATEGY_ALIASES
+from runtime.common.restart_strategies import (
+    ATTEMPTS_MAX,
+    DEFAULT_ATTEMPTS,
+    RESTART_STRATEGY_ALIASES,
+    UserFailures,
+    parse_user_failures,
+)
 from runtime.jobgraph.code import JobGraphModel
 
 SECONDS_MAX = 3650 * 86400.0
@@ -23,7 +30,7 @@ class NoRestartStrategy(JobGraphModel):
     type: Literal["none"] = "none"
 
     def __str__(self) -> str:
-        return "Restart deactivated."
+        return "no restarts"
 
 
 class FixedDelayRestartStrategy(JobGraphModel):
@@ -34,7 +41,9 @@ class FixedDelayRestartStrategy(JobGraphModel):
     delay_seconds: float = 1.0
 
     def __str__(self) -> str:
-        return f"Restart with fixed delay ({_millis(self.delay_seconds)}). #{self.attempts} restart attempts."
+        if not self.attempts:
+            return str(NO_RESTART)
+        return f"{_restarts(self.attempts)}, {_after(self.delay_seconds, is_each=self.attempts > 1)}"
 
 
 class FailureRateRestartStrategy(JobGraphModel):
@@ -46,9 +55,11 @@ class FailureRateRestartStrategy(JobGraphModel):
     delay_seconds: float = 1.0
 
     def __str__(self) -> str:
+        failures = self.max_failures_per_interval
         return (
-            f"Failure rate restart with maximum of {self.max_failures_per_interval} failures within interval "
-            f"{_millis(self.failure_rate_interval_seconds)} and fixed delay {_millis(self.delay_seconds)}."
+            f"restarts, {_after(self.delay_seconds, is_each=True)}, until more than {failures} "
+            f"failure{'' if failures == 1 else 's'} fall{'s' if failures == 1 else ''} into "
+            f"{duration_words(self.failure_rate_interval_seconds)}"
         )
 
 
@@ -64,13 +75,13 @@ class ExponentialDelayRestartStrategy(JobGraphModel):
     attempts_before_reset_backoff: int = ATTEMPTS_MAX
 
     def __str__(self) -> str:
-        limit = self.attempts_before_reset_backoff
-        attempts = "unlimited" if limit == ATTEMPTS_MAX else f"#{limit}"
-        return (
-            f"Restart with exponential delay: starting at {_millis(self.initial_backoff_seconds)}, increasing by "
-            f"{self.backoff_multiplier:g}, with maximum {_millis(self.max_backoff_seconds)}, {attempts} restart "
-            f"attempts before {_millis(self.reset_backoff_threshold_seconds)} without a failure."
-        )
+        if not self.attempts_before_reset_backoff:
+            return str(NO_RESTART)
+        pauses = duration_words(self.initial_backoff_seconds)
+        if self.max_backoff_seconds > self.initial_backoff_seconds and self.backoff_multiplier > 1:
+            pauses += f", growing to {duration_words(self.max_backoff_seconds)}"
+        anew = duration_words(self.reset_backoff_threshold_seconds)
+        return f"{_restarts(self.attempts_before_reset_backoff)}, {pauses}; counted anew after {anew} without a failure"
 
 
 RestartStrategy = (
@@ -154,5 +165,24 @@ def _exponential_delay_problems(strategy: ExponentialDelayRestartStrategy) -> It
         yield f"{label} max_backoff_seconds must not be below initial_backoff_seconds"
 
 
-def _millis(seconds: float) -> str:
-    return f"{seconds * 1000:g} ms"
+def _restarts(attempts: int) -> str:
+    if attempts == ATTEMPTS_MAX:
+        return "restarts without limit"
+    return f"at most {attempts} restart{'' if attempts == 1 else 's'}"
+
+
+def _after(delay_seconds: float, *, is_each: bool) -> str:
+    if not delay_seconds:
+        return "at once"
+    return f"{'each ' if is_each else ''}after {duration_words(delay_seconds)}"
+
+
+def user_failures_of(given: str | None) -> UserFailures | None:
+    """What a user wrote about failures of user code; None or "" for what the cluster says. Raises InvalidInputError."""
+    if not given:
+        return None
+    try:
+        return parse_user_failures(given)
+    except ValueError as error:
+        message = f"user_failures {given[:80]!r}: {error}"
+        raise InvalidInputError(message) from error

@@ -196,6 +196,7 @@ def job_config(graph: ArchivedExecutionGraph) -> Body:
         "name": graph.name,
         "execution-config": {
             "restart-strategy": graph.config.restart_strategy,
+            "user-failures": graph.config.user_failures,
             "job-parallelism": graph.config.parallelism,
             "object-reuse-mode": False,
             "user-config": {key: _setting(key, value) for key, value in user_config.items()},

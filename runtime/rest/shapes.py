@@ -291,6 +291,7 @@ JOB_CONFIG = {
     "name": str,
     "execution-config": {
         "restart-strategy": str,
+        "user-failures": str,
         "job-parallelism": int,
         "object-reuse-mode": bool,
         "user-config": Keyed(str),

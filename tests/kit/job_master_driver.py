@@ -65,7 +65,9 @@ JOB_ID = JobId("0" * 31 + "1")
 EPOCH = 7
 ISOLATION_TIMEOUT = 60.0
 UNCONFIRMED_WAIT = 65.6
-THREE_RESTARTS = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0))
+THREE_RESTARTS = FailoverSettings(
+    restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0), user_failures="restart"
+)
 
 
 def location(number: int = 0) -> TaskManagerLocation:

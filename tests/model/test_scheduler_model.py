@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import AllocationId, ExecutionAttemptId, PartitionId, VertexId
+from runtime.common.restart_strategies import USER_FAILURES
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import EndJob, ReleasePartitions
-from runtime.gateways.task import OutputDirectory, TaskExecutionReport
+from runtime.gateways.task import FailureInfo, Fault, OutputDirectory, TaskExecutionReport
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, OperatorKind
 from runtime.jobgraph.restart_strategy import (
     NO_RESTART,
@@ -85,6 +86,7 @@ class Scenario:
         self.released: set[PartitionId] = set()
         self.told: list[TaskExecutionReport] = []
         self.offers = 0
+        self.user_failures = failover.user_failures
         self.is_disturbed = False
         self.checked = 0
 
@@ -165,8 +167,19 @@ class Scenario:
     def fail_rarely(self) -> None:
         if self.data.draw(st.integers(0, self.trouble)) == 0:
             self.is_disturbed = True
-            failure = replace(user_failure(), is_recoverable=self.data.draw(st.integers(0, 4)) > 0)
-            self.job.report(self.any_running(), ExecutionState.FAILED, failure=failure)
+            fault = self.data.draw(st.sampled_from([None, *Fault]))
+            failure = replace(user_failure(), is_recoverable=self.data.draw(st.integers(0, 4)) > 0, fault=fault)
+            attempt_id = self.any_running()
+            self.job.report(attempt_id, ExecutionState.FAILED, failure=failure)
+            self.check_user_failure(attempt_id, failure)
+
+    def check_user_failure(self, attempt_id: ExecutionAttemptId, failure: FailureInfo) -> None:
+        """R36: user code that has failed in an exclusive task is never begun again unless the cluster says so."""
+        execution = self.job.core.graph.execution(attempt_id)
+        is_over = self.is_exclusive[attempt_id.vertex_id] and self.user_failures == "final-when-exclusive"
+        is_over = (is_over or self.user_failures == "final") and failure.at_fault is Fault.USER
+        if is_over and execution is not None and execution.state is ExecutionState.FAILED:
+            assert self.job.status() not in {JobStatus.RUNNING, JobStatus.RESTARTING}
 
     def misread_rarely(self) -> None:
         heard = [one for one in self.job.running() if self.job.whereabouts(one).incarnation not in self.job.cut]
@@ -408,6 +421,7 @@ STRATEGIES = st.sampled_from(
 FAILOVERS = st.builds(
     FailoverSettings,
     restart_strategy=STRATEGIES,
+    user_failures=st.sampled_from(USER_FAILURES),
     is_full=st.booleans(),
     unconfirmed_wait=st.sampled_from([UNCONFIRMED_WAIT, UNCONFIRMED_WAIT, None]),
 )

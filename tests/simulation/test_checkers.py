@@ -48,13 +48,13 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
-from tests.kit.simulation.reruns import NothingRunsTwice
+from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
 
 KEYS = Keys.of_cluster("default")
 JOB = JobId("1" * 32)
 OTHER_JOB = JobId("2" * 32)
 VERTEX = VertexId("a" * 32)
-EVERY = (*ALWAYS, NothingRunsTwice)
+EVERY = (*ALWAYS, NothingRunsTwice, UserFailuresStand)
 
 
 def attempt(counter: int = 0, *, subtask: int = 0, epoch: int = 5) -> ExecutionAttemptId:
@@ -429,6 +429,29 @@ class TestWhenATaskManagerDies:
         past.add("tm-2", Fault(KILLED))
         past.start(attempt(1), tm="tm-3")
         assert "runs again" in past.violations()["promise 2"][0]
+
+
+class TestUserCodeHasFailedForGood:
+    @pytest.fixture
+    def past(self) -> Past:
+        past = Past()
+        past.submit()
+        past.start(attempt(0))
+        past.add("tm-1", AttemptEnded(attempt(0), ExecutionState.FAILED, is_users_last=True))
+        return past
+
+    def test_and_runs_again(self, past: Past) -> None:
+        past.start(attempt(1), tm="tm-2")
+        assert "failed for good" in past.violations()["R36"][0]
+
+    def test_its_task_manager_took_the_report_along(self, past: Past) -> None:
+        past.add("tm-1", Fault(KILLED))
+        past.start(attempt(1), tm="tm-2")
+        assert "R36" not in past.violations()
+
+    def test_another_subtask_may_run(self, past: Past) -> None:
+        past.start(attempt(0, subtask=1), tm="tm-2")
+        assert "R36" not in past.violations()
 
 
 def test_a_finished_exclusive_subtask_is_reset(past: Past) -> None:

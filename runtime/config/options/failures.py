@@ -5,8 +5,12 @@ from __future__ import annotations
 from runtime.common.restart_strategies import (
     ATTEMPTS_MAX,
     DEFAULT_ATTEMPTS,
+    DEFAULT_USER_FAILURES,
     RESTART_STRATEGIES,
     RESTART_STRATEGY_ALIASES,
+    USER_FAILURES,
+    UserFailures,
+    parse_user_failures,
 )
 from runtime.config.option import (
     ConfigOption,
@@ -32,6 +36,16 @@ RESTART_STRATEGY: ConfigOption[str | None] = ConfigOption(
     f"What happens after a task has failed, for jobs that do not say it themselves. Not set: exponential-delay with "
     f"at most {DEFAULT_ATTEMPTS} restarts. One of: {', '.join(RESTART_STRATEGIES)}; Flink's other spellings (off, "
     "disable, fixeddelay, failurerate, exponentialdelay) are read too.",
+    "Enum",
+)
+USER_FAILURE: ConfigOption[UserFailures] = ConfigOption(
+    "restart-strategy.user-failures",
+    parse_user_failures,
+    DEFAULT_USER_FAILURES,
+    "What follows from a failure of user code, for jobs that say neither this nor a restart strategy. "
+    "final-when-exclusive: it ends the job when its task is exclusive (a script, a function, a sink), and restarts by "
+    "the strategy elsewhere; restart: by the strategy everywhere; final: it ends the job. What is not the user's fault "
+    f"restarts by the strategy. One of: {', '.join(USER_FAILURES)}.",
     "Enum",
 )
 FIXED_DELAY_ATTEMPTS = int_option(

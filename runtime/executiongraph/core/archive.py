@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import (
@@ -24,6 +25,14 @@ from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.graph import JobGraph
 
 
+@dataclass(frozen=True, slots=True)
+class FailurePolicy:
+    """What follows from failures of the job's tasks, in words and as `restart-strategy.user-failures` has it."""
+
+    restart_strategy: str
+    user_failures: str
+
+
 def archive(
     graph: ExecutionGraph,
     *,
@@ -33,7 +42,7 @@ def archive(
     last_modification_millis: int,
     pending_reason: str,
     exceptions: tuple[ArchivedException, ...],
-    restart_strategy: str,
+    policy: FailurePolicy,
     result: str,
 ) -> ArchivedExecutionGraph:
     """Everything that is shown of the job. `status` and `timestamps` may be ahead of the graph's: of a result."""
@@ -50,7 +59,7 @@ def archive(
         vertices=tuple(_vertex(vertex) for vertex in graph.vertices.values()),
         edges=_edges(graph),
         exceptions=exceptions,
-        config=_config(graph.job_graph, restart_strategy) if graph.job_graph is not None else NO_CONFIG,
+        config=_config(graph.job_graph, policy) if graph.job_graph is not None else NO_CONFIG,
         result=result,
         takeovers=graph.takeovers,
     )
@@ -122,12 +131,13 @@ def _edges(graph: ExecutionGraph) -> tuple[ArchivedEdge, ...]:
     )
 
 
-def _config(job_graph: JobGraph, restart_strategy: str) -> ArchivedConfig:
+def _config(job_graph: JobGraph, policy: FailurePolicy) -> ArchivedConfig:
     return ArchivedConfig(
         parallelism=max((vertex.parallelism for vertex in job_graph.vertices), default=1),
-        restart_strategy=restart_strategy,
+        restart_strategy=policy.restart_strategy,
         execution_timeout_seconds=job_graph.execution_timeout_seconds,
         params=json.dumps(job_graph.params, sort_keys=True),
         spark_conf=dict(job_graph.spark_conf),
         environment=tuple(sorted(job_graph.environment)),
+        user_failures=policy.user_failures,
     )

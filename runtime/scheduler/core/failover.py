@@ -4,7 +4,8 @@ Invariants: a failure is counted by the restart strategy, and made durable, befo
 (R10); tasks are reset all at once, when each of them is terminal and the event that says so is durable; what restarts
 is looked up again at that moment, so that nothing is deployed on a partition that went or goes; a partition that
 cannot be read counts against its producer, never against its reader nor the restart strategy, and ends the job after
-PARTITION_LOSSES_MAX times; a failure that an earlier owner has handled is neither counted nor shown again.
+PARTITION_LOSSES_MAX times; a failure that an earlier owner has handled is neither counted nor shown again; a failure of
+user code ends the job where `user_failures` says so, whatever the restart strategy has left (R36).
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.restart_strategies import UserFailures
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
+from runtime.executiongraph.core.archive import FailurePolicy
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
@@ -57,6 +60,7 @@ class Failover:
         "_placement",
         "_restart_strategy",
         "_strategy",
+        "_user_failures",
     )
 
     def __init__(
@@ -73,6 +77,7 @@ class Failover:
         self._history = history
         self._strategy = effective_strategy(graph, settings)
         self._restart_strategy = create_strategy(self._strategy)
+        self._user_failures = effective_user_failures(graph, settings)
         self._failover_strategy = FailoverStrategy(graph, is_full=settings.is_full)
         self._pending: list[PendingRestart] = []
         self._losses: dict[Subtask, int] = {}
@@ -109,8 +114,8 @@ class Failover:
         self, executions: Sequence[Execution], failure: FailureInfo, exception: ArchivedException, at: Moment
     ) -> str:
         """Attempts have ended by one failure, which counts once. Returns why the job must fail, "" if it goes on."""
-        if not failure.is_recoverable:
-            return "the failure is not recoverable"
+        if failure.is_restart_vain or not failure.is_recoverable:  # D-061
+            return "a restart would meet the same" if failure.is_recoverable else "the failure is not recoverable"
         dues = [due for one in executions if (due := self._handled.pop(one.attempt_id, None)) is not None]
         if dues and len(dues) == len(executions):
             return self._resumed(executions, failure, max(dues), at)
@@ -118,7 +123,15 @@ class Failover:
             return self._partitions_lost(executions, exception, lost, at)
         if failure.at_fault is Fault.NOBODY:  # R14, R36: never counted, also where nothing else restarts
             return self._uncounted(executions, exception, at)
+        if failure.at_fault is Fault.USER and self._is_final(executions):
+            return f"a failure of user code is final here (restart-strategy.user-failures: {self._user_failures})"
         return self._counted(executions, exception, at)
+
+    def _is_final(self, executions: Sequence[Execution]) -> bool:
+        """R36: whether user code that has failed in these tasks may run again."""
+        if self._user_failures == "final-when-exclusive":
+            return any(self._graph.vertex_of(execution).is_exclusive for execution in executions)
+        return self._user_failures == "final"
 
     def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:
         """An earlier owner has counted and noted it."""
@@ -131,7 +144,7 @@ class Failover:
         if counted is not None:
             self._restart_strategy.note(counted)
         if not self._restart_strategy.can_restart(at.monotonic):
-            return str(self._strategy)
+            return f"the restart strategy allows no more ({self._strategy})"
         pending = PendingRestart(_ids(executions), at.monotonic + self._restart_strategy.delay(at.monotonic))
         if problem := self._restart(pending, at):
             return problem
@@ -279,6 +292,22 @@ def effective_strategy(graph: ExecutionGraph, settings: FailoverSettings) -> Res
     """The job's own strategy, else the cluster's."""
     own = graph.job_graph.restart_strategy if graph.job_graph is not None else None
     return own if own is not None else settings.restart_strategy
+
+
+def effective_user_failures(graph: ExecutionGraph, settings: FailoverSettings) -> UserFailures:
+    """What the job says about failures of its code. A restart strategy of its own asks for restarts of them (D-060)."""
+    job = graph.job_graph
+    if job is None:
+        return settings.user_failures
+    if job.user_failures is not None:
+        return job.user_failures
+    asks = job.restart_strategy is not None and not isinstance(job.restart_strategy, NoRestartStrategy)
+    return "restart" if asks else settings.user_failures
+
+
+def failure_policy(graph: ExecutionGraph, settings: FailoverSettings) -> FailurePolicy:
+    """Both, as people see them."""
+    return FailurePolicy(str(effective_strategy(graph, settings)), effective_user_failures(graph, settings))
 
 
 def _ids(executions: Sequence[Execution]) -> tuple[ExecutionAttemptId, ...]:

@@ -32,7 +32,7 @@ from runtime.scheduler.core.effects import (
     WriteFence,
     WriteResult,
 )
-from runtime.scheduler.core.failover import effective_strategy
+from runtime.scheduler.core.failover import failure_policy
 from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.losses import Loss
@@ -155,7 +155,7 @@ class JobMasterCore:
             last_modification_millis=summary.last_modification_millis,
             pending_reason=summary.pending_reason,
             exceptions=self._failures.archived(),
-            restart_strategy=str(effective_strategy(self._graph, self._failover_settings)),
+            policy=failure_policy(self._graph, self._failover_settings),
             result=result_value(self._graph) if summary.status is JobStatus.FINISHED else "",
         )
 

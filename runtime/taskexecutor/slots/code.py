@@ -17,7 +17,8 @@ from runtime.jobgraph.graph import (
     Operator,
     PickledCode,
 )
-from runtime.taskexecutor.slots.failures import UnusableCodeError, import_hint
+from runtime.taskexecutor.slots.causes import UnusableCodeError
+from runtime.taskexecutor.slots.failures import import_hint
 
 UserFunction = Callable[..., Any]
 

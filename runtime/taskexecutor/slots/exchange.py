@@ -21,7 +21,7 @@ from runtime.gateways.task import (
     ResultPartitionSpec,
 )
 from runtime.taskexecutor.slots import partition_files, routing
-from runtime.taskexecutor.slots.failures import TaskError
+from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.json_values import encode_value
 from runtime.taskexecutor.slots.spark_attachment import is_data_frame
 from runtime.taskexecutor.slots.wire import WorkOrder

@@ -7,15 +7,14 @@ import signal
 import traceback
 from dataclasses import replace
 
-from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.common.ids import PartitionId
 from runtime.gateways.task import FailureInfo, Fault
+from runtime.taskexecutor.slots import causes
+from runtime.taskexecutor.slots.causes import RESOURCE, SYSTEM, USER
 from runtime.taskexecutor.slots.memory import format_bytes
 
 MESSAGE_LENGTH_MAX = 8 * 1024
 STACK_LENGTH_MAX = 64 * 1024
-
-USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
 
 _CLASS_OF_EXIT = "SlotProcessExitError"
 LOST_PARTITIONS = "PartitionUnavailableError"
@@ -26,41 +25,24 @@ _CRASHES = frozenset(
 )
 
 
-class TaskError(Exception):
-    """A task cannot go on, for a reason that we found and the user can mend. Its text is all there is to say."""
-
-
-class UnusableCodeError(TaskError):
-    """User code that cannot be loaded: running the attempt again will not help."""
-
-
-class SparkUnavailableError(Exception):
-    """Spark was asked for and this TaskManager does not have it now."""
-
-
-_REPEATED_BY_NATURE = (UnusableCodeError, NonRecoverableError, InvalidInputError)
-"""No restart helps: code that cannot be loaded, what user code declares so, a Spark conf that is refused."""
+_FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+"""What service managers and people send; a process that ends itself so is not told from them."""
 
 
 def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
     """A failure as it happened in the slot process, with the user's part of the stack."""
-    kind, is_recoverable = _kind_of(error)
+    chain = causes.java_chain(error)
+    verdict = causes.verdict_of(error, chain)
     return FailureInfo(
         class_name=_class_name(error),
-        message=_shorten(_message_of(error), MESSAGE_LENGTH_MAX),
+        message=_shorten(causes.cause_in_words(_message_of(error), chain), MESSAGE_LENGTH_MAX),
         stack_trace=_shorten(_stack_of(error), STACK_LENGTH_MAX),
-        kind=kind,
-        is_recoverable=is_recoverable,
+        kind=verdict.kind,
+        is_recoverable=verdict.is_recoverable,
         timestamp_millis=timestamp_millis,
+        fault=verdict.fault,
+        is_restart_vain=verdict.is_restart_vain,
     )
-
-
-def _kind_of(error: BaseException) -> tuple[str, bool]:
-    if isinstance(error, MemoryError):
-        return RESOURCE, True
-    if isinstance(error, SparkUnavailableError):
-        return SYSTEM, True
-    return USER, not isinstance(error, _REPEATED_BY_NATURE)
 
 
 def _class_name(error: BaseException) -> str:
@@ -116,8 +98,16 @@ def of_lost_partitions(failure: FailureInfo, partition_ids: tuple[PartitionId, .
         class_name=LOST_PARTITIONS,
         message=_shorten(f"input partitions cannot be read: {problem} ({failure.class_name})", MESSAGE_LENGTH_MAX),
         kind=SYSTEM,
+        is_recoverable=True,
         lost_partitions=partition_ids,
+        fault=Fault.SYSTEM,
+        is_restart_vain=False,
     )
+
+
+def of_lost_spark(failure: FailureInfo) -> FailureInfo:
+    """The failure of a task behind which Spark does not answer any more."""
+    return replace(failure, kind=SYSTEM, is_recoverable=True, fault=Fault.SYSTEM, is_restart_vain=False)
 
 
 def of_system(
@@ -140,7 +130,13 @@ def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: 
         f"killed by the TaskManager: the task used {format_bytes(used)} of memory{several}, above the slot's limit of "
         f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots)"
     )
-    return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name="MemoryLimitExceededError")
+    return of_system(
+        message,
+        timestamp_millis=timestamp_millis,
+        kind=RESOURCE,
+        class_name="MemoryLimitExceededError",
+        fault=Fault.USER,
+    )
 
 
 def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureInfo:
@@ -158,6 +154,9 @@ def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureIn
             f"out-of-memory killer (it had used at least {format_bytes(memory_bytes)})"
         )
         return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name=_CLASS_OF_EXIT)
+    if -code in _FROM_OUTSIDE:
+        message = f"the task's process was ended by {name}, which somebody has sent to it"
+        return of_system(message, timestamp_millis=timestamp_millis, class_name=_CLASS_OF_EXIT)
     crashed = ": native code of the task crashed" if -code in _CRASHES else ""
     message = f"the task's process was ended by {name} ({signal.strsignal(-code)}){crashed}"
     return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)

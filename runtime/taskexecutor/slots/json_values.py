@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from runtime.taskexecutor.slots.failures import TaskError
+from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.memory import format_bytes
 
 DEPTH_MAX = 64

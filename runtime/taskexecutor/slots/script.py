@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from runtime.jobgraph.graph import Artifact, ScriptCode
-from runtime.taskexecutor.slots.failures import TaskError, UnusableCodeError
+from runtime.taskexecutor.slots.causes import TaskError, UnusableCodeError
 
 
 def script_file(code: ScriptCode, code_files: dict[str, str], job_directory: str) -> Path:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from runtime.taskexecutor.slots.causes import SparkUnavailableError
 from runtime.taskexecutor.slots.channel import Channel
-from runtime.taskexecutor.slots.failures import SparkUnavailableError
 from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, decode_fields, encode_fields
 from runtime.taskexecutor.spark.environment import SlotSession
 from runtime.taskexecutor.spark.static_conf import StaticConfPolicy
@@ -41,6 +41,8 @@ class SparkAttachment:
         self._attaching = threading.RLock()
         self._problem = ""
         self._refusal = ""
+        self.is_unreachable = False
+        """True when Spark could not be asked what the attempt has left there."""
         self._order: WorkOrder | None = None
         self._doors = _SparkDoors(self) if has_spark else None
         if not has_spark:
@@ -64,6 +66,7 @@ class SparkAttachment:
         """Whose work comes next. No call to the JVM."""
         self._order = order
         self._refusal = ""
+        self.is_unreachable = False
         if self._attached is not None:
             self._bind(self._attached, order)
 
@@ -125,6 +128,7 @@ class SparkAttachment:
                     return True
                 quiet.wait(pause)
         except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
+            self.is_unreachable = True
             sys.stderr.write(f"the Spark session of this attempt cannot be asked for what still runs: {error}\n")
         return False
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from runtime.gateways.task import OutputDirectory
 from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.slots.attempt_scope import USER_LOGGER
+from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.channel import Channel
-from runtime.taskexecutor.slots.failures import TaskError
 from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, encode_fields
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from runtime.gateways.task import FailureInfo, PartitionDescriptor, TaskMetrics
 from runtime.jobgraph.graph import Operator, ScriptCode, parse_operators
 from runtime.taskexecutor.slots import failures, linux
 from runtime.taskexecutor.slots.attempt_scope import AttemptLogging, JobScope, StreamRedirection
+from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.channel import Channel
 from runtime.taskexecutor.slots.code import CodeLoader
 from runtime.taskexecutor.slots.exchange import Exchange
-from runtime.taskexecutor.slots.failures import TaskError
 from runtime.taskexecutor.slots.json_values import encode_value
 from runtime.taskexecutor.slots.lost_partitions import with_lost_partitions
 from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
@@ -79,6 +79,7 @@ class TaskRunner:
         finally:
             self._leave_if_forked()
             is_clean = self._end_attempt(state, threads)
+            self._blame_lost_spark(result)
             self._streams.back()
         return self._outcome(order, state, result, usage, is_clean=is_clean)
 
@@ -125,6 +126,12 @@ class TaskRunner:
         result.failure = with_lost_partitions(failure, order)
         result.is_spark_lost = self._attachment.is_connection_error(error)
         sys.stderr.write(failure.stack_trace)
+
+    def _blame_lost_spark(self, result: _Result) -> None:
+        """R36: what user code met when Spark was gone is not its doing, whatever exception it was."""
+        if result.failure is not None and self._attachment.is_unreachable:
+            result.is_spark_lost = True
+            result.failure = failures.of_lost_spark(result.failure)
 
     def _leave_if_forked(self) -> None:
         """User code has forked this process, and the copy came back from it: it must not go on as a slot process."""

@@ -63,10 +63,11 @@ class AttemptStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
-    """It runs no more. None: killed."""
+    """It runs no more. None: killed. `is_users_last`: by an exclusive failure of its code that is final (R36)."""
 
     attempt_id: ExecutionAttemptId
     state: ExecutionState | None
+    is_users_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tests.kit.simulation.history import (
     STARTS,
     STOPPED,
     Applied,
+    AttemptEnded,
     AttemptStarted,
     Fault,
     ProcessEvent,
@@ -85,3 +86,30 @@ class NothingRunsTwice(CheckerBase):
             for one, (attempt_id, where) in self._started.items()
             if where != host or attempt_id in self._accepted
         }
+
+
+class UserFailuresStand(CheckerBase):
+    """R36: exclusive user code that has failed by itself runs never again, where nobody has asked for a restart.
+
+    Its report is not durable: a TaskManager that ends before the job has a result may take it along.
+    """
+
+    rule = "R36"
+
+    sees: tuple[type, ...] = (AttemptStarted, AttemptEnded, Fault, ProcessEvent)
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._failed: dict[tuple[JobId, str, int], tuple[ExecutionAttemptId, str]] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Failures that are final, starts, and ends of TaskManagers."""
+        match record.what:
+            case AttemptEnded(attempt_id=attempt_id, is_users_last=True):
+                self._failed[subtask(attempt_id)] = attempt_id, record.process
+            case AttemptStarted(attempt_id=attempt_id) if (found := self._failed.get(subtask(attempt_id))) is not None:
+                yield f"{attempt_id} runs again what has failed for good in {found[0]}"
+            case Fault(what=what) | ProcessEvent(what=what) if what in {KILLED, STARTS, STOPPED}:
+                self._failed = {one: where for one, where in self._failed.items() if where[1] != record.process}
+            case _:
+                return

@@ -24,7 +24,7 @@ from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
-from tests.kit.simulation.reruns import NothingRunsTwice
+from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
 from tests.kit.simulation.slots import UserCode
 from tests.kit.simulation.world import RESTARTS, Shape, World, until
 
@@ -100,7 +100,8 @@ async def _live(
     await fate.run()
     if await until(lambda: not world.unfinished, within=QUIET_AFTER, every=1.0):
         await asyncio.sleep(CALM)
-    checkers = ALWAYS if kinds - SURVIVABLE else (*ALWAYS, NothingRunsTwice)
+    always = (*ALWAYS, UserFailuresStand)
+    checkers = always if kinds - SURVIVABLE else (*always, NothingRunsTwice)
     violations = check(world.history, world.keys, checkers)
     now = loop.time()
     violations += [Violation("promise 1", f"the client of job {one.job.job_id} waits", now) for one in world.unfinished]
@@ -140,11 +141,15 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
         # All of them fit into one slot, one after the other, before patience ends.
         seconds = draw(0.0, 12.0) / sum(one.parallelism for one in made.vertices)
         fails = draw(0, 1) < 0.1
+        is_restarted = fails and entropy.child(f"restarts-{number}").uniform(0, 1) < 0.5
+        made = made.model_copy(update={"user_failures": "restart"}) if is_restarted else made
         programs = {one.id: UserCode(0.0, seconds) for one in made.vertices}
         if fails or draw(0, 1) < 0.2:
             # One that fails does so as often as it may restart, before patience ends.
             longest = seconds / RESTARTS if fails else seconds
-            programs[made.vertices[-1].id] = UserCode(0.0, longest, fails=fails, is_short_of_input=not fails)
+            programs[made.vertices[-1].id] = UserCode(
+                0.0, longest, fails=fails, is_restarted=is_restarted, is_short_of_input=not fails
+            )
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
         leaves_after = None
         leave = entropy.child(f"leave-{number}").uniform

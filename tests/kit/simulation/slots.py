@@ -16,7 +16,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
+from runtime.gateways.task import FailureInfo, Fault, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from tests.kit.job_master_driver import parquet
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
@@ -28,11 +28,15 @@ _CANCEL_MAX = 0.5
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """What the attempts of one vertex do. `is_short_of_input`: its very first one cannot read one of its partitions."""
+    """What the attempts of one vertex do. `is_short_of_input`: its very first one cannot read one of its partitions.
+
+    `is_restarted`: its job asks for restarts of code that fails.
+    """
 
     seconds_low: float = 0.0
     seconds_high: float = 0.0
     fails: bool = False
+    is_restarted: bool = False
     is_short_of_input: bool = False
 
 
@@ -106,10 +110,10 @@ class SlotMachine:
         """User code begins."""
         self._alive[attempt.attempt_id] = attempt
 
-    def end(self, attempt_id: ExecutionAttemptId, state: ExecutionState | None) -> None:
+    def end(self, attempt_id: ExecutionAttemptId, state: ExecutionState | None, *, is_users_last: bool = False) -> None:
         """It has ended."""
         if self._alive.pop(attempt_id, None) is not None:
-            self.record(AttemptEnded(attempt_id, state))
+            self.record(AttemptEnded(attempt_id, state, is_users_last))
 
     def main_process_died(self, all_reaped: Callable[[], None]) -> None:
         """The guard sees it, ends everything, and then itself."""
@@ -130,6 +134,8 @@ class _RunningAttempt:
         self._clock = clock
         self._task: TaskDeploymentDescriptor = work.task
         self._is_over = False
+        self._is_stopping = False
+        self._is_killed = False
         self.is_exclusive = self._task.task.is_exclusive
         self._lost_input = machine.programs.lost_input(work.task)
         self.attempt_id = work.task.attempt_id
@@ -147,6 +153,7 @@ class _RunningAttempt:
 
     def cancel(self) -> None:
         """Softly, then by force: it takes a moment."""
+        self._is_stopping = True
         delay = self._machine.entropy.uniform(0.01, _CANCEL_MAX)
         self._machine.loop.outside_later(delay, self._finish, ExecutionState.CANCELED)
 
@@ -158,14 +165,21 @@ class _RunningAttempt:
     def end_by_guard(self) -> None:
         """Its slot process is killed; the main process learns of it, when it wakes."""
         if not self._is_over:
+            self._is_killed = True
             self.kill()
             self._process.post(self._tell, ExecutionState.FAILED)
 
     def _finish(self, state: ExecutionState) -> None:
         if not self._is_over:
             self._is_over = True
-            self._machine.end(self.attempt_id, state)
+            self._machine.end(self.attempt_id, state, is_users_last=self._is_users_last(state))
             self._process.post(self._tell, state)
+
+    def _is_users_last(self, state: ExecutionState) -> bool:
+        """R36: its code has failed, by itself, where nobody has asked for a restart."""
+        code = self._machine.programs.of(self.attempt_id)
+        is_own = state is ExecutionState.FAILED and not self._is_stopping and not self._lost_input
+        return is_own and self.is_exclusive and not code.is_restarted
 
     def _tell(self, state: ExecutionState) -> None:
         self._listener.task_state_changed(self._report(state))
@@ -185,6 +199,7 @@ class _RunningAttempt:
                 is_recoverable=True,
                 timestamp_millis=now,
                 lost_partitions=self._lost_input,
+                fault=Fault.SYSTEM if self._is_killed or self._lost_input else Fault.USER,
             )
         return TaskExecutionReport(
             attempt_id=self.attempt_id,

@@ -28,7 +28,7 @@ def team_label(context: FailureContext) -> dict[str, str]:
 
 def failed_twice() -> ArchivedExecutionGraph:
     """Two subtasks fail together, restart, and one of them fails again."""
-    settings = FailoverSettings(ExponentialDelayRestartStrategy(jitter_factor=0.0), enrich=team_label)
+    settings = FailoverSettings(ExponentialDelayRestartStrategy(jitter_factor=0.0), "restart", enrich=team_label)
     job = JobMasterDriver(graph(vertex("wide", OperatorKind.FUNCTION, parallelism=2)), failover=settings)
     job.offer(1, 2)
     for number, attempt_id in enumerate(job.running()):
@@ -103,8 +103,9 @@ async def test_earlier_attempts_are_there_by_their_numbers(http: httpx.AsyncClie
 
 @pytest.mark.asyncio
 async def test_the_restart_strategy_is_shown(http: httpx.AsyncClient) -> None:
-    config = await body(http, "/config")
-    assert config["execution-config"]["restart-strategy"].startswith("Restart with exponential delay: starting at 1000")
+    config = (await body(http, "/config"))["execution-config"]
+    assert config["restart-strategy"].startswith("restarts without limit, 1 s, growing to 1 min;")
+    assert config["user-failures"] == "restart"
 
 
 def test_archives_of_before_labels_are_read() -> None:

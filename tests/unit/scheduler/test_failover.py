@@ -8,6 +8,7 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.restart_strategies import UserFailures
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import AcknowledgeReports, CancelTasks, ReleasePartitions
@@ -34,8 +35,8 @@ from tests.kit.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, durable_
 E = ExecutionState
 J = JobStatus
 
-AT_ONCE = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=2, delay_seconds=0.0))
-AFTER_A_SECOND = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=2))
+AT_ONCE = FailoverSettings(FixedDelayRestartStrategy(attempts=2, delay_seconds=0.0), user_failures="restart")
+AFTER_A_SECOND = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=2), user_failures="restart")
 
 
 def two_stages(*, readers_are_exclusive: bool = False, mode: ExchangeMode = ExchangeMode.REBALANCE) -> JobGraph:
@@ -141,7 +142,8 @@ def test_too_many_failures_end_the_job() -> None:
     assert [one.failure.message for one in exceptions] == ["boom 2", "boom 1", "boom 0"]
     assert [one.task_name for one in exceptions] == [f"noop (1/1) - execution #{number}" for number in (2, 1, 0)]
     last = exceptions[0].failure.stack_trace
-    assert last.startswith("Recovery is suppressed: Restart with fixed delay (0 ms). #2 restart attempts.\nCaused by:")
+    why = "the restart strategy allows no more (at most 2 restarts, at once)"
+    assert last.startswith(f"Recovery is suppressed: {why}\nCaused by:")
 
 
 def test_the_jobs_own_strategy_wins() -> None:
@@ -150,25 +152,33 @@ def test_the_jobs_own_strategy_wins() -> None:
     own.report(own.running()[0], E.FAILED, failure=user_failure())
     assert own.pending_result is not None
     assert own.pending_result.archived.failure == user_failure()
-    assert own.pending_result.archived.config.restart_strategy == "Restart deactivated."
+    assert own.pending_result.archived.config.restart_strategy == "no restarts"
     other = JobMasterDriver(lone(restart_strategy=FixedDelayRestartStrategy(delay_seconds=0.0)))
     other.offer(1)
     other.report(other.running()[0], E.FAILED, failure=user_failure())
     assert other.status() is J.RESTARTING
 
 
-@pytest.mark.parametrize("failover", [AT_ONCE, FailoverSettings(restart_strategy=ExponentialDelayRestartStrategy())])
-def test_a_failure_that_would_come_again_ends_the_job_whatever_the_strategy(failover: FailoverSettings) -> None:
+NEVER = replace(user_failure(), is_recoverable=False)
+NOT_SOON = replace(user_failure(), is_restart_vain=True)
+
+
+@pytest.mark.parametrize("failure", [NEVER, NOT_SOON], ids=["never", "not-soon"])
+@pytest.mark.parametrize("failover", [AT_ONCE, FailoverSettings(ExponentialDelayRestartStrategy(), "restart")])
+def test_a_failure_that_would_come_again_ends_the_job_whatever_the_strategy(
+    failover: FailoverSettings, failure: FailureInfo
+) -> None:
     job = JobMasterDriver(lone(), failover=failover)
     job.offer(1)
-    job.report(job.running()[0], E.FAILED, failure=replace(user_failure(), is_recoverable=False))
+    job.report(job.running()[0], E.FAILED, failure=failure)
     assert job.pending_result is not None
     assert job.pending_result.status is J.FAILED
     assert job.durable == []
 
 
 def test_failures_within_one_pause_count_once_and_are_concurrent() -> None:
-    settings = FailoverSettings(restart_strategy=ExponentialDelayRestartStrategy(attempts_before_reset_backoff=1))
+    strategy = ExponentialDelayRestartStrategy(attempts_before_reset_backoff=1)
+    settings = FailoverSettings(restart_strategy=strategy, user_failures="restart")
     job = JobMasterDriver(wide(3), failover=settings)
     job.offer(1, 2, 3)
     for number, attempt_id in enumerate(job.running()):
@@ -187,6 +197,7 @@ def test_failures_within_one_pause_count_once_and_are_concurrent() -> None:
 def test_the_exception_history_is_bounded() -> None:
     settings = FailoverSettings(
         restart_strategy=FixedDelayRestartStrategy(attempts=100, delay_seconds=0.0),
+        user_failures="restart",
         exceptions_max=3,
         prior_attempts_max=2,
     )
@@ -311,6 +322,64 @@ def test_a_task_that_ended_by_no_fault_of_its_job_runs_again_and_nothing_counts(
     assert job.status() is J.RUNNING
     assert not [event.backoff_seconds for batch in job.durable for event in batch
                 if isinstance(event, FailureHandled) and event.backoff_seconds is not None]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "of_job", "own_strategy", "exclusive", "inner"),
+    [
+        ("final-when-exclusive", None, None, J.FAILING, J.RESTARTING),
+        ("restart", None, None, J.RESTARTING, J.RESTARTING),
+        ("final", None, None, J.FAILING, J.FAILING),
+        ("final", None, FixedDelayRestartStrategy(), J.RESTARTING, J.RESTARTING),
+        ("restart", "final", None, J.FAILING, J.FAILING),
+        ("final-when-exclusive", "restart", None, J.RESTARTING, J.RESTARTING),
+        ("restart", "final-when-exclusive", FixedDelayRestartStrategy(), J.FAILING, J.RESTARTING),
+        ("restart", None, NO_RESTART, J.FAILING, J.FAILING),
+    ],
+)
+def test_a_failure_of_user_code_is_final_unless_somebody_asked_for_a_restart(  # R36
+    of_cluster: UserFailures,
+    of_job: UserFailures | None,
+    own_strategy: RestartStrategy | None,
+    exclusive: JobStatus,
+    inner: JobStatus,
+) -> None:
+    settings = replace(AT_ONCE, user_failures=of_cluster)
+    for is_exclusive, expected in ((True, exclusive), (False, inner)):
+        lonely = source("read", exclusive=is_exclusive)
+        job = JobMasterDriver(graph(lonely, restart_strategy=own_strategy, user_failures=of_job), failover=settings)
+        job.offer(1)
+        job.report(job.running()[0], E.FAILED, failure=user_failure())
+        assert job.status() is expected, is_exclusive
+
+
+@pytest.mark.parametrize("fault", [Fault.SYSTEM, Fault.NOBODY])
+def test_what_is_not_the_users_fault_restarts_also_where_user_failures_are_final(fault: Fault) -> None:  # R36
+    job = JobMasterDriver(lone(), failover=replace(AT_ONCE, user_failures="final"))
+    job.offer(1)
+    job.report(job.running()[0], E.FAILED, failure=replace(user_failure(), fault=fault))
+    assert job.status() is J.RESTARTING
+
+
+def test_a_job_says_why_a_failure_of_its_code_was_its_last() -> None:
+    job = JobMasterDriver(lone(), failover=replace(AT_ONCE, user_failures="final-when-exclusive"))
+    job.offer(1)
+    job.report(job.running()[0], E.FAILED, failure=user_failure())
+    (exception,) = job.core.archived().exceptions
+    assert exception.failure.stack_trace.startswith("Recovery is suppressed: a failure of user code is final here")
+    config = job.core.archived().config
+    assert (config.restart_strategy, config.user_failures) == (
+        "at most 2 restarts, at once",
+        "final-when-exclusive",
+    )
+
+
+def test_what_an_earlier_release_has_reported_is_judged_by_its_kind() -> None:
+    told = user_failure()
+    assert told.at_fault is Fault.USER
+    assert replace(told, kind="SYSTEM").at_fault is Fault.SYSTEM
+    assert replace(told, kind="RESOURCE").at_fault is Fault.SYSTEM
+    assert replace(told, kind="SYSTEM", is_isolation=True).at_fault is Fault.NOBODY
 
 
 def test_an_attempt_that_was_replaced_is_cancelled_when_heard_of() -> None:
@@ -501,7 +570,7 @@ def test_the_next_owner_knows_what_was_durable_and_counts_anew() -> None:
 @pytest.mark.parametrize("at_most", [2, 3])
 def test_the_next_owner_counts_on(at_most: int) -> None:
     settings = FailoverSettings(
-        ExponentialDelayRestartStrategy(jitter_factor=0.0, attempts_before_reset_backoff=at_most)
+        ExponentialDelayRestartStrategy(jitter_factor=0.0, attempts_before_reset_backoff=at_most), "restart"
     )
     job = JobMasterDriver(lone(), failover=settings)
     for number in range(2):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.jobgraph.restart_strategy import (
     DEFAULT_RESTART_STRATEGY,
     NO_RESTART,
@@ -151,9 +152,24 @@ def test_every_problem_of_a_strategy_is_listed(strategy: RestartStrategy, proble
     assert len(list(restart_strategy_problems(strategy))) == problems
 
 
-def test_strategies_describe_themselves_as_flink_does() -> None:
-    assert str(NO_RESTART) == "Restart deactivated."
-    assert str(FixedDelayRestartStrategy()) == "Restart with fixed delay (1000 ms). #1 restart attempts."
-    assert "maximum of 1 failures within interval 60000 ms" in str(FailureRateRestartStrategy())
-    assert "unlimited restart attempts" in str(ExponentialDelayRestartStrategy())
-    assert "#3 restart attempts" in str(DEFAULT_RESTART_STRATEGY)
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        (NO_RESTART, "no restarts"),
+        (FixedDelayRestartStrategy(), "at most 1 restart, after 1 s"),
+        (FixedDelayRestartStrategy(attempts=5, delay_seconds=90), "at most 5 restarts, each after 1 min 30 s"),
+        (FixedDelayRestartStrategy(attempts=0), "no restarts"),
+        (FixedDelayRestartStrategy(attempts=2, delay_seconds=0), "at most 2 restarts, at once"),
+        (FixedDelayRestartStrategy(attempts=ATTEMPTS_MAX, delay_seconds=0.25),
+         "restarts without limit, each after 250 ms"),
+        (FailureRateRestartStrategy(), "restarts, each after 1 s, until more than 1 failure falls into 1 min"),
+        (FailureRateRestartStrategy(max_failures_per_interval=4, failure_rate_interval_seconds=7200),
+         "restarts, each after 1 s, until more than 4 failures fall into 2 h"),
+        (DEFAULT_RESTART_STRATEGY,
+         "at most 3 restarts, 1 s, growing to 1 min; counted anew after 1 h without a failure"),
+        (ExponentialDelayRestartStrategy(initial_backoff_seconds=0.5, max_backoff_seconds=0.5),
+         "restarts without limit, 500 ms; counted anew after 1 h without a failure"),
+    ],
+)  # fmt: skip
+def test_strategies_say_in_words_what_they_do(strategy: RestartStrategy, words: str) -> None:
+    assert str(strategy) == words

@@ -21,7 +21,7 @@ PAUSE = 10.0
 
 def once(*, is_full: bool = False) -> FailoverSettings:
     strategy = FixedDelayRestartStrategy(attempts=1, delay_seconds=PAUSE)
-    return FailoverSettings(restart_strategy=strategy, is_full=is_full)
+    return FailoverSettings(restart_strategy=strategy, user_failures="restart", is_full=is_full)
 
 
 def pair(timeout: float | None = None) -> JobGraph:

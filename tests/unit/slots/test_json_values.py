@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.taskexecutor.slots.failures import TaskError
+from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.json_values import encode_value, json_problem
 
 

@@ -14,8 +14,8 @@ import pytest
 from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
-from runtime.gateways.task import FailureInfo, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
-from runtime.taskexecutor.slots import failures
+from runtime.gateways.task import FailureInfo, Fault, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
+from runtime.taskexecutor.slots import causes, failures
 from runtime.taskexecutor.slots.lost_partitions import lost_partitions, with_lost_partitions
 from runtime.taskexecutor.slots.partition_files import write_value
 from runtime.taskexecutor.slots.running_attempt import work_order
@@ -118,7 +118,10 @@ def test_the_failure_names_the_partitions_and_keeps_its_story(tmp_path: Path) ->
         is_recoverable=True,
         timestamp_millis=5,
         lost_partitions=(partition_id(0),),
+        fault=Fault.SYSTEM,
     )
+    missing = replace(own, is_restart_vain=True)
+    assert not with_lost_partitions(missing, order).is_restart_vain, "what Spark calls a missing path is an input"
     final = replace(own, is_recoverable=False)
     assert with_lost_partitions(final, order) == final
 
@@ -137,9 +140,9 @@ class OwnRefusalError(NonRecoverableError):
     [
         (ValueError("x"), True),
         (MemoryError(), True),
-        (failures.SparkUnavailableError("x"), True),
-        (failures.TaskError("x"), True),
-        (failures.UnusableCodeError("x"), False),
+        (causes.SparkUnavailableError("x"), True),
+        (causes.TaskError("x"), True),
+        (causes.UnusableCodeError("x"), False),
         (NonRecoverableError("x"), False),
         (OwnRefusalError("x"), False),
         (InvalidInputError("a static conf is refused"), False),

@@ -1,0 +1,146 @@
+"""What an exception of user code is about: whose doing, whether a restart helps, and its cause in one sentence.
+
+Decided by classes, of Python and of Java, where the exception is caught (R36, D-061): no later process reads texts.
+Only Hadoop's `Mkdirs failed` has no class of its own. Neither pyspark nor py4j is imported here: without Spark there
+is none.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.common.errors import InvalidInputError, NonRecoverableError
+from runtime.gateways.task import Fault
+
+USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
+
+_JAVA_CHAIN_MAX = 20
+_SENTENCE_LENGTH_MAX = 500
+
+_MKDIRS_FAILED = "Mkdirs failed to create "
+_JAVA_UNWRITABLE = frozenset(
+    {
+        "java.nio.file.AccessDeniedException",
+        "java.nio.file.ReadOnlyFileSystemException",
+        "org.apache.hadoop.fs.ParentNotDirectoryException",
+        "org.apache.hadoop.fs.UnsupportedFileSystemException",
+        "org.apache.hadoop.security.AccessControlException",
+    }
+)
+_JAVA_OUT_OF_MEMORY = frozenset({"java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError"})
+_UNWRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_LOST_CONNECTIONS = frozenset({"py4j.protocol.Py4JNetworkError"})
+
+
+class TaskError(Exception):
+    """A task cannot go on, for a reason that we found and the user can mend. Its text is all there is to say."""
+
+
+class UnusableCodeError(TaskError):
+    """User code that cannot be loaded: running the attempt again will not help."""
+
+
+class SparkUnavailableError(Exception):
+    """Spark was asked for and this TaskManager does not have it now."""
+
+
+_REPEATED_BY_NATURE = (UnusableCodeError, NonRecoverableError, InvalidInputError, ImportError, SyntaxError)
+"""Only other code helps: what cannot be loaded, what user code declares so, a Spark conf that is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`is_recoverable`: a later try may end otherwise. `is_restart_vain`: not so one some seconds later."""
+
+    kind: str
+    fault: Fault
+    is_recoverable: bool = True
+    is_restart_vain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JavaCause:
+    """One exception of a Java chain."""
+
+    class_name: str
+    message: str
+
+
+def verdict_of(error: BaseException, chain: Sequence[JavaCause]) -> Verdict:
+    """What follows from an exception that user code did not catch; `chain` are the Java exceptions that it carries."""
+    if isinstance(error, MemoryError):
+        return Verdict(RESOURCE, Fault.USER)  # its own address space is used up
+    if isinstance(error, SparkUnavailableError) or _LOST_CONNECTIONS & _class_names(error):
+        return Verdict(SYSTEM, Fault.SYSTEM)
+    if any(cause.class_name in _JAVA_OUT_OF_MEMORY for cause in chain):
+        return Verdict(RESOURCE, Fault.SYSTEM)  # all jobs share that heap
+    if isinstance(error, _REPEATED_BY_NATURE) or _is_of_spark(error, "ParseException"):
+        return Verdict(USER, Fault.USER, is_recoverable=False, is_restart_vain=True)
+    is_unwritable = isinstance(error, OSError) and error.errno in _UNWRITABLE
+    is_vain = is_unwritable or _is_of_spark(error, "AnalysisException") or any(map(_is_unwritable, chain))
+    return Verdict(USER, Fault.USER, is_restart_vain=is_vain)
+
+
+def _is_unwritable(cause: JavaCause) -> bool:
+    return cause.class_name in _JAVA_UNWRITABLE or _is_failed_mkdirs(cause)
+
+
+def _is_failed_mkdirs(cause: JavaCause) -> bool:
+    return cause.class_name == "java.io.IOException" and cause.message.startswith(_MKDIRS_FAILED)
+
+
+def _is_of_spark(error: BaseException, name: str) -> bool:
+    """True for an exception of this class of pyspark.errors, in the JVM's form and in Spark Connect's."""
+    return any(cls.__name__ == name and cls.__module__.startswith("pyspark.errors.") for cls in type(error).__mro__)
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {f"{cls.__module__}.{cls.__name__}" for cls in type(error).__mro__}
+
+
+def java_chain(error: BaseException) -> tuple[JavaCause, ...]:
+    """The Java exceptions behind an error of PySpark or py4j, root cause last. Some round trips to the JVM, if any."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[JavaCause] = []
+    try:
+        while java is not None and len(found) < _JAVA_CHAIN_MAX:
+            found.append(JavaCause(str(java.getClass().getName()), str(java.getMessage() or "")))
+            java = java.getCause()
+    except Exception:  # noqa: BLE001 - the JVM is gone, or the attribute is user code's own: what was read has to do
+        return tuple(found)
+    return tuple(found)
+
+
+def cause_in_words(text: str, chain: Sequence[JavaCause]) -> str:
+    """The message of a failure: its cause in one sentence, then what else the exception says."""
+    text = text.strip("\n")
+    if not chain:
+        return text
+    root = chain[-1]
+    sentence = _sentence(root)
+    if len(chain) == 1 and root.message.strip() and text.startswith(_first_line(root.message)):
+        return text
+    top = chain[0]
+    is_same = top is root or _first_line(top.message) == _first_line(root.message)
+    return sentence if is_same else f"{sentence}\n{top.class_name}: {_first_line(top.message)}"
+
+
+def _sentence(cause: JavaCause) -> str:
+    if _is_failed_mkdirs(cause):
+        path = cause.message.removeprefix(_MKDIRS_FAILED).partition(" (exists=")[0]
+        return f"Mkdirs failed: {path.partition('/_temporary/')[0]} cannot be created or written to"
+    if cause.class_name == "org.apache.spark.api.python.PythonException":
+        return f"{_last_line(cause.message)} (in a Python worker of Spark)"
+    return f"{_first_line(cause.message)} ({cause.class_name})" if cause.message.strip() else cause.class_name
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_SENTENCE_LENGTH_MAX]
+
+
+def _last_line(text: str) -> str:
+    """Of a traceback: the exception."""
+    return _first_line("\n".join(reversed(text.splitlines())))

@@ -1,0 +1,162 @@
+"""Whose doing an exception of user code was, whether a restart helps, and its cause in one sentence (R36)."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException, ParseException, PySparkValueError, PythonException
+
+from runtime.common.errors import InvalidInputError, NonRecoverableError
+from runtime.gateways.task import Fault
+from runtime.taskexecutor.slots import failures
+from runtime.taskexecutor.slots.causes import (
+    JavaCause,
+    SparkUnavailableError,
+    UnusableCodeError,
+    cause_in_words,
+    java_chain,
+    verdict_of,
+)
+
+MKDIRS = JavaCause(
+    "java.io.IOException",
+    "Mkdirs failed to create file:/srv/out/_temporary/0/_temporary/attempt_1/part-0 (exists=false, cwd=file:/x)",
+)
+ABORTED = JavaCause("org.apache.spark.SparkException", "Job aborted due to stage failure: Task 0 failed\n\tat x")
+ABORTED_WORDS = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed"
+OUT_OF_MEMORY = JavaCause("java.lang.OutOfMemoryError", "Java heap space")
+DENIED = JavaCause("org.apache.hadoop.security.AccessControlException", "Permission denied: user=a, access=WRITE")
+
+AGAIN, NOT_SOON, NEVER = (True, False), (True, True), (False, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "chain", "fault", "outlook"),
+    [
+        (LookupError("x"), (), Fault.USER, AGAIN),
+        (ConnectionError("x"), (), Fault.USER, AGAIN),
+        (FileNotFoundError(errno.ENOENT, "x"), (), Fault.USER, AGAIN),
+        (PySparkValueError("x"), (), Fault.USER, AGAIN),
+        (PythonException("x"), (), Fault.USER, AGAIN),
+        (MemoryError(), (), Fault.USER, AGAIN),
+        (OSError("x"), (ABORTED,), Fault.USER, AGAIN),
+        (PermissionError(errno.EACCES, "x"), (), Fault.USER, NOT_SOON),
+        (OSError(errno.EROFS, "x"), (), Fault.USER, NOT_SOON),
+        (AnalysisException("x"), (), Fault.USER, NOT_SOON),
+        (RuntimeError("x"), (ABORTED, MKDIRS), Fault.USER, NOT_SOON),
+        (RuntimeError("x"), (DENIED,), Fault.USER, NOT_SOON),
+        (ParseException("x"), (), Fault.USER, NEVER),
+        (ImportError("x"), (), Fault.USER, NEVER),
+        (ModuleNotFoundError("x"), (), Fault.USER, NEVER),
+        (SyntaxError("x"), (), Fault.USER, NEVER),
+        (UnusableCodeError("x"), (), Fault.USER, NEVER),
+        (NonRecoverableError("x"), (), Fault.USER, NEVER),
+        (InvalidInputError("x"), (), Fault.USER, NEVER),
+        (SparkUnavailableError("x"), (), Fault.SYSTEM, AGAIN),
+        (Py4JNetworkError("x"), (), Fault.SYSTEM, AGAIN),
+        (RuntimeError("x"), (ABORTED, OUT_OF_MEMORY), Fault.SYSTEM, AGAIN),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_the_class_of_an_error_decides(
+    error: BaseException, chain: tuple[JavaCause, ...], fault: Fault, outlook: tuple[bool, bool]
+) -> None:
+    verdict = verdict_of(error, chain)
+    assert (verdict.fault, (verdict.is_recoverable, verdict.is_restart_vain)) == (fault, outlook)
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        (1, Fault.USER),
+        (-signal.SIGSEGV, Fault.USER),
+        (-signal.SIGABRT, Fault.USER),
+        (-signal.SIGXCPU, Fault.USER),
+        (-signal.SIGKILL, Fault.SYSTEM),
+        (-signal.SIGTERM, Fault.SYSTEM),
+        (-signal.SIGHUP, Fault.SYSTEM),
+    ],
+)
+def test_how_the_process_of_a_task_ended_says_whose_doing_it_was(code: int, fault: Fault) -> None:
+    assert failures.of_exit(code, memory_bytes=1, timestamp_millis=1).at_fault is fault
+
+
+def test_a_task_above_its_own_limit_is_the_users() -> None:
+    failure = failures.of_memory_limit(2, 1, 1, timestamp_millis=1)
+    assert (failure.kind, failure.at_fault) == ("RESOURCE", Fault.USER)
+
+
+def test_whatever_was_raised_when_spark_was_gone_is_not_the_users() -> None:
+    failure = failures.of_lost_spark(failures.of_exception(ImportError("x"), timestamp_millis=1))
+    assert (failure.at_fault, failure.is_recoverable, failure.is_restart_vain) == (Fault.SYSTEM, True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "chain", "words"),
+    [
+        ("no such day", (), "no such day"),
+        ("\n[PARSE] near 'selekt'\n== SQL ==", (), "[PARSE] near 'selekt'\n== SQL =="),
+        (
+            "An error occurred while calling o33.parquet.\n: org.x\n\tat y",
+            (ABORTED, MKDIRS),
+            "Mkdirs failed: file:/srv/out cannot be created or written to\n" + ABORTED_WORDS,
+        ),
+        (
+            "An error occurred while calling o33.parquet.\n: org.x\n\tat y",
+            (JavaCause("org.apache.hadoop.fs.UnsupportedFileSystemException", 'No FileSystem for scheme "s3x"'),),
+            'No FileSystem for scheme "s3x" (org.apache.hadoop.fs.UnsupportedFileSystemException)',
+        ),
+        (
+            "An exception was thrown from the Python worker:\nTraceback ...\nZeroDivisionError: division by zero\n",
+            (
+                JavaCause(
+                    "org.apache.spark.api.python.PythonException",
+                    "[PYTHON_EXCEPTION] An exception: Traceback\n  File x\nZeroDivisionError: division by zero\n",
+                ),
+            ),
+            "ZeroDivisionError: division by zero (in a Python worker of Spark)",
+        ),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:/nope.",
+            (JavaCause("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] Path does not exist: file:/nope."),),
+            "[PATH_NOT_FOUND] Path does not exist: file:/nope.",
+        ),
+        ("x", (JavaCause("java.lang.NullPointerException", ""),), "java.lang.NullPointerException"),
+    ],
+)
+def test_the_message_begins_with_the_cause_in_one_sentence(text: str, chain: tuple[JavaCause, ...], words: str) -> None:
+    assert cause_in_words(text, chain) == words
+
+
+class _Throwable:
+    def __init__(self, name: str, message: str | None, cause: Any = None) -> None:
+        self.name, self.message, self.cause = name, message, cause
+
+    def getClass(self) -> Any:  # noqa: N802 - Java's names
+        return SimpleNamespace(getName=lambda: self.name)
+
+    def getMessage(self) -> str | None:  # noqa: N802
+        return self.message
+
+    def getCause(self) -> Any:  # noqa: N802
+        if isinstance(self.cause, Exception):
+            raise self.cause
+        return self.cause
+
+
+def test_the_java_chain_ends_at_the_root_or_where_the_jvm_is_gone() -> None:
+    error = RuntimeError("x")
+    error.java_exception = _Throwable("a.B", "b", _Throwable("c.D", None))  # type: ignore[attr-defined]
+    assert java_chain(error) == (JavaCause("a.B", "b"), JavaCause("c.D", ""))
+    error.java_exception = _Throwable("a.B", "b", ConnectionError("gone"))  # type: ignore[attr-defined]
+    assert java_chain(error) == (JavaCause("a.B", "b"),)
+    endless = _Throwable("a.B", "b")
+    endless.cause = endless
+    error.java_exception = endless  # type: ignore[attr-defined]
+    assert len(java_chain(error)) == 20
+    assert java_chain(ValueError("x")) == ()
