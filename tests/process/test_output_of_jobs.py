@@ -29,6 +29,7 @@ OPTIONS = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1",
     "restart-strategy.fixed-delay.delay": "0 ms",
+    "restart-strategy.user-failures": "restart",
 }
 
 
