@@ -54,6 +54,11 @@ class Layout:
         return self.run / "log"
 
     @property
+    def attempt_logs(self) -> Path:
+        """Logs of attempts, a directory for each TaskManager of this host, and the names of those directories."""
+        return self.log / "attempts"
+
+    @property
     def etcd_log(self) -> Path:
         """What the embedded etcd prints."""
         return self.log / "etcd.log"

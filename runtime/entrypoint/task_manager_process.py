@@ -20,7 +20,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.options import high_availability as ha
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
-from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
 from runtime.entrypoint.option_mapping import (
     cluster_token,
     guard_dialler,
@@ -30,6 +30,7 @@ from runtime.entrypoint.option_mapping import (
     seconds,
 )
 from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
+from runtime.entrypoint.resource_id import kept_resource_id
 from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
@@ -40,10 +41,10 @@ from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.guard.guard_main import boot_id
+from runtime.taskexecutor.log_retention import LogRetention
 from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.runner import RunnerSettings, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
-from runtime.taskexecutor.slots.logs import LogRetention
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
@@ -153,9 +154,11 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
     has_spark = configuration.get(tm.SPARK_ENABLED)
     offered = effective_conf(_spark_settings(context, Path())) if has_spark else {}
     host = configuration.get(tm.TASKMANAGER_HOST)
+    id_file = context.environment.get(RESOURCE_ID_FILE_VARIABLE)
     return RegisterTaskManager(
         incarnation=context.incarnation,
-        task_manager_id=configuration.get(tm.TASKMANAGER_RESOURCE_ID) or f"{host}-{context.incarnation[:8]}",
+        task_manager_id=configuration.get(tm.TASKMANAGER_RESOURCE_ID)
+        or kept_resource_id(Path(id_file) if id_file else None, host, context.incarnation),
         address="",
         guard_address=guard_address,
         boot_id=boot_id(),
@@ -246,7 +249,7 @@ def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) ->
         bytes_max=configuration.get(tm.ATTEMPT_LOG_TOTAL),
         age_max=seconds(configuration, tm.ATTEMPT_LOG_RETENTION),
     )
-    return AttemptLogs(context.layout.log / "attempts", registration.task_manager_id, retention)
+    return AttemptLogs(context.layout.attempt_logs, registration.task_manager_id, retention)
 
 
 def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSettings:

@@ -419,7 +419,8 @@ class ResourceManager:
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
         """Empty a TaskManager, or use it again. Returns when it says so itself."""
         self._check_open()
-        names = ((one.registration.task_manager_id, one.incarnation) for one in self._slots.task_managers())
+        latest = reversed(list(self._slots.task_managers()))  # one that has just died may have had the same name
+        names = ((one.registration.task_manager_id, one.incarnation) for one in latest)
         found = next((incarnation for name in names for incarnation in name[1:] if task_manager_id in name), None)
         if found is None:
             message = f"TaskManager {task_manager_id[:120]} not found"

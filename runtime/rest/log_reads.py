@@ -12,6 +12,7 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
 from runtime.rest.job_bodies import Body
+from runtime.rest.log_places import deleted
 
 ATTEMPTS_MAX = 1_000
 PIECE_BYTES_MAX = 64 * 1024
@@ -48,7 +49,7 @@ class FollowedAttempt:
         elif self.is_silent:
             self.pieces[stream] = AttemptLogResponse(b"", 0, 0, is_truncated=False)
         else:
-            self.missing = f"TaskManager {self.attempt.task_manager_id} does not have it any more"
+            self.missing = deleted(self.attempt)
 
     def has_news(self, position: LogPosition) -> bool:
         """False when the answer need not name it. What has ended is named until the reader counts it as read."""

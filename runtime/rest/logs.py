@@ -15,6 +15,7 @@ from runtime.rest import job_bodies, shapes
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.jobs import archived_graph, wait_for_change
+from runtime.rest.log_places import LogPlaces, gone
 from runtime.rest.log_reads import ATTEMPTS_MAX, PIECE_BYTES_MAX, FollowedAttempt, followed, has_more
 from runtime.rest.openapi import answers, takes
 from runtime.rest.request_bodies import LogsRequest, parse_body
@@ -57,19 +58,18 @@ async def _read(
     context: RestContext, attempts: Sequence[FollowedAttempt], asked: LogsRequest, position: LogPosition
 ) -> None:
     """One call for each TaskManager. One that is away leaves a reason and no pieces."""
-    managers = context.components.resource_manager.task_managers()
-    addresses = {one.registration.task_manager_id: one.registration.address for one in managers}
+    places = LogPlaces(context.components.resource_manager.task_managers())
     groups: dict[str, list[FollowedAttempt]] = {}
     for one in attempts:
-        groups.setdefault(one.attempt.task_manager_id, []).append(one)
+        address = places.address(one.attempt)
+        if address is None:
+            one.missing = gone(one.attempt)
+        else:
+            groups.setdefault(address, []).append(one)
     room = max(asked.limit // max(1, len(groups)), PIECE_BYTES_MAX)
     async with Scope("rest/logs") as scope:
-        for name, members in groups.items():
-            if name in addresses:
-                scope.spawn(name, _read_from(context, addresses[name], members, asked, position, room))
-                continue
-            for one in members:
-                one.missing = f"TaskManager {name} is not registered"
+        for address, members in groups.items():
+            scope.spawn(address, _read_from(context, address, members, asked, position, room))
 
 
 async def _read_from(

@@ -15,6 +15,7 @@ from runtime.rest import shapes, vertex_bodies
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.jobs import archived_graph
+from runtime.rest.log_places import LogPlaces, deleted, gone
 from runtime.rest.openapi import answers
 
 LOG_LIMIT_MAX = 1 << 20
@@ -48,17 +49,19 @@ def find_attempt(subtask: ArchivedSubtask, number: int) -> ArchivedExecution:
 
 
 async def read_log(context: RestContext, attempt: ArchivedExecution, request: AttemptLogRequest) -> AttemptLogResponse:
-    """A piece of an attempt's log, from the TaskManager that ran it. NotFoundError when that one is gone."""
-    managers = context.components.resource_manager.task_managers()
-    address = next(
-        (one.registration.address for one in managers if one.registration.task_manager_id == attempt.task_manager_id),
-        None,
-    )
-    if address is None:
-        name = attempt.task_manager_id or "(not deployed)"
-        message = f"the log of attempt {attempt.attempt_id} is on TaskManager {name}, which is not registered"
+    """A piece of an attempt's log, from whoever has it. NotFoundError with the place where it is, or was."""
+    if not attempt.task_manager_id:
+        message = f"attempt {attempt.attempt_id} was not deployed: it has no log"
         raise NotFoundError(message)
-    return await context.task_executor(address).request_attempt_log(request)
+    address = LogPlaces(context.components.resource_manager.task_managers()).address(attempt)
+    if address is None:
+        message = f"the log of attempt {attempt.attempt_id}: {gone(attempt)}"
+        raise NotFoundError(message)
+    try:
+        return await context.task_executor(address).request_attempt_log(request)
+    except NotFoundError as error:
+        message = f"the log of attempt {attempt.attempt_id}: {deleted(attempt)}"
+        raise NotFoundError(message) from error
 
 
 def vertices_router(context: RestContext) -> APIRouter:

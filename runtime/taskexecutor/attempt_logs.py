@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runtime.common.ids import ExecutionAttemptId
 from runtime.taskexecutor.directory_lock import LOCK, hold, taken_over
-from runtime.taskexecutor.slots.logs import LogRetention, collect_logs
+from runtime.taskexecutor.log_retention import LogCollector, LogRetention
 
 
 class AttemptLogs:
@@ -22,7 +22,7 @@ class AttemptLogs:
 
     def __init__(self, root: Path, task_manager_id: str, retention: LogRetention) -> None:
         self._root = root
-        self._retention = retention
+        self._collector = LogCollector(retention)
         self._lock = -1
         self.directory = root / task_manager_id
 
@@ -41,7 +41,7 @@ class AttemptLogs:
         with ExitStack() as held:
             others = [path for path in sorted(self._root.iterdir()) if path.is_dir() and path != self.directory]
             dead = [path for path in others if held.enter_context(taken_over(path))]
-            deleted = collect_logs((self.directory, *dead), self._retention, now_seconds=now_seconds, keep=keep)
+            deleted = self._collector.collect((self.directory, *dead), now_seconds=now_seconds, keep=keep)
             for path in dead:
                 if os.listdir(path) == [LOCK]:  # noqa: PTH208 - one name, no object
                     shutil.rmtree(path, ignore_errors=True)

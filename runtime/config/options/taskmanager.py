@@ -26,7 +26,7 @@ TASKMANAGER_RESOURCE_ID: ConfigOption[str] = ConfigOption(
     "taskmanager.resource-id",
     matching(r"([A-Za-z0-9][A-Za-z0-9._:-]*)?", "a name of letters, digits, '.', '_', ':' and '-'"),
     "",
-    "Name of this TaskManager in REST and logs.",
+    "Name of this TaskManager in REST and logs. The default is kept for the next one that is started in its place.",
     "String",
     "<host>-<8 hex>",
 )

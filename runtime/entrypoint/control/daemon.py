@@ -25,6 +25,7 @@ from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait
 
 READY_FILE_VARIABLE = "FLINKLIKE_READY_FILE"
 LOG_FILE_VARIABLE = "FLINKLIKE_LOG_FILE"
+RESOURCE_ID_FILE_VARIABLE = "FLINKLIKE_RESOURCE_ID_FILE"
 LOG_CONSOLE_VARIABLE = "FLINKLIKE_LOG_CONSOLE"
 """Set: the log goes to stderr as well as to its file."""
 START_TIMEOUT = 180.0
@@ -36,16 +37,20 @@ KILL_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class DaemonKind:
-    """`name` is what scripts and files call it, `module` what Python runs. `drains`: it lets its tasks finish first."""
+    """`name` is what scripts and files call it, `module` what Python runs.
+
+    `drains`: it lets its tasks finish first. `keeps_id`: the next one of its number has its name (D-058).
+    """
 
     name: str
     module: str
     drains: bool = False
+    keeps_id: bool = False
 
 
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
 JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
-TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True)
+TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True, keeps_id=True)
 KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 
@@ -213,6 +218,9 @@ class Daemon:
         ready_file = self._layout.ready_file(self.kind.name, number)
         ready_file.unlink(missing_ok=True)
         files = {READY_FILE_VARIABLE: str(ready_file), LOG_FILE_VARIABLE: str(self._log_file(number, "log"))}
+        if self.kind.keeps_id:
+            id_file = self._layout.attempt_logs / f"{self.kind.name}-{number}-{self._host}.id"
+            files[RESOURCE_ID_FILE_VARIABLE] = str(id_file)
         return {**self._environment, **files}
 
     def _log_file(self, number: int, suffix: str) -> Path:

@@ -1,15 +1,14 @@
 """Logs of attempts: three files each, written by the slot process itself, bounded and read by the TaskManager.
 
-`<log directory>/<attempt id>/{stdout,stderr,log}`. Offsets are stable while a task writes: a file above its bound gives
-back its head as a hole (and where a file system has no holes, is emptied), so readers go on where they were.
+`<log directory>/<attempt id>/{stdout,stderr,log}`; beside a TaskManager's log directory are those of the others of its
+host, also of those that are gone. Offsets are stable while a task writes: a file above its bound gives back its head as
+a hole (and where a file system has no holes, is emptied), so readers go on where they were.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError, NotFoundError
@@ -28,15 +27,6 @@ READ_BYTES_MAX = 1024 * 1024
 # Holes begin and end at blocks; what is cut of a block would be left as zeros.
 _HOLE_BYTES = 4096
 STREAMS = tuple(stream.value for stream in LogStream)
-
-
-@dataclass(frozen=True, slots=True)
-class LogRetention:
-    """Bounds of all attempt logs together. The oldest go first."""
-
-    bytes_max: int
-    age_max: float
-    attempts_max: int = 10_000
 
 
 def attempt_directory(root: Path, attempt_id: ExecutionAttemptId) -> Path:
@@ -69,11 +59,14 @@ def _bound(path: Path, bytes_max: int) -> bool:
 
 
 def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
-    """A piece of a stream. NotFoundError when the attempt has no logs here; a stream never written to is empty."""
+    """A piece of a stream, also of another TaskManager of this host, which may be gone.
+
+    NotFoundError when the attempt has no logs here; a stream never written to is empty.
+    """
     if request.limit < 1:
         message = f"limit must be at least 1, not {request.limit}"
         raise InvalidInputError(message)
-    directory = attempt_directory(root, request.attempt_id)
+    directory = _find(root, request.attempt_id)
     try:
         descriptor = os.open(directory / request.stream.value, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -85,6 +78,13 @@ def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
         return _read(descriptor, request.offset, min(request.limit, READ_BYTES_MAX))
     finally:
         os.close(descriptor)
+
+
+def _find(root: Path, attempt_id: ExecutionAttemptId) -> Path:
+    own = attempt_directory(root, attempt_id)
+    if own.is_dir():
+        return own
+    return next((path for path in root.parent.glob(f"*/{attempt_id}") if path.is_dir()), own)
 
 
 def read_logs(root: Path, request: AttemptLogsRequest) -> AttemptLogsResponse:
@@ -125,33 +125,3 @@ def _first_data(descriptor: int, size: int) -> int:
         return os.lseek(descriptor, 0, os.SEEK_DATA)
     except OSError:
         return 0
-
-
-def collect_logs(
-    roots: Iterable[Path], retention: LogRetention, *, now_seconds: float, keep: Iterable[ExecutionAttemptId]
-) -> list[Path]:
-    """Delete the logs of old attempts; what was deleted. `keep` are attempts that still run."""
-    kept = {str(attempt_id) for attempt_id in keep}
-    found = sorted((attempt for root in roots for attempt in _attempts(root)), reverse=True)
-    deleted: list[Path] = []
-    total = 0
-    for count, (changed, path, size) in enumerate(found, start=1):
-        total += size
-        is_old = now_seconds - changed > retention.age_max
-        if path.name not in kept and (is_old or count > retention.attempts_max or total > retention.bytes_max):
-            shutil.rmtree(path, ignore_errors=True)
-            deleted.append(path)
-    return deleted
-
-
-def _attempts(root: Path) -> Iterable[tuple[float, Path, int]]:
-    """(last change, path, bytes on disk) of each attempt's directory."""
-    if not root.is_dir():
-        return
-    for entry in os.scandir(root):
-        try:
-            files = [file.stat() for file in os.scandir(entry.path)]
-            changed = max([entry.stat().st_mtime, *(file.st_mtime for file in files)])
-        except OSError:
-            continue
-        yield changed, Path(entry.path), sum(file.st_blocks * 512 for file in files)

@@ -10,10 +10,8 @@ import pytest
 from runtime.common.errors import InvalidInputError, NotFoundError
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogsRequest, LogStream
 from runtime.taskexecutor.slots.logs import (
-    LogRetention,
     attempt_directory,
     bound_logs,
-    collect_logs,
     read_log,
     read_logs,
 )
@@ -54,24 +52,26 @@ def test_pieces(tmp_path: Path, offset: int, limit: int, expected: tuple[bytes, 
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
+    root = tmp_path / "own"
     with pytest.raises(NotFoundError):
-        read(tmp_path, 0)
-    write(tmp_path, b"x", stream="stderr")
-    assert read(tmp_path, 0) == (b"", 0, 0)
+        read(root, 0)
+    write(root, b"x", stream="stderr")
+    assert read(root, 0) == (b"", 0, 0)
     with pytest.raises(InvalidInputError):
-        read(tmp_path, 0, limit=0)
+        read(root, 0, limit=0)
 
 
 def test_many_pieces_until_there_is_no_room(tmp_path: Path) -> None:
-    write(tmp_path, b"0123456789")
-    write(tmp_path, b"abcdef", subtask=1)
+    root = tmp_path / "own"
+    write(root, b"0123456789")
+    write(root, b"abcdef", subtask=1)
     reads = tuple(
         AttemptLogRequest(attempt_id(1, subtask), LogStream.STDOUT, offset, 8)
         for subtask, offset in ((0, 0), (7, 0), (1, 1), (0, 8), (1, 0))
     )
 
     def found(room: int) -> list[tuple[int, bytes | None]]:
-        answer = read_logs(tmp_path, AttemptLogsRequest(reads, room))
+        answer = read_logs(root, AttemptLogsRequest(reads, room))
         return [(one.index, None if one.piece is None else one.piece.data) for one in answer.pieces]
 
     everything = [(0, b"01234567"), (1, None), (2, b"bcdef"), (3, b"89"), (4, b"abcdef")]
@@ -98,27 +98,12 @@ def test_offsets_survive_the_loss_of_the_head(tmp_path: Path) -> None:
     assert bound_logs(path.parent, bytes_max=50_000) == 0
 
 
-def collect(root: Path, keep: int = -1, **bounds: float) -> set[str]:
-    retention = LogRetention(
-        bytes_max=int(bounds.get("bytes_max", 1 << 40)),
-        age_max=bounds.get("age_max", 1e9),
-        attempts_max=int(bounds.get("attempts_max", 1000)),
-    )
-    kept = [attempt_id(1, keep)] if keep >= 0 else []
-    deleted = collect_logs([root], retention, now_seconds=1_000_000, keep=kept)
-    assert not any(path.exists() for path in deleted)
-    return {path.name.split("_")[2] for path in deleted}
-
-
-def test_old_attempts_go_first(tmp_path: Path) -> None:
-    for subtask in range(5):
-        write(tmp_path, b"x" * 10_000, subtask=subtask, age=100 * subtask)
-    assert collect(tmp_path) == set()
-    assert collect(tmp_path, age_max=350) == {"4"}
-    assert collect(tmp_path, attempts_max=3) == {"3"}
-    assert collect(tmp_path, bytes_max=30_000, keep=1) == {"2"}
-    assert collect(tmp_path, bytes_max=1, keep=0) == {"1"}
-
-
-def test_no_logs_at_all(tmp_path: Path) -> None:
-    assert collect(tmp_path / "none") == set()
+def test_logs_of_others_of_the_host_are_found(tmp_path: Path) -> None:
+    mine, gone = tmp_path / "attempts/mine", tmp_path / "attempts/gone"
+    mine.mkdir(parents=True)
+    with pytest.raises(NotFoundError):
+        read(mine, 0)
+    write(gone, b"0123456789")
+    assert read(mine, 3, 4) == (b"3456", 7, 10)
+    write(mine, b"own")
+    assert read(mine, 0) == (b"own", 3, 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runtime.common.ids import ExecutionAttemptId
 from runtime.taskexecutor.attempt_logs import AttemptLogs
-from runtime.taskexecutor.slots.logs import LogRetention
+from runtime.taskexecutor.log_retention import LogRetention
 from tests.kit.task_messages import attempt_id
 
 NOW = 1_000_000.0

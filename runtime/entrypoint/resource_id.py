@@ -1,0 +1,44 @@
+"""The name of a TaskManager, which outlives its process (D-058): its logs are below it, and people look for it.
+
+Not its incarnation, which is never used again: tokens, keys and streams go by that one.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from runtime.common.ids import Incarnation
+
+logger = logging.getLogger(__name__)
+
+_DRAWN = re.compile(r"[0-9a-f]{8}")
+
+
+def kept_resource_id(file: Path | None, host: str, incarnation: Incarnation) -> str:
+    """`<host>-<8 hex>`: as the file says if it is of this host, else a new one, which the file says from now on.
+
+    Without a file, and where it cannot be written, the name is of this life only.
+    """
+    fresh = f"{host}-{incarnation[:8]}"
+    if file is None:
+        return fresh
+    try:
+        kept = _read(file)
+        if kept.startswith(f"{host}-") and _DRAWN.fullmatch(kept.removeprefix(f"{host}-")):
+            return kept
+        file.parent.mkdir(parents=True, exist_ok=True)
+        building = file.with_suffix(".building")
+        building.write_text(f"{fresh}\n", encoding="utf-8")
+        building.replace(file)
+    except OSError as error:
+        logger.warning("this TaskManager has a new name, because %s keeps none: %s", file, error)
+    return fresh
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
