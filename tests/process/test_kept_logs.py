@@ -9,6 +9,7 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.handle import JobHandle
+from runtime.common.ids import JobId
 from tests.benchmarks.cluster import job_graph
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
@@ -33,7 +34,7 @@ def names(client: FlinklikeClient) -> list[str]:
     return [one["id"] for one in client.get("/taskmanagers")["taskmanagers"]]
 
 
-def run(client: FlinklikeClient) -> dict[str, str]:
+def run(client: FlinklikeClient) -> dict[JobId, str]:
     """Two jobs at once, one for each slot; their TaskManagers' names."""
     ids = [new_job_id(), new_job_id()]
     for job_id in ids:

@@ -69,6 +69,11 @@ class JobTable:
             return f"job {job_id} has ended on this TaskManager"
         return ""
 
+    def is_over(self, job_id: JobId, epoch: int) -> bool:
+        """The job ends or has ended here: its slots are free or being freed, and its reports and files are nobody's."""
+        job = self._jobs.get(job_id)
+        return job.is_ending if job is not None else epoch <= self._ended.get(job_id, -1)
+
     def admit(self, job_id: JobId, epoch: int, owner: JobMasterLocation) -> Job:
         """The job under the highest epoch that was heard of. Only after `refusal` had nothing to say."""
         job = self._jobs.get(job_id)

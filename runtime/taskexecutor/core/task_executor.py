@@ -74,6 +74,9 @@ from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
 from runtime.taskexecutor.core.stopping import Stopping
 
+_LETS_GO = (AnswerSlotOffers, CancelTasks, AcknowledgeReports, FreeSlots, ReleasePartitions, EndJob)
+"""What is done already where the job is over: the leader's word of its end may overtake its owner's last ones."""
+
 CENSUS_ATTEMPTS_MAX = 4096
 """How many attempts one part of a census names: half a megabyte."""
 
@@ -342,6 +345,8 @@ class TaskExecutorCore:
             job_id, epoch = message.job.job_id, message.job.epoch
         else:
             job_id, epoch = message.job_id, message.epoch
+        if isinstance(message, _LETS_GO) and self.jobs.is_over(job_id, epoch):
+            return []
         refusal = self.jobs.refusal(job_id, epoch)
         if refusal:  # R1
             return [Refused(f"{type(message).__name__}: {refusal}")]
