@@ -74,7 +74,8 @@ class JobSummary:
     """One line of /jobs/overview. Pushed by the owner on every change, so lists never fan out.
 
     `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
-    `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal.
+    `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
+    outcome is decided, and the outputs become visible: a cancel comes too late (R26).
     """
 
     job_id: JobId
@@ -87,6 +88,7 @@ class JobSummary:
     last_modification_millis: int
     tasks: TaskCounts
     pending_reason: str
+    is_committing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,12 +93,18 @@ class ReleasePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutputs:
-    """Move the files of accepted sink attempts into their base and write _SUCCESS. Idempotent."""
+    """Move all outputs of a job, whose outcome is decided, into their bases. Idempotent (R28).
+
+    `epoch` and `order` number the orders of a job: a higher one replaces a lower one (R27). `fence_revision` as in
+    DeployTasks. `vertex_id` is one of the vertices that wrote, for people.
+    """
 
     job_id: JobId
     epoch: int
     vertex_id: VertexId
     outputs: tuple[OutputDirectory, ...]
+    order: int = 0
+    fence_revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,7 @@ class JobCensus:
     """Everything a TaskManager has of a job (R6): the first message about it on a stream, if there is anything (R11).
 
     `slots` are those the job has taken (ACTIVE); others are offered again. A large census comes in parts, the last one
-    `is_complete`.
+    `is_complete`. `is_moving`: the job's outputs are moved here, or will be when there is contact again (R27).
     """
 
     job_id: JobId
@@ -164,6 +170,7 @@ class JobCensus:
     attempts: tuple[HeldAttempt, ...]
     is_complete: bool
     task_manager_id: str = ""
+    is_moving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +216,25 @@ class SlotsDraining:
 
 @dataclass(frozen=True, slots=True)
 class OutputsCommitted:
-    """Answer to CommitOutputs; `failure` is set when the move failed."""
+    """Answer to the CommitOutputs of that epoch and order; `failure` is set when the move failed for good."""
 
     job_id: JobId
     epoch: int
     vertex_id: VertexId
     failure: FailureInfo | None
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitProgress:
+    """How far the move of that epoch and order is. `problem`: why it does not get on, "" if it does."""
+
+    job_id: JobId
+    epoch: int
+    order: int
+    files_moved: int
+    files_total: int
+    problem: str
 
 
 # --- both ways --------------------------------------------------------------------------------------------
@@ -241,5 +261,13 @@ JobMasterToTaskManager = (
 )
 
 TaskManagerToJobMaster = (
-    JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | SlotsDraining | OutputsCommitted | Heartbeat
+    JobCensus
+    | OfferSlots
+    | TaskReports
+    | TaskProgresses
+    | SlotsLost
+    | SlotsDraining
+    | OutputsCommitted
+    | CommitProgress
+    | Heartbeat
 )

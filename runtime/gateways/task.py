@@ -206,12 +206,24 @@ class TaskMetrics:
     memory_bytes_peak: int = 0
 
 
+OVERWRITE = "overwrite"
+APPEND = "append"
+ERROR = "error"
+OVERWRITE_PARTITIONS = "overwrite_partitions"
+OUTPUT_MODES = (OVERWRITE, APPEND, ERROR, OVERWRITE_PARTITIONS)
+"""What becomes of files that a base has already; the names and meanings are those of Spark's writers."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutputDirectory:
-    """One `ctx.output_path(base)`: the attempt wrote into `directory`, to be moved into `base` on acceptance."""
+    """One `ctx.output_path(base)`: the attempt wrote into `directory`, to be moved into `base` by the commit.
+
+    `mode` is one of OUTPUT_MODES; what was stored before there were modes was appended.
+    """
 
     base: str
     directory: str
+    mode: str = APPEND
 
 
 @dataclass(frozen=True, slots=True)

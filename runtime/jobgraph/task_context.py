@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+OutputMode = Literal["overwrite", "append", "error", "overwrite_partitions"]
 
 
 class TaskContext(Protocol):
@@ -72,9 +75,13 @@ class TaskContext(Protocol):
     def report_progress(self, fraction: float, text: str = "") -> None:
         """Show progress between 0 and 1, with a few words, in REST, CLI and UI. Cheap: may be called often."""
 
-    def output_path(self, base: str) -> str:
+    def output_path(self, base: str, mode: OutputMode = "overwrite") -> str:
         """A directory of this attempt below `base`, for a sink to write into.
 
-        When all attempts of the sink are accepted their files are moved into `base` and `_SUCCESS` is written. An
-        attempt that is not accepted leaves nothing visible.
+        When every task of the job has finished, the files of all its sinks become visible in their bases, and
+        `_SUCCESS` is written. A job that fails or is cancelled before leaves nothing visible.
+
+        `mode` says what becomes of files that are there already, as in Spark: `overwrite` replaces them, `append` adds
+        to them, `error` fails if there are any, `overwrite_partitions` replaces those in the directories (`day=1/`)
+        that get new files. All tasks of a job use one mode for one `base`.
         """

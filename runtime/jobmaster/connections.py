@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, assert_never
+from typing import Protocol
 
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
@@ -21,6 +21,7 @@ from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import (
     AnswerSlotOffers,
+    CommitProgress,
     Heartbeat,
     JobCensus,
     JobMasterToTaskManager,
@@ -42,7 +43,16 @@ logger = logging.getLogger(__name__)
 AskCensus = Callable[[JobId, int, str], Awaitable[None]]
 """Ask the TaskManager at an address for what it has of a job at an epoch: it answers over its stream."""
 
-JobMessage = JobCensus | OfferSlots | TaskReports | TaskProgresses | SlotsLost | SlotsDraining | OutputsCommitted
+JobMessage = (
+    JobCensus
+    | OfferSlots
+    | TaskReports
+    | TaskProgresses
+    | SlotsLost
+    | SlotsDraining
+    | OutputsCommitted
+    | CommitProgress
+)
 
 
 class ConnectedJob(Protocol):
@@ -198,10 +208,8 @@ class TaskManagerConnections:
                 return
             case JobCensus() | OfferSlots():
                 self._route_to_job(connection, message, message.task_manager_id)
-            case TaskReports() | TaskProgresses() | SlotsLost() | SlotsDraining() | OutputsCommitted():
-                self._route_to_job(connection, message, "")
             case _:
-                assert_never(message)
+                self._route_to_job(connection, message, "")
 
     def _route_to_job(self, connection: _Connection, message: JobMessage, task_manager_id: str) -> None:
         job = self._jobs.get(message.job_id)

@@ -26,6 +26,7 @@ from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobMasterListener
 from runtime.gateways.job_master import (
     CommitOutputs,
+    CommitProgress,
     DeployTasks,
     JobCensus,
     JobMasterToTaskManager,
@@ -223,7 +224,8 @@ class JobMaster:
         at = self.moment()
         match message:
             case JobCensus():
-                self.post(ev.JobCounted(location, message.slots, message.attempts, message.is_complete, at))
+                done, is_moving = message.is_complete, message.is_moving
+                self.post(ev.JobCounted(location, message.slots, message.attempts, done, at, is_moving))
             case OfferSlots():
                 self.post(ev.SlotsOffered(location, message.offers, at))
             case TaskReports():
@@ -235,7 +237,9 @@ class JobMaster:
             case SlotsDraining():
                 self.post(ev.SlotsClosed(location.incarnation, message.allocations, at))
             case OutputsCommitted():
-                self.post(ev.OutputsMoved(message.vertex_id, message.failure, at))
+                self.post(ev.OutputsMoved(message.order, message.failure, at))
+            case CommitProgress(_, _, order, moved, total, problem):
+                self.post(ev.OutputsMoving(order, moved, total, problem, at))
             case _:
                 assert_never(message)
 
@@ -334,10 +338,11 @@ class JobMaster:
                 self._send(incarnation, tuple(DeployTasks(job_id, epoch, (task,), fence) for task in tasks))
             case DeployTasks(_, _, tasks):
                 self._fail_attempts(tasks, f"the task cannot be sent: {error}")
-            case CommitOutputs(_, _, vertex_id):
+            case CommitOutputs():
                 at = self.moment()
-                failure = system_failure(type(error).__name__, f"outputs cannot be moved: {error}", at.millis)
-                self.post(ev.OutputsMoved(vertex_id, failure, at))
+                kept = ", ".join(sorted({output.base for output in message.outputs}))
+                reason = f"outputs cannot be moved: {error}; what the job wrote is kept below {kept}"
+                self.post(ev.OutputsMoved(message.order, system_failure(type(error).__name__, reason, at.millis), at))
             case _:
                 raise error
         return ""

@@ -98,7 +98,11 @@ class ContactKeeper:
     @property
     def loss(self) -> str:
         """Why no exclusive task may run at this moment, "" when it may."""
-        return self._core.loss(self._clock.monotonic())
+        return self.loss_at(self._clock.monotonic())
+
+    def loss_at(self, now: float) -> str:
+        """The same for whoever has looked at the loop's clock, on any thread."""
+        return self._core.loss(now)
 
     def note_stopped(self, job_id: JobId, revision: int) -> None:
         """Nothing that the fence is for runs here any more (R15)."""

@@ -21,7 +21,6 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
-from runtime.gateways.job_master import CommitOutputs, OutputsCommitted
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobsEnded,
@@ -42,7 +41,7 @@ from runtime.gateways.task_executor import (
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.archives import UnpackLimits
-from runtime.taskexecutor.attempts import Attempts, bare_report, failure_of, system_failure
+from runtime.taskexecutor.attempts import Attempts, bare_report, system_failure
 from runtime.taskexecutor.contact import ContactKeeper
 from runtime.taskexecutor.core.events import (
     AttemptReported,
@@ -62,7 +61,6 @@ from runtime.taskexecutor.core.events import (
     ForgetJob,
     FreeSlot,
     MoveOutputs,
-    OutputsMoved,
     OwnersAwaited,
     OwnerSpoke,
     Refused,
@@ -73,6 +71,7 @@ from runtime.taskexecutor.core.events import (
     SendReport,
     SlotTimedOut,
     StartSlotTimer,
+    StopMove,
     TellOwner,
     TellResourceManager,
 )
@@ -176,7 +175,7 @@ class TaskExecutor:
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = _core_of(settings, registration)
-        self._outputs = OutputCommitter(self._scope)
+        self._outputs = OutputCommitter(self._scope, self._post, clock, contact)
         self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
         self._attempts = self._make_attempts(registration.task_manager_id)
         self._job_masters = JobMasterConnections(
@@ -257,6 +256,7 @@ class TaskExecutor:
         """Send what waits on the streams, then end. The pool is stopped before, so that its last reports leave."""
         self._is_stopping = True
         self._draining.close()
+        self._outputs.stop_all("this TaskManager stops")
         self._rpc.server.remove_gateway(TaskExecutorGateway)
         self._flush_outbox()
         async with Scope("task executor/close") as closing:
@@ -460,6 +460,8 @@ class TaskExecutor:
             case FenceObeyed(job_id, revision):
                 assert self._contact is not None, revision
                 self._contact.note_stopped(job_id, revision)
+            case StopMove(job_id, reason):
+                self._outputs.stop(job_id, reason)
             case Refused(reason):
                 logger.warning("refused: %s", reason)
             case _:
@@ -495,9 +497,9 @@ class TaskExecutor:
                 released = self._tidy("released partitions", self._exchange.release(partitions))
                 self._scope.spawn("release partitions", released)
             case MoveOutputs(message):
-                self._scope.spawn(f"commit {message.job_id}", self._commit(message))
-            case ForgetJob(job_id):
-                self._scope.spawn(f"forget {job_id}", self._forget(job_id))
+                self._outputs.begin(message)
+            case ForgetJob(job_id, is_over):
+                self._scope.spawn(f"forget {job_id}", self._forget(job_id, is_over=is_over))
             case _:
                 assert_never(effect)
 
@@ -511,27 +513,13 @@ class TaskExecutor:
         timer = loop.call_later(self._settings.slot_timeout, self._post, SlotTimedOut(allocation_id))
         self._timers[allocation_id] = timer
 
-    async def _commit(self, message: CommitOutputs) -> None:
-        failure = None
-        try:
-            await self._outputs.commit(message)
-        except (FlinklikeError, OSError) as error:
-            logger.warning("outputs of job %s cannot be committed: %s", message.job_id, error)
-            failure = failure_of(error, self._clock)
-        except Exception as error:
-            # The boundary of a commit: our mistake in one must not end what runs for other jobs.
-            logger.exception("the commit of job %s ended by a bug", message.job_id)
-            failure = failure_of(error, self._clock)
-        answer = OutputsCommitted(message.job_id, message.epoch, message.vertex_id, failure)
-        self._post(OutputsMoved(answer))
-
-    async def _forget(self, job_id: JobId) -> None:
+    async def _forget(self, job_id: JobId, *, is_over: bool) -> None:
         # Its tables and what its own workers write lie in its directory.
         if self._spark is not None:
             await self._tidy(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
         await self._tidy(f"files of job {job_id}", self._directories.delete(job_id))
         await self._tidy(f"partitions of job {job_id}", self._exchange.end_job(job_id))
-        await self._tidy(f"outputs of job {job_id}", self._outputs.end_job(job_id))
+        await self._tidy(f"outputs of job {job_id}", self._outputs.end_job(job_id, is_over=is_over))
 
     async def _tidy(self, what: str, work: Awaitable[None]) -> None:
         try:

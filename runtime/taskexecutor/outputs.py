@@ -1,204 +1,187 @@
 """Outputs of sinks: what accepted attempts wrote becomes visible, what others wrote disappears.
 
-`ctx.output_path(base)` is a hidden directory of one attempt below `base`. CommitOutputs moves the files of the accepted
-attempts of a sink into `base` and then writes `_SUCCESS`. Invariants: nothing moves while a name is taken; repeating a
-commit is harmless, also after a crash half way.
+`ctx.output_path(base)` is a hidden directory of one attempt below `base`. CommitOutputs has the files of all accepted
+attempts of a job become visible in their bases (`output_move`). Invariants: one move per job at a time; directories
+that a commit has claimed are deleted by nobody but that commit (R28).
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from runtime.aio.scope import ServiceScope
-from runtime.common.errors import FlinklikeError, InvalidInputError
-from runtime.common.ids import JobId, VertexId
+from runtime.common.clock import Clock
+from runtime.common.errors import FlinklikeError
+from runtime.common.ids import JobId
+from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import CommitOutputs
-from runtime.gateways.task import OutputDirectory, TaskExecutionReport
-from runtime.taskexecutor.partitions import driver_errors, local_path, remote_files, tree_of
-from runtime.taskexecutor.shared_work import SharedWork
+from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
+from runtime.taskexecutor.attempts import failure_of
+from runtime.taskexecutor.contact import ContactKeeper
+from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
+from runtime.taskexecutor.output_files import output_files
+from runtime.taskexecutor.output_move import (
+    PARALLEL_MAX,
+    MoveStoppedError,
+    MoveSupersededError,
+    OutputMove,
+    Permit,
+    commit_names,
+    read_claim,
+)
+from runtime.taskexecutor.partitions import tree_of
 
 logger = logging.getLogger(__name__)
 
-SUCCESS = "_SUCCESS"
+PATIENCE = 600.0
+"""Seconds without a success after which a commit whose storage fails ends its job, with what is left for a repeat."""
 
-
-class _Mover(Protocol):
-    """Moves files below one base. Blocking."""
-
-    def files(self, directory: str, /) -> Sequence[str]:
-        """Paths of all output files below a directory, relative to it; empty when it is gone."""
-
-    def is_taken(self, source: str, target: str, /) -> bool:
-        """True if the target exists and is not the source."""
-
-    def move(self, source: str, target: str, /) -> None:
-        """Rename. Raises FileExistsError when the target exists."""
-
-    def finish(self, base: str, directories: Sequence[str], /) -> None:
-        """Delete the emptied directories and write _SUCCESS."""
-
-
-_MARKERS = frozenset({SUCCESS, f".{SUCCESS}.crc"})
-_TEMPORARY = "_temporary"
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS})
-
-
-def is_output(relative: str) -> bool:
-    """False for the markers and the scratch of Spark's committer, which mean nothing outside of their directory."""
-    parts = relative.split("/")
-    return parts[-1] not in _MARKERS and _TEMPORARY not in parts
-
-
-class _LocalMover:
-    def files(self, directory: str, /) -> Sequence[str]:
-        root = Path(directory)
-        found = (str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-        return sorted(filter(is_output, found))
-
-    def is_taken(self, source: str, target: str, /) -> bool:
-        # The same file: a commit that ended between link and unlink.
-        path = Path(target)
-        return os.path.lexists(target) and not (path.exists() and path.samefile(source))
-
-    def move(self, source: str, target: str, /) -> None:
-        path = Path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            # A link fails where a rename would replace what another attempt has written.
-            path.hardlink_to(source)
-        except FileExistsError:
-            if self.is_taken(source, target):
-                raise
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            if path.exists():
-                raise FileExistsError(target) from None
-            shutil.move(source, target)
-            return
-        Path(source).unlink()
-
-    def finish(self, base: str, directories: Sequence[str], /) -> None:
-        for directory in directories:
-            _delete(directory)
-        Path(base).mkdir(parents=True, exist_ok=True)
-        (Path(base) / SUCCESS).touch()
-
-
-class _RemoteMover:
-    def __init__(self, base: str) -> None:
-        self._files = remote_files(base)
-
-    def files(self, directory: str, /) -> Sequence[str]:
-        root = str(self._files._strip_protocol(directory)).rstrip("/")  # noqa: SLF001 (fsspec has no public name)
-        found = (str(path)[len(root) + 1 :] for path in self._files.find(directory))
-        return sorted(filter(is_output, found))
-
-    def is_taken(self, source: str, target: str, /) -> bool:
-        return bool(self._files.exists(target))
-
-    def move(self, source: str, target: str, /) -> None:
-        if self.is_taken(source, target):
-            raise FileExistsError(target)
-        self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
-        self._files.mv(source, target)
-
-    def finish(self, base: str, directories: Sequence[str], /) -> None:
-        for directory in directories:
-            _delete(directory)
-        self._files.touch(f"{base}/{SUCCESS}")
-
-
-def commit(outputs: Sequence[OutputDirectory]) -> None:
-    """Make the outputs visible. Blocking.
-
-    Raises OSError, RemoteFilesError, and InvalidInputError when a name is taken: then nothing has become visible.
-    """
-    bases = [_base_of(base, outputs) for base in dict.fromkeys(output.base for output in outputs)]
-    for base in bases:
-        with driver_errors(base.path):
-            base.check()
-    for base in bases:
-        with driver_errors(base.path):
-            base.move()
-
-
-def _base_of(path: str, outputs: Sequence[OutputDirectory]) -> _Base:
-    directories = [output.directory for output in outputs if output.base == path]
-    local = local_path(path)
-    if local is None:
-        return _Base(_RemoteMover(path), path.rstrip("/"), directories)
-    return _Base(_LocalMover(), local, [local_path(directory) or directory for directory in directories])
-
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    """One directory in which files become visible, and the attempts' directories that they come from."""
-
-    mover: _Mover
-    path: str
-    directories: Sequence[str]
-
-    def check(self) -> None:
-        targets: set[str] = set()
-        for source, target in self._moves():
-            if target in targets or self.mover.is_taken(source, target):
-                raise _taken(target)
-            targets.add(target)
-
-    def move(self) -> None:
-        for source, target in list(self._moves()):
-            try:
-                self.mover.move(source, target)
-            except FileExistsError:  # since the check
-                raise _taken(target) from None
-        self.mover.finish(self.path, self.directories)
-
-    def _moves(self) -> Iterator[tuple[str, str]]:
-        for directory in self.directories:
-            for relative in self.mover.files(directory):
-                yield f"{directory}/{relative}", f"{self.path}/{relative}"
-
-
-def _taken(target: str) -> InvalidInputError:
-    return InvalidInputError(f"{target} exists already: another subtask, or an earlier job, wrote a file of that name")
+PROGRESS_INTERVAL = 1.0
 
 
 class OutputCommitter:
-    """Commits on threads, one at a time per vertex, and deletes what was never committed when a job leaves."""
+    """Moves on threads, and deletes what was never committed when a job is over.
 
-    def __init__(self, scope: ServiceScope) -> None:
-        self._committing: SharedWork[tuple[JobId, VertexId], None] = SharedWork("commit", scope)
-        self._directories: dict[JobId, set[str]] = {}
+    Without `contact` (there is no etcd) no fence forbids a move.
+    """
+
+    def __init__(
+        self,
+        scope: ServiceScope,
+        post: Callable[[OutputsMoved | MoveProgressed], None],
+        clock: Clock,
+        contact: ContactKeeper | None = None,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._scope = scope
+        self._post = post
+        self._clock = clock
+        self._contact = contact
+        self._patience = patience
+        self._permits: dict[JobId, Permit] = {}
+        self._executor: ThreadPoolExecutor | None = None
+        self._is_stopping = False
+        self._written: dict[JobId, dict[OutputDirectory, bool]] = {}
 
     def note(self, report: TaskExecutionReport) -> None:
-        """Remember where an attempt has written."""
+        """Remember where an attempt has written, and whether it may count."""
         if report.outputs:
-            directories = self._directories.setdefault(report.attempt_id.job_id, set())
-            directories.update(output.directory for output in report.outputs)
+            written = self._written.setdefault(report.attempt_id.job_id, {})
+            written.update(dict.fromkeys(report.outputs, report.state is ExecutionState.FINISHED))
 
-    async def commit(self, message: CommitOutputs) -> None:
-        """Do what the message asks for. Raises OSError, FlinklikeError."""
-        key = message.job_id, message.vertex_id
-        await self._committing.run(key, lambda: asyncio.to_thread(commit, message.outputs))
+    def begin(self, message: CommitOutputs) -> None:
+        """Do what the message asks for; ends in OutputsMoved."""
+        assert message.job_id not in self._permits, message.job_id
+        if self._is_stopping:
+            return
+        permit = self._permits[message.job_id] = Permit(self._loss(asyncio.get_running_loop()))
+        for output in message.outputs:
+            self._written.setdefault(message.job_id, {})[output] = True
+        self._scope.spawn(f"commit {message.job_id}", self._move(message, permit))
 
-    async def end_job(self, job_id: JobId) -> None:
-        """Delete the outputs of attempts that were not accepted: nothing of them is ever visible."""
-        for directory in sorted(self._directories.pop(job_id, ())):
+    def _loss(self, loop: asyncio.AbstractEventLoop) -> Callable[[], str]:
+        """For threads: the clock of this process is its loop's."""
+        contact = self._contact
+        return (lambda: contact.loss_at(loop.time())) if contact is not None else str
+
+    def stop(self, job_id: JobId, reason: str) -> None:
+        """R27: the mover of this job ends before its next file."""
+        permit = self._permits.get(job_id)
+        if permit is not None:
+            permit.withdraw(reason)
+
+    def stop_all(self, reason: str) -> None:
+        """The process ends."""
+        self._is_stopping = True
+        for permit in self._permits.values():
+            permit.withdraw(reason)
+
+    async def _move(self, message: CommitOutputs, permit: Permit) -> None:
+        job_id = message.job_id
+        failure: FailureInfo | None = None
+        is_stopped = is_superseded = False
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(PARALLEL_MAX, "commit")
+        report = _Reports(job_id, self._post, self._clock).report
+        move = OutputMove(message, permit, self._executor, report, self._clock, patience=self._patience)
+        try:
+            await move.run()
+        except MoveStoppedError as error:
+            logger.info("the commit of job %s is stopped: %s", job_id, error)
+            is_stopped = True
+        except MoveSupersededError as error:
+            logger.warning("the commit of job %s is another one's: %s", job_id, error)
+            is_superseded = True
+        except (FlinklikeError, OSError) as error:
+            logger.warning("outputs of job %s cannot be committed: %s", job_id, error)
+            failure = failure_of(error, self._clock)
+        except Exception as error:
+            # The boundary of a commit: our mistake in one must not end what runs for other jobs.
+            logger.exception("the commit of job %s ended by a bug", job_id)
+            failure = failure_of(error, self._clock)
+        finally:
+            del self._permits[job_id]
+        self._post(OutputsMoved(job_id, failure, is_stopped, is_superseded))
+
+    async def end_job(self, job_id: JobId, *, is_over: bool) -> None:
+        """Delete what attempts wrote that do not count: nothing of them is ever visible.
+
+        Unless the job `is_over` what has finished stays: somebody else may commit it.
+        """
+        written = self._written.pop(job_id, {})
+        bases: dict[str, list[str]] = {}
+        for output, may_count in written.items():
+            kept = bases.setdefault(output.base, [])
+            if is_over or not may_count:
+                kept.append(output.directory)
+        for base, directories in bases.items():
             try:
-                await asyncio.to_thread(_delete, directory)
+                await asyncio.to_thread(_delete_uncommitted, job_id, base, directories, is_over=is_over)
             except (OSError, FlinklikeError) as error:
-                logger.warning("output %s of job %s cannot be deleted: %s", directory, job_id, error)
+                logger.warning("outputs of job %s in %s cannot be deleted: %s", job_id, base, error)
 
 
-def _delete(directory: str) -> None:
-    tree, path = tree_of(directory)
-    tree.delete(path)
+class _Reports:
+    """At most one a second, and every word of trouble."""
+
+    def __init__(self, job_id: JobId, post: Callable[[MoveProgressed], None], clock: Clock) -> None:
+        self._job_id = job_id
+        self._post = post
+        self._clock = clock
+        self._last = clock.monotonic()
+        self._problem = ""
+
+    def report(self, moved: int, total: int, problem: str) -> None:
+        """How far it is."""
+        now = self._clock.monotonic()
+        if problem == self._problem and now - self._last < PROGRESS_INTERVAL:
+            return
+        self._last, self._problem = now, problem
+        self._post(MoveProgressed(self._job_id, moved, total, problem))
+
+
+def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_over: bool) -> None:
+    """R28: not what a commit has claimed that is not done."""
+    files, names = output_files(base), commit_names(job_id)
+    data = files.read(names.order)
+    claimed = set()
+    if data is not None:
+        claim = read_claim(data)
+        claimed = {output.directory for output in claim.outputs} if claim is not None else set(directories)
+    failures: list[OSError | FlinklikeError] = []
+    for directory in directories:
+        if directory in claimed:
+            continue
+        try:
+            tree, path = tree_of(directory)
+            tree.delete(path)
+        except (OSError, FlinklikeError) as error:
+            failures.append(error)
+    if is_over and not claimed and files.read(names.done) is not None:
+        files.remove_tree(names.directory)
+    if failures:
+        raise failures[0]

@@ -182,8 +182,8 @@ class ScriptedTaskManager:
                     self.report(job_id, epoch, *reports)
             case CancelTasks(job_id, epoch, attempts):
                 self.report(job_id, epoch, *(canceled(attempt_id) for attempt_id in attempts))
-            case CommitOutputs(job_id, epoch, vertex_id):
-                self.send(OutputsCommitted(job_id, epoch, vertex_id, None))
+            case CommitOutputs(job_id, epoch, vertex_id, order=order):
+                self.send(OutputsCommitted(job_id, epoch, vertex_id, None, order))
             case _:
                 pass
 

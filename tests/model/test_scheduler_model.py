@@ -315,7 +315,7 @@ class Scenario:
 
     def move_outputs(self) -> None:
         for _, commit in self.job.commits:
-            self.job.handle(ev.OutputsMoved(commit.vertex_id, None, self.job.at()))
+            self.job.handle(ev.OutputsMoved(commit.order, None, self.job.at()))
 
     def report(self, attempt_id: ExecutionAttemptId, state: ExecutionState) -> None:
         outputs: tuple[OutputDirectory, ...] = ()

@@ -52,8 +52,11 @@ def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ev.Dispat
 
 
 def answer_cancel_of_ended(request: int, summary: JobSummary) -> ev.DispatcherEffect:
-    """Answer the cancel of a job that has a result."""
+    """Answer the cancel of a job that has a result, or whose outcome is decided (R26)."""
     if summary.status is JobStatus.CANCELED:
         return ev.ReplyCancelled(request)
+    if summary.is_committing:
+        message = f"job {summary.job_id} cannot be cancelled any more: all has finished, its outputs become visible"
+        return ev.Refuse(request, ConflictError(message))
     message = f"job {summary.job_id} cannot be cancelled: it is {summary.status.name}"
     return ev.Refuse(request, ConflictError(message))

@@ -227,7 +227,7 @@ class JobRegistry:
                 error: FlinklikeError = NotFoundError(f"job {event.job_id} is not known")
                 return [ev.Refuse(event.request, error)]
             return [answers.answer_cancel_of_ended(event.request, finished.summary)]
-        if entry.phase.state is JobPhase.TERMINAL:
+        if entry.phase.state is JobPhase.TERMINAL or entry.summary.is_committing:
             return [answers.answer_cancel_of_ended(event.request, entry.summary)]
         if entry.is_wish_stored:
             return [ev.ReplyCancelled(event.request)]

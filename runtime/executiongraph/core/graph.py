@@ -92,6 +92,7 @@ class ExecutionGraph:
     __slots__ = (
         "counts",
         "epoch",
+        "is_committing",
         "job_graph",
         "job_id",
         "name",
@@ -112,6 +113,8 @@ class ExecutionGraph:
         self.timestamps: dict[JobStatus, int] = {JobStatus.INITIALIZING: submit_millis}
         self.vertices: dict[VertexId, ExecutionJobVertex] = {}
         self.counts: dict[ExecutionState, int] = {}
+        self.is_committing = False
+        """The outcome is decided, and what the job wrote becomes visible (R26)."""
         self.takeovers: tuple[Takeover, ...] = ()
 
     @property
@@ -303,6 +306,12 @@ class ExecutionGraph:
     def is_finished(self) -> bool:
         """True when every subtask of every vertex is FINISHED."""
         return all(vertex.is_finished for vertex in self.vertices.values())
+
+    @property
+    def has_outputs(self) -> bool:
+        """True when some attempt that counts has written with `ctx.output_path()`."""
+        vertices = (vertex for vertex in self.vertices.values() if vertex.has_output_directories)
+        return any(execution.outputs for vertex in vertices for execution in vertex.executions)
 
     @property
     def is_stopped(self) -> bool:

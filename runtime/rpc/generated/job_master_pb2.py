@@ -26,7 +26,7 @@ from runtime.rpc.generated import common_pb2 as runtime_dot_rpc_dot_generated_do
 from runtime.rpc.generated import task_pb2 as runtime_dot_rpc_dot_generated_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&runtime/rpc/generated/job_master.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a runtime/rpc/generated/task.proto\"5\n\x0bRegisterJob\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.flinklike.JobInformation\"U\n\x10\x41nswerSlotOffers\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x03(\t\x12\x10\n\x08rejected\x18\x04 \x03(\t\"x\n\x0b\x44\x65ployTasks\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x32\n\x05tasks\x18\x03 \x03(\x0b\x32#.flinklike.TaskDeploymentDescriptor\x12\x16\n\x0e\x66\x65nce_revision\x18\x04 \x01(\x03\"]\n\x0b\x43\x61ncelTasks\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12/\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\"d\n\x12\x41\x63knowledgeReports\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12/\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\"?\n\tFreeSlots\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61llocations\x18\x03 \x03(\t\"^\n\x11ReleasePartitions\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12*\n\npartitions\x18\x03 \x03(\x0b\x32\x16.flinklike.PartitionId\"n\n\rCommitOutputs\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x11\n\tvertex_id\x18\x03 \x01(\t\x12+\n\x07outputs\x18\x04 \x03(\x0b\x32\x1a.flinklike.OutputDirectory\"\'\n\x06\x45ndJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\"c\n\tSlotOffer\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\nslot_index\x18\x02 \x01(\x03\x12+\n\x07profile\x18\x03 \x01(\x0b\x32\x1a.flinklike.ResourceProfile\"j\n\nOfferSlots\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12$\n\x06offers\x18\x03 \x03(\x0b\x32\x14.flinklike.SlotOffer\x12\x17\n\x0ftask_manager_id\x18\x04 \x01(\t\"\xda\x01\n\x0bHeldAttempt\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.flinklike.ExecutionState\x12\x1a\n\rallocation_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07ordinal\x18\x04 \x01(\x03\x12\x17\n\x0f\x64\x65ployed_millis\x18\x05 \x01(\x03\x12\x16\n\x0erunning_millis\x18\x06 \x01(\x03\x42\x10\n\x0e_allocation_id\"\xa7\x01\n\tJobCensus\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12#\n\x05slots\x18\x03 \x03(\x0b\x32\x14.flinklike.SlotOffer\x12(\n\x08\x61ttempts\x18\x04 \x03(\x0b\x32\x16.flinklike.HeldAttempt\x12\x13\n\x0bis_complete\x18\x05 \x01(\x08\x12\x17\n\x0ftask_manager_id\x18\x06 \x01(\t\"]\n\x0bTaskReports\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12/\n\x07reports\x18\x03 \x03(\x0b\x32\x1e.flinklike.TaskExecutionReport\"\\\n\x0eTaskProgresses\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12+\n\nprogresses\x18\x03 \x03(\x0b\x32\x17.flinklike.TaskProgress\"O\n\tSlotsLost\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61llocations\x18\x03 \x03(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"S\n\rSlotsDraining\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61llocations\x18\x03 \x03(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"~\n\x10OutputsCommitted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x11\n\tvertex_id\x18\x03 \x01(\t\x12,\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x16.flinklike.FailureInfoH\x00\x88\x01\x01\x42\n\n\x08_failure\"\x1d\n\tHeartbeat\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&runtime/rpc/generated/job_master.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a runtime/rpc/generated/task.proto\"5\n\x0bRegisterJob\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.flinklike.JobInformation\"U\n\x10\x41nswerSlotOffers\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x03(\t\x12\x10\n\x08rejected\x18\x04 \x03(\t\"x\n\x0b\x44\x65ployTasks\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x32\n\x05tasks\x18\x03 \x03(\x0b\x32#.flinklike.TaskDeploymentDescriptor\x12\x16\n\x0e\x66\x65nce_revision\x18\x04 \x01(\x03\"]\n\x0b\x43\x61ncelTasks\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12/\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\"d\n\x12\x41\x63knowledgeReports\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12/\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\"?\n\tFreeSlots\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61llocations\x18\x03 \x03(\t\"^\n\x11ReleasePartitions\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12*\n\npartitions\x18\x03 \x03(\x0b\x32\x16.flinklike.PartitionId\"\x95\x01\n\rCommitOutputs\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x11\n\tvertex_id\x18\x03 \x01(\t\x12+\n\x07outputs\x18\x04 \x03(\x0b\x32\x1a.flinklike.OutputDirectory\x12\r\n\x05order\x18\x05 \x01(\x03\x12\x16\n\x0e\x66\x65nce_revision\x18\x06 \x01(\x03\"\'\n\x06\x45ndJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\"c\n\tSlotOffer\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\nslot_index\x18\x02 \x01(\x03\x12+\n\x07profile\x18\x03 \x01(\x0b\x32\x1a.flinklike.ResourceProfile\"j\n\nOfferSlots\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12$\n\x06offers\x18\x03 \x03(\x0b\x32\x14.flinklike.SlotOffer\x12\x17\n\x0ftask_manager_id\x18\x04 \x01(\t\"\xda\x01\n\x0bHeldAttempt\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.flinklike.ExecutionState\x12\x1a\n\rallocation_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07ordinal\x18\x04 \x01(\x03\x12\x17\n\x0f\x64\x65ployed_millis\x18\x05 \x01(\x03\x12\x16\n\x0erunning_millis\x18\x06 \x01(\x03\x42\x10\n\x0e_allocation_id\"\xba\x01\n\tJobCensus\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12#\n\x05slots\x18\x03 \x03(\x0b\x32\x14.flinklike.SlotOffer\x12(\n\x08\x61ttempts\x18\x04 \x03(\x0b\x32\x16.flinklike.HeldAttempt\x12\x13\n\x0bis_complete\x18\x05 \x01(\x08\x12\x17\n\x0ftask_manager_id\x18\x06 \x01(\t\x12\x11\n\tis_moving\x18\x07 \x01(\x08\"]\n\x0bTaskReports\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12/\n\x07reports\x18\x03 \x03(\x0b\x32\x1e.flinklike.TaskExecutionReport\"\\\n\x0eTaskProgresses\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12+\n\nprogresses\x18\x03 \x03(\x0b\x32\x17.flinklike.TaskProgress\"O\n\tSlotsLost\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61llocations\x18\x03 \x03(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"S\n\rSlotsDraining\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0b\x61llocations\x18\x03 \x03(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\"\x8d\x01\n\x10OutputsCommitted\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x11\n\tvertex_id\x18\x03 \x01(\t\x12,\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x16.flinklike.FailureInfoH\x00\x88\x01\x01\x12\r\n\x05order\x18\x05 \x01(\x03\x42\n\n\x08_failure\"y\n\x0e\x43ommitProgress\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\r\n\x05order\x18\x03 \x01(\x03\x12\x13\n\x0b\x66iles_moved\x18\x04 \x01(\x03\x12\x13\n\x0b\x66iles_total\x18\x05 \x01(\x03\x12\x0f\n\x07problem\x18\x06 \x01(\t\"\x1d\n\tHeartbeat\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,28 +47,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FREESLOTS']._serialized_end=647
   _globals['_RELEASEPARTITIONS']._serialized_start=649
   _globals['_RELEASEPARTITIONS']._serialized_end=743
-  _globals['_COMMITOUTPUTS']._serialized_start=745
-  _globals['_COMMITOUTPUTS']._serialized_end=855
-  _globals['_ENDJOB']._serialized_start=857
-  _globals['_ENDJOB']._serialized_end=896
-  _globals['_SLOTOFFER']._serialized_start=898
-  _globals['_SLOTOFFER']._serialized_end=997
-  _globals['_OFFERSLOTS']._serialized_start=999
-  _globals['_OFFERSLOTS']._serialized_end=1105
-  _globals['_HELDATTEMPT']._serialized_start=1108
-  _globals['_HELDATTEMPT']._serialized_end=1326
-  _globals['_JOBCENSUS']._serialized_start=1329
-  _globals['_JOBCENSUS']._serialized_end=1496
-  _globals['_TASKREPORTS']._serialized_start=1498
-  _globals['_TASKREPORTS']._serialized_end=1591
-  _globals['_TASKPROGRESSES']._serialized_start=1593
-  _globals['_TASKPROGRESSES']._serialized_end=1685
-  _globals['_SLOTSLOST']._serialized_start=1687
-  _globals['_SLOTSLOST']._serialized_end=1766
-  _globals['_SLOTSDRAINING']._serialized_start=1768
-  _globals['_SLOTSDRAINING']._serialized_end=1851
-  _globals['_OUTPUTSCOMMITTED']._serialized_start=1853
-  _globals['_OUTPUTSCOMMITTED']._serialized_end=1979
-  _globals['_HEARTBEAT']._serialized_start=1981
-  _globals['_HEARTBEAT']._serialized_end=2010
+  _globals['_COMMITOUTPUTS']._serialized_start=746
+  _globals['_COMMITOUTPUTS']._serialized_end=895
+  _globals['_ENDJOB']._serialized_start=897
+  _globals['_ENDJOB']._serialized_end=936
+  _globals['_SLOTOFFER']._serialized_start=938
+  _globals['_SLOTOFFER']._serialized_end=1037
+  _globals['_OFFERSLOTS']._serialized_start=1039
+  _globals['_OFFERSLOTS']._serialized_end=1145
+  _globals['_HELDATTEMPT']._serialized_start=1148
+  _globals['_HELDATTEMPT']._serialized_end=1366
+  _globals['_JOBCENSUS']._serialized_start=1369
+  _globals['_JOBCENSUS']._serialized_end=1555
+  _globals['_TASKREPORTS']._serialized_start=1557
+  _globals['_TASKREPORTS']._serialized_end=1650
+  _globals['_TASKPROGRESSES']._serialized_start=1652
+  _globals['_TASKPROGRESSES']._serialized_end=1744
+  _globals['_SLOTSLOST']._serialized_start=1746
+  _globals['_SLOTSLOST']._serialized_end=1825
+  _globals['_SLOTSDRAINING']._serialized_start=1827
+  _globals['_SLOTSDRAINING']._serialized_end=1910
+  _globals['_OUTPUTSCOMMITTED']._serialized_start=1913
+  _globals['_OUTPUTSCOMMITTED']._serialized_end=2054
+  _globals['_COMMITPROGRESS']._serialized_start=2056
+  _globals['_COMMITPROGRESS']._serialized_end=2177
+  _globals['_HEARTBEAT']._serialized_start=2179
+  _globals['_HEARTBEAT']._serialized_end=2208
 # @@protoc_insertion_point(module_scope)

@@ -16,12 +16,13 @@ from runtime.gateways.job_master import HeldAttempt, SlotOffer
 
 @dataclass(slots=True)
 class CensusAnswer:
-    """What one TaskManager has of the job: slots that it had taken, and attempts."""
+    """What one TaskManager has of the job: slots that it had taken, attempts, and perhaps the move of its outputs."""
 
     location: TaskManagerLocation
     slots: tuple[SlotOffer, ...] = ()
     attempts: list[HeldAttempt] = field(default_factory=list)
     is_complete: bool = False
+    is_moving: bool = False
 
 
 class Census:
@@ -58,6 +59,7 @@ class Census:
         attempts: Sequence[HeldAttempt],
         *,
         is_last: bool,
+        is_moving: bool = False,
     ) -> None:
         """One part of an answer. What follows the last part is another answer, which takes the place of the first."""
         answer = self._answers.get(location.incarnation)
@@ -66,6 +68,7 @@ class Census:
         answer.slots = slots
         answer.attempts.extend(attempts)
         answer.is_complete = is_last
+        answer.is_moving = is_moving
         if is_last:
             self._awaited.discard(location.incarnation)
         elif self._is_begun:

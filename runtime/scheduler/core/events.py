@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.common.ids import AllocationId, Incarnation, VertexId
+from runtime.common.ids import AllocationId, Incarnation
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import HeldAttempt, SlotOffer
@@ -84,13 +84,16 @@ class SlotsOffered:
 
 @dataclass(frozen=True, slots=True)
 class JobCounted:
-    """A TaskManager says what it has of the job, on a new stream: slots that the job had taken, and attempts."""
+    """A TaskManager says what it has of the job, on a new stream: slots that the job had taken, attempts, and whether
+    its outputs are being moved there.
+    """
 
     location: TaskManagerLocation
     slots: tuple[SlotOffer, ...]
     attempts: tuple[HeldAttempt, ...]
     is_last: bool
     at: Moment
+    is_moving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,21 @@ class AttemptsProgressed:
 
 @dataclass(frozen=True, slots=True)
 class OutputsMoved:
-    """The answer to a commit of a sink's outputs."""
+    """The answer to the order to move the job's outputs that has this number."""
 
-    vertex_id: VertexId
+    order: int
     failure: FailureInfo | None
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsMoving:
+    """How far the move under that order is. `problem`: why it does not get on, "" if it does."""
+
+    order: int
+    files_moved: int
+    files_total: int
+    problem: str
     at: Moment
 
 
@@ -258,6 +272,7 @@ TaskManagerEvent = (
     | AttemptsReported
     | AttemptsProgressed
     | OutputsMoved
+    | OutputsMoving
 )
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
 FenceEvent = FenceWritten | FenceConfirmed

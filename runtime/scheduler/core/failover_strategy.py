@@ -4,8 +4,8 @@ A region is what is joined by pipelined edges; while all edges are blocking, tha
 producers of partitions that it reads and that are gone, and the consumers of whatever is written anew. A producer
 whose partition is still there is not run again.
 
-Invariants: a FINISHED exclusive subtask is never reset (R17), nor one of a sink whose outputs are being moved into
-place; if its result is needed again, the job cannot go on. The answer follows from the graph alone.
+Invariants: a FINISHED exclusive subtask is never reset (R17); if its result is needed again, the job cannot go on. The
+answer follows from the graph alone.
 """
 
 from __future__ import annotations
@@ -62,9 +62,7 @@ class FailoverStrategy:
 
 def is_standing(vertex: ExecutionJobVertex, execution: Execution) -> bool:
     """True for a subtask that has ended for good."""
-    if execution.state is not ExecutionState.FINISHED:
-        return False
-    return vertex.is_exclusive or (vertex.has_output_directories and vertex.is_accepted)
+    return execution.state is ExecutionState.FINISHED and vertex.is_exclusive
 
 
 class _Search:

@@ -18,8 +18,9 @@ from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 3
-"""1 had attempts and releases only, 2 neither starts nor whose failures were handled; every version is read."""
+EVENTS_SCHEMA_VERSION = 4
+"""1 had attempts and releases only, 2 neither starts nor whose failures were handled, 3 neither the mode of outputs nor
+their commit; every version is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,22 @@ class SubtasksReset:
     type: Literal["subtasks-reset"] = "subtasks-reset"
 
 
-JobEvent = JobStarted | AttemptFinished | PartitionsReleased | FailureHandled | PartitionsLost | SubtasksReset
+@dataclass(frozen=True, slots=True)
+class OutputsCommitting:
+    """Everything has finished and is accepted: the outputs become visible, and the job can only finish (R26)."""
+
+    type: Literal["outputs-committing"] = "outputs-committing"
+
+
+JobEvent = (
+    JobStarted
+    | AttemptFinished
+    | PartitionsReleased
+    | FailureHandled
+    | PartitionsLost
+    | SubtasksReset
+    | OutputsCommitting
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runtime.common.ids import Incarnation, JobId, VertexId
+from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
@@ -37,7 +37,6 @@ from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettin
 from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.losses import Loss
 from runtime.scheduler.core.outbox import Outbox
-from runtime.scheduler.core.output_commit import outputs_of
 from runtime.scheduler.core.placement import ON_ITS_WAY
 from runtime.scheduler.core.publication import Publication
 from runtime.scheduler.core.reasons import Reasons
@@ -128,6 +127,11 @@ class JobMasterCore:
         if self._is_over or self._result is not None:
             return False
         return self._publication.is_behind or (self._work is not None and self._work.acceptance.has_riders)
+
+    @property
+    def _is_decided(self) -> bool:
+        """Too late for a cancel (R26)."""
+        return self._result is not None or (self._work is not None and self._work.commit.is_decided)
 
     @property
     def _is_quiet(self) -> bool:
@@ -264,7 +268,7 @@ class JobMasterCore:
             case ev.CancelWanted(reason=reason):
                 self._cancel(reason)
             case ev.DeadlineReached():
-                if self._work is not None and self.status in _STARTED and self._result is None:
+                if self._work is not None and self.status in _STARTED and not self._is_decided:
                     self._fail(self._work.timeout.failure(self._at))
             case ev.RestartDue():
                 return  # what is due is seen after every event
@@ -291,8 +295,8 @@ class JobMasterCore:
                     self._on_report(work, report)
             case ev.AttemptsProgressed(progresses):
                 self._graph.progressed(progresses)
-            case ev.OutputsMoved(vertex_id, failure) if work is not None:
-                self._on_outputs_moved(work, vertex_id, failure)
+            case ev.OutputsMoved() | ev.OutputsMoving() if work is not None:
+                self._on_outputs(work, event)
             case ev.SlotsClosed() | ev.SlotsGone() | ev.TaskManagerGone() if work is not None:
                 self._on_loss(work, event)
             case _:
@@ -334,14 +338,10 @@ class JobMasterCore:
         letter = self._outbox.to(event.location.incarnation)
         letter.rejected.extend(offer.allocation_id for offer in event.offers)
 
-    def _on_outputs_moved(self, work: Work, vertex_id: VertexId, failure: FailureInfo | None) -> None:
-        if not work.commits.is_asked(vertex_id):
-            return
-        if failure is None:
-            work.commits.done(vertex_id)
-            work.placement.seek(None)
-        elif self.status in _ALIVE:
-            self._fail(failure, None, self._graph.vertices[vertex_id].vertex.name)
+    def _on_outputs(self, work: Work, event: ev.OutputsMoved | ev.OutputsMoving) -> None:
+        failure = work.commit.told(event)
+        if failure is not None:
+            self._fail(failure, whose="the commit of the outputs")
 
     # --- reports ------------------------------------------------------------------------------------------
 
@@ -360,12 +360,15 @@ class JobMasterCore:
             return
         execution.metrics = report.metrics
         problem = self._graph.incomplete(execution, report)
+        conflict = "" if problem else work.commit.conflict(execution, report.outputs)
         if execution.state is ExecutionState.CANCELING:
             self._stopped(work, execution, report)
-        elif report.state is ExecutionState.FINISHED and not problem:
+        elif report.state is ExecutionState.FINISHED and not problem and not conflict:
             self._finished(work, execution, report)
         else:
             failure = report.failure or self._system_failure("TaskEndedError", problem)
+            if conflict:
+                failure = self._system_failure("OutputConflictError", conflict, kind="USER", is_recoverable=False)
             execution.failure = shown(failure)
             self._transition(execution, ExecutionState.FAILED, report.timestamp_millis)
             self._tasks_failed(work, [execution], failure)
@@ -444,8 +447,10 @@ class JobMasterCore:
         self._graph.transition(execution, target, max(latest, min(at_millis, self._at.millis)))
         self._publication.counted()
 
-    def _system_failure(self, class_name: str, message: str, *, kind: str = "SYSTEM") -> FailureInfo:
-        return system_failure(class_name, message, self._at.millis, kind=kind)
+    def _system_failure(
+        self, class_name: str, message: str, *, kind: str = "SYSTEM", is_recoverable: bool = True
+    ) -> FailureInfo:
+        return system_failure(class_name, message, self._at.millis, kind=kind, is_recoverable=is_recoverable)
 
     # --- the end of a job ---------------------------------------------------------------------------------
 
@@ -459,7 +464,7 @@ class JobMasterCore:
             self._stop_attempts()
 
     def _cancel(self, reason: str) -> None:
-        if self._result is not None:
+        if self._is_decided:
             return
         if self._recovery is not None:
             self._recovery.cancel_reason = reason
@@ -508,11 +513,12 @@ class JobMasterCore:
 
     def _advance_alive(self, work: Work) -> None:
         self._restart(work)
-        self._commit_outputs(work)
-        if self._graph.is_finished and work.commits.is_complete:
-            if work.acceptance.in_flight is None and self.status in _ALIVE:
-                self._write_result(JobStatus.FINISHED)
-            return
+        if self._graph.is_finished:
+            work.commit.advance()
+            if work.commit.is_complete():
+                if work.acceptance.in_flight is None and self.status in _ALIVE:
+                    self._write_result(JobStatus.FINISHED)
+                return
         if problem := work.placement.schedule(self._at):
             self._fail(self._system_failure("MixedResultKindsError", problem, kind="USER"))
         if work.placement.deploy(self._at) and self.status is JobStatus.CREATED:
@@ -545,14 +551,6 @@ class JobMasterCore:
             self._graph.enter(JobStatus.RESTARTING, self._at.millis, reason)
         self._effects += map(ScheduleRestart, dues)
 
-    def _commit_outputs(self, work: Work) -> None:
-        for vertex in work.commits.due():
-            asked = work.commits.ask(vertex, work.placement.task_managers)
-            if asked is None:
-                work.placement.seek(vertex)
-                return
-            self._outbox.to(asked).commits.append((vertex.id, outputs_of(vertex)))
-
     def _on_events_written(self, number: int) -> None:
         work = self._work
         assert work is not None, number
@@ -561,6 +559,7 @@ class JobMasterCore:
             work.placement.acknowledge(execution)
         work.placement.release(batch.released)
         work.placement.inputs_accepted()
+        work.commit.written(batch)
         if batch.resets and self.status in _ALIVE:
             self._reset(work, batch.resets)
 

@@ -23,6 +23,7 @@ from runtime.scheduler.core.job_events import (
     FailureHandled,
     JobEvent,
     JobStarted,
+    OutputsCommitting,
     PartitionsLost,
     PartitionsReleased,
     SubtasksReset,
@@ -46,7 +47,7 @@ class RecoveredJob:
     `handled` are attempts whose failure needs no handling any more: they were not reset yet.
     """
 
-    __slots__ = ("_due_millis", "counted", "failures", "graph", "handled", "losses", "started_millis")
+    __slots__ = ("_due_millis", "counted", "failures", "graph", "handled", "is_committing", "losses", "started_millis")
 
     def __init__(self, graph: ExecutionGraph, failures: FailureHistory) -> None:
         self.graph = graph
@@ -55,6 +56,7 @@ class RecoveredJob:
         self.losses: dict[Subtask, int] = {}
         self.handled: dict[Subtask, HandledAttempt] = {}
         self.started_millis: int | None = None
+        self.is_committing = False
         self._due_millis = 0
 
     def apply(self, event: JobEvent, at_millis: int) -> None:
@@ -64,6 +66,8 @@ class RecoveredJob:
                 self.started_millis = started_millis
             case AttemptFinished():
                 self._accept(event)
+            case OutputsCommitting():
+                self.is_committing = True
             case PartitionsReleased():
                 return  # follows from who is accepted and who is reset
             case FailureHandled():

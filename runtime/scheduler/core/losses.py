@@ -14,7 +14,7 @@ from runtime.common.ids import ExecutionAttemptId, Incarnation, VertexId
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.fencing import Fences
-from runtime.scheduler.core.output_commit import OutputCommits
+from runtime.scheduler.core.output_commit import OutputCommit
 from runtime.scheduler.core.placement import Placement
 from runtime.scheduler.core.reconnection import Reconnection
 
@@ -45,19 +45,19 @@ class _Unseen:
 class Losses:
     """Of one job."""
 
-    __slots__ = ("_commits", "_fences", "_graph", "_placement", "_reconnection", "_unseen")
+    __slots__ = ("_commit", "_fences", "_graph", "_placement", "_reconnection", "_unseen")
 
     def __init__(
         self,
         graph: ExecutionGraph,
         placement: Placement,
-        commits: OutputCommits,
+        commit: OutputCommit,
         reconnection: Reconnection,
         fences: Fences,
     ) -> None:
         self._graph = graph
         self._placement = placement
-        self._commits = commits
+        self._commit = commit
         self._reconnection = reconnection
         self._fences = fences
         self._unseen: dict[Incarnation, _Unseen] = {}
@@ -104,9 +104,10 @@ class Losses:
     def _task_manager_gone(self, event: ev.TaskManagerGone) -> list[Loss]:
         """It counts as lost, or is proved dead."""
         incarnation = event.incarnation
-        self._commits.task_manager_gone(incarnation)
         self._reconnection.gone(incarnation)
         lost = self._placement.task_manager_gone(incarnation, is_reaped=event.is_reaped)
+        if problem := self._commit.task_manager_gone(incarnation, is_reaped=event.is_reaped):
+            return [Loss((), "OutputCommitError", f"{event.reason}; {problem}", is_recoverable=False)]
         if event.is_reaped:
             return self._reaped(incarnation, lost, event.reason)
         exclusive = [one for one in lost if self._graph.vertices[one.vertex_id].is_exclusive]
@@ -134,6 +135,7 @@ class Losses:
 
     def stopped(self, incarnation: Incarnation, how: str) -> list[Loss]:
         """The fence says that nothing runs there any more."""
+        self._commit.stopped(incarnation)
         unseen = self._unseen.pop(incarnation, None)
         if unseen is None:
             return []

@@ -1,10 +1,12 @@
 """What one event makes a job say to each TaskManager, gathered so that it leaves in one write and in a safe order.
 
-The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, commits,
+The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, the commit,
 releases, freed slots, the end of the job.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
 from runtime.gateways.job_master import (
@@ -23,6 +25,16 @@ from runtime.gateways.task import JobInformation, OutputDirectory, TaskDeploymen
 from runtime.scheduler.core.effects import SendMessages
 
 
+@dataclass(frozen=True, slots=True)
+class CommitOrder:
+    """The order to move the job's outputs (R27)."""
+
+    vertex_id: VertexId
+    outputs: tuple[OutputDirectory, ...]
+    order: int
+    fence_revision: int
+
+
 class Letter:
     """What is to be said to one TaskManager."""
 
@@ -30,7 +42,7 @@ class Letter:
         "accepted",
         "acknowledged",
         "cancelled",
-        "commits",
+        "commit",
         "deployed",
         "ends",
         "fence_revision",
@@ -48,7 +60,7 @@ class Letter:
         self.fence_revision = 0
         self.cancelled: list[ExecutionAttemptId] = []
         self.acknowledged: list[ExecutionAttemptId] = []
-        self.commits: list[tuple[VertexId, tuple[OutputDirectory, ...]]] = []
+        self.commit: CommitOrder | None = None
         self.released: list[PartitionId] = []
         self.freed: list[AllocationId] = []
         self.ends = False
@@ -93,7 +105,8 @@ class Outbox:
             messages.append(CancelTasks(job_id, epoch, tuple(letter.cancelled)))
         if letter.acknowledged:
             messages.append(AcknowledgeReports(job_id, epoch, tuple(letter.acknowledged)))
-        messages += [CommitOutputs(job_id, epoch, vertex_id, outputs) for vertex_id, outputs in letter.commits]
+        if (one := letter.commit) is not None:
+            messages.append(CommitOutputs(job_id, epoch, one.vertex_id, one.outputs, one.order, one.fence_revision))
         if letter.released:
             messages.append(ReleasePartitions(job_id, epoch, tuple(letter.released)))
         if letter.freed:

@@ -1,75 +1,253 @@
-"""The outputs of sinks: moved into place when every attempt of the sink is accepted, and before the job's result.
+"""The commit of a job's outputs: decided once, then carried out by one mover at a time.
 
-Invariants: the move is asked for only after acceptance of all attempts is durable (so a repeated move moves the same
-files); one TaskManager is asked at a time, and another one when that one is lost: the move is idempotent.
+`COMMIT_TRANSITIONS` is the whole of it. Invariants: nothing moves before an event says that the outcome is decided;
+once that is asked for, the job is neither cancelled nor ended by its timeout (R26); a TaskManager gets the order to
+move only when the one before it has stopped: by its own word, its death, or the fence on it (R27, R13, R14); an answer
+counts only for the order that stands. Every step may be done again by the next mover (R28).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable
+from enum import Enum
 
-from runtime.common.ids import Incarnation, VertexId
+from runtime.common.fsm import StateMachine, TransitionTable
+from runtime.common.ids import Incarnation
+from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
-from runtime.gateways.task import OutputDirectory
+from runtime.gateways.task import FailureInfo, OutputDirectory
+from runtime.scheduler.core.acceptance import Acceptance, Batch
+from runtime.scheduler.core.events import OutputsMoved, OutputsMoving
+from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.job_events import OutputsCommitting
+from runtime.scheduler.core.outbox import CommitOrder, Letter, Outbox
+from runtime.scheduler.core.output_modes import OutputModes
+from runtime.scheduler.core.placement import Placement
 
 
-class OutputCommits:
-    """The moves of one job: asked for, and done."""
+class CommitState(Enum):
+    """OPEN until the outcome is decided; DECIDING while that is being made durable; SEEKING a TaskManager that moves;
+    MOVING; STOPPING while one that cannot be reached may still move; DONE; FAILED for good.
+    """
 
-    __slots__ = ("_asked", "_done", "_graph")
+    OPEN = "OPEN"
+    DECIDING = "DECIDING"
+    SEEKING = "SEEKING"
+    MOVING = "MOVING"
+    STOPPING = "STOPPING"
+    DONE = "DONE"
+    FAILED = "FAILED"
 
-    def __init__(self, graph: ExecutionGraph) -> None:
+    __hash__ = object.__hash__
+
+
+_C = CommitState
+COMMIT_TRANSITIONS = TransitionTable(
+    {
+        _C.OPEN: frozenset({_C.DECIDING, _C.SEEKING}),
+        _C.DECIDING: frozenset({_C.SEEKING}),
+        _C.SEEKING: frozenset({_C.MOVING}),
+        _C.MOVING: frozenset({_C.SEEKING, _C.STOPPING, _C.DONE, _C.FAILED}),
+        _C.STOPPING: frozenset({_C.SEEKING, _C.DONE, _C.FAILED}),
+        _C.DONE: frozenset(),
+        _C.FAILED: frozenset(),
+    }
+)
+
+
+class OutputCommit:
+    """Of one job under one owner. `is_decided`: an earlier owner has made the decision durable."""
+
+    __slots__ = (
+        "_acceptance",
+        "_fences",
+        "_graph",
+        "_machine",
+        "_modes",
+        "_mover",
+        "_order",
+        "_outbox",
+        "_placement",
+        "_progress",
+    )
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        placement: Placement,
+        acceptance: Acceptance,
+        outbox: Outbox,
+        fences: Fences,
+        *,
+        is_decided: bool = False,
+    ) -> None:
         self._graph = graph
-        self._asked: dict[VertexId, Incarnation] = {}
-        self._done: set[VertexId] = set()
+        self._placement = placement
+        self._acceptance = acceptance
+        self._outbox = outbox
+        self._fences = fences
+        self._modes = OutputModes(graph)
+        self._machine = StateMachine(f"commit of job {graph.job_id}", COMMIT_TRANSITIONS, CommitState.OPEN)
+        self._mover: Incarnation | None = None
+        self._order = 0
+        self._progress: OutputsMoving | None = None
+        if is_decided:
+            self._enter(CommitState.SEEKING)
 
     @property
+    def state(self) -> CommitState:
+        """Where the commit is."""
+        return self._machine.state
+
+    @property
+    def is_decided(self) -> bool:
+        """True once the job can only finish, or fail with what is left for a repeat (R26)."""
+        return self._machine.state is not CommitState.OPEN
+
     def is_complete(self) -> bool:
-        """True when no vertex has outputs that are still to be moved. Meaningful once every vertex is FINISHED."""
-        return all(vertex.id in self._done for vertex in self._with_outputs())
+        """Nothing is left to be moved. Meaningful when every vertex is FINISHED."""
+        return self._machine.state is CommitState.DONE or not self._graph.has_outputs
 
-    def due(self) -> list[ExecutionJobVertex]:
-        """Vertices whose outputs are accepted and not asked to be moved yet."""
-        return [
-            vertex
-            for vertex in self._with_outputs()
-            if vertex.is_accepted and vertex.id not in self._asked and vertex.id not in self._done
-        ]
+    def _enter(self, state: CommitState) -> None:
+        self._machine.to(state)
+        self._graph.is_committing = self.is_decided
 
-    def _with_outputs(self) -> Iterator[ExecutionJobVertex]:
-        return (vertex for vertex in self._graph.vertices.values() if vertex.has_output_directories)
+    def conflict(self, execution: Execution, outputs: Iterable[OutputDirectory]) -> str:
+        """Why an attempt must not write there, because of what others of its job write; "" if it may."""
+        return self._modes.conflict(execution, outputs)
 
-    def ask(self, vertex: ExecutionJobVertex, known: Collection[Incarnation]) -> Incarnation | None:
-        """The TaskManager that is asked from now on to move the outputs of a vertex: one that wrote some, if it is
-        known, else any. None if there is none.
+    # --- the decision (R26) ---------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Every vertex is FINISHED: decide, and have the outputs moved once that is durable."""
+        if self._machine.state is CommitState.OPEN and self._graph.has_outputs:
+            self._enter(CommitState.DECIDING)
+            self._acceptance.record(OutputsCommitting())
+        elif self._machine.state is CommitState.SEEKING:
+            self._seek()
+
+    def written(self, batch: Batch) -> None:
+        """Events are durable, perhaps the decision."""
+        if self._machine.state is CommitState.DECIDING and OutputsCommitting() in batch.records:
+            self._enter(CommitState.SEEKING)
+
+    # --- one mover at a time (R27) --------------------------------------------------------------------------
+
+    def _seek(self) -> None:
+        """Order one that wrote some of it, else any; wait for one that is away; with none, ask for a slot (D-034)."""
+        reachable = self._placement.reachable()
+        writers = [one.location.incarnation for one in self._graph.executions() if one.outputs and one.location]
+        candidates = [incarnation for incarnation in reversed(writers) if incarnation in reachable] or reachable
+        if candidates:
+            self._give_order(candidates[0])
+        elif not self._placement.absent:
+            self._placement.seek(self._a_writer)
+
+    @property
+    def _a_writer(self) -> ExecutionJobVertex:
+        return next(one for one in self._graph.vertices.values() if any(map(_outputs_of, one.executions)))
+
+    def _give_order(self, mover: Incarnation) -> None:
+        self._enter(CommitState.MOVING)
+        self._mover = mover
+        self._order += 1
+        self._progress = None
+        self._tell(self._outbox.to(mover))
+
+    def _tell(self, letter: Letter) -> None:
+        assert self._mover is not None, self._order
+        letter.commit = CommitOrder(
+            vertex_id=self._a_writer.id,
+            outputs=tuple(output for execution in self._graph.executions() for output in execution.outputs),
+            order=self._order,
+            fence_revision=self._fences.revision(self._mover),
+        )
+
+    def adopt(self, location: TaskManagerLocation) -> None:
+        """An earlier owner's mover goes on, under an order of this one."""
+        if self._machine.state is CommitState.SEEKING:
+            self._placement.know(location)
+            self._give_order(location.incarnation)
+
+    def counted(self, incarnation: Incarnation, letter: Letter) -> None:
+        """A TaskManager is back on a new stream: the order may not have arrived, or its answer (R11)."""
+        if self._machine.state is CommitState.MOVING and self._mover == incarnation:
+            self._tell(letter)
+
+    def task_manager_gone(self, incarnation: Incarnation, *, is_reaped: bool) -> str:
+        """A TaskManager counts as lost, or is proved dead. Returns why the job must fail, "" if it goes on."""
+        if self._mover != incarnation or self._machine.state not in _ENTRUSTED:
+            return ""
+        if is_reaped:
+            self._enter(CommitState.SEEKING)
+        elif not self._fences.are_available:
+            self._enter(CommitState.FAILED)
+            return f"the TaskManager that moves the outputs cannot be reached and may go on; {self._what_is_left()}"
+        else:
+            self._fences.ask(incarnation)
+            if self._machine.state is CommitState.MOVING:
+                self._enter(CommitState.STOPPING)
+        return ""
+
+    def stopped(self, incarnation: Incarnation) -> None:
+        """The fence says that nothing of this job runs there any more (R14)."""
+        if self._machine.state is CommitState.STOPPING and self._mover == incarnation:
+            self._enter(CommitState.SEEKING)
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    def _stands(self, order: int) -> bool:
+        return self._machine.state in _ENTRUSTED and order == self._order
+
+    def told(self, event: OutputsMoved | OutputsMoving) -> FailureInfo | None:
+        """The mover's progress, or its last word; that of one that was given up counts for nothing.
+
+        Returns why the job must fail.
         """
-        writers = [one.location.incarnation for one in vertex.executions if one.outputs and one.location is not None]
-        candidates = [incarnation for incarnation in reversed(writers) if incarnation in known] or list(known)
-        if not candidates:
+        if not self._stands(event.order):
             return None
-        self._asked[vertex.id] = candidates[0]
-        return candidates[0]
+        if isinstance(event, OutputsMoving):
+            self._progress = event
+            return None
+        self._enter(CommitState.DONE if event.failure is None else CommitState.FAILED)
+        self._placement.seek(None)
+        return event.failure
 
-    def done(self, vertex_id: VertexId) -> bool:
-        """The outputs are in place. False if nobody was asked: a late answer."""
-        if self._asked.pop(vertex_id, None) is None:
-            return False
-        self._done.add(vertex_id)
-        return True
+    # --- what is shown --------------------------------------------------------------------------------------
 
-    def is_asked(self, vertex_id: VertexId) -> bool:
-        """True while an answer is awaited."""
-        return vertex_id in self._asked
+    def reason(self) -> str:
+        """What people are told of it, "" before it begins."""
+        match self._machine.state:
+            case CommitState.SEEKING:
+                return "committing: waiting for a TaskManager that moves the outputs"
+            case CommitState.STOPPING:
+                return (
+                    "committing: the TaskManager that moves the outputs cannot be reached: waiting until it has stopped"
+                    " (taskmanager.isolation-timeout)"
+                )
+            case CommitState.MOVING:
+                return self._progress_text()
+            case _:
+                return ""
 
-    def asked_of(self, incarnation: Incarnation) -> list[VertexId]:
-        """Whose answers are awaited from that one."""
-        return [vertex_id for vertex_id, one in self._asked.items() if one == incarnation]
+    def _progress_text(self) -> str:
+        progress = self._progress
+        if progress is None or not progress.files_total:
+            return "committing" if progress is None or not progress.problem else f"committing: {progress.problem}"
+        text = f"committing: {_spaced(progress.files_moved)} of {_spaced(progress.files_total)} files"
+        return f"{text}: {progress.problem}" if progress.problem else text
 
-    def task_manager_gone(self, incarnation: Incarnation) -> None:
-        """Whatever that one was asked for is due again."""
-        self._asked = {vertex_id: one for vertex_id, one in self._asked.items() if one != incarnation}
+    def _what_is_left(self) -> str:
+        bases = sorted({output.base for execution in self._graph.executions() for output in execution.outputs})
+        return f"what the job wrote is kept, visible or not, below {', '.join(bases)}"
 
 
-def outputs_of(vertex: ExecutionJobVertex) -> tuple[OutputDirectory, ...]:
-    """What the accepted attempts of a vertex have written with `ctx.output_path()`."""
-    return tuple(output for execution in vertex.executions for output in execution.outputs)
+_ENTRUSTED = frozenset({CommitState.MOVING, CommitState.STOPPING})
+
+
+def _outputs_of(execution: Execution) -> tuple[OutputDirectory, ...]:
+    return execution.outputs
+
+
+def _spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ")

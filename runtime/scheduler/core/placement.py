@@ -118,7 +118,7 @@ class Placement:
             else:
                 letter.rejected.append(offer.allocation_id)
         if letter.accepted and self._demand.errand is not None:
-            self._know(location)
+            self.know(location)
 
     def seek(self, vertex: ExecutionJobVertex | None) -> None:
         """Something is left to do for a vertex, and every TaskManager that could is lost: another one is needed.
@@ -127,11 +127,16 @@ class Placement:
         """
         self._demand.errand = vertex
 
-    def _know(self, location: TaskManagerLocation) -> None:
+    def know(self, location: TaskManagerLocation) -> None:
         """From now on it gets messages of the job."""
         if location.incarnation not in self.task_managers:
             self.task_managers[location.incarnation] = location
             self._outbox.to(location.incarnation).job = self._deployments.job
+
+    def reachable(self) -> list[Incarnation]:
+        """Those that know the job, hear, and are not fenced off."""
+        known = (one for one in self.task_managers if one not in self.absent)
+        return [incarnation for incarnation in known if not self._fences.is_closed(incarnation)]
 
     def inherit(self, adoption: Adoption, at: Moment) -> None:
         """What one TaskManager has of a job that had an owner before: slots, attempts in them, and leftovers."""
@@ -218,7 +223,7 @@ class Placement:
         execution.place(slot.location, slot.allocation_id)
         self._graph.transition(execution, ExecutionState.DEPLOYING, at.millis)
         incarnation = slot.location.incarnation
-        self._know(slot.location)
+        self.know(slot.location)
         letter = self._outbox.to(incarnation)
         letter.fence_revision = self._fences.revision(incarnation)
         letter.deployed.append(self._deployments.descriptor(execution, slot.allocation_id))

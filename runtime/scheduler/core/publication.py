@@ -53,11 +53,13 @@ class Publication:
         graph, before = self._graph, self.latest
         status = graph.status
         tasks = graph.task_counts()
-        if (before.status, before.tasks, before.pending_reason, before.name) != (
+        is_committing = graph.is_committing
+        if (before.status, before.tasks, before.pending_reason, before.name, before.is_committing) != (
             status,
             tasks,
             pending_reason,
             graph.name,
+            is_committing,
         ):
             self.latest = replace(
                 before,
@@ -68,6 +70,7 @@ class Publication:
                 last_modification_millis=max(millis, before.last_modification_millis + 1),
                 tasks=tasks,
                 pending_reason=pending_reason,
+                is_committing=is_committing,
             )
         return self.latest
 
@@ -77,6 +80,7 @@ class Publication:
         return replace(
             latest,
             status=status,
+            is_committing=False,
             sequence=latest.sequence + 2,
             end_millis=millis,
             last_modification_millis=max(millis, latest.last_modification_millis + 1),

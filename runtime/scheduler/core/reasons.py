@@ -30,7 +30,7 @@ class Reasons:
         if graph.status in {JobStatus.CANCELLING, JobStatus.FAILING}:
             running = graph.counts.get(ExecutionState.CANCELING, 0)
             return f"waiting for {running} tasks to stop" if running else ""
-        return work.failover.pending_reason() or self._shortage(work)
+        return work.commit.reason() or work.failover.pending_reason() or self._shortage(work)
 
     def _shortage(self, work: Work) -> str:
         if not work.placement.is_waiting_for_slots:

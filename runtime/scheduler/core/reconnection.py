@@ -11,24 +11,23 @@ from collections.abc import Mapping
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
-from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import HeldAttempt
 from runtime.scheduler.core.events import JobCounted
 from runtime.scheduler.core.outbox import Letter, Outbox
-from runtime.scheduler.core.output_commit import OutputCommits, outputs_of
+from runtime.scheduler.core.output_commit import OutputCommit
 from runtime.scheduler.core.placement import Placement
 
 
 class Reconnection:
     """Of one job."""
 
-    __slots__ = ("_commits", "_graph", "_outbox", "_parts", "_placement")
+    __slots__ = ("_commit", "_graph", "_outbox", "_parts", "_placement")
 
-    def __init__(self, graph: ExecutionGraph, placement: Placement, commits: OutputCommits, outbox: Outbox) -> None:
+    def __init__(self, graph: ExecutionGraph, placement: Placement, commit: OutputCommit, outbox: Outbox) -> None:
         self._graph = graph
         self._placement = placement
-        self._commits = commits
+        self._commit = commit
         self._outbox = outbox
         self._parts: dict[Incarnation, dict[ExecutionAttemptId, HeldAttempt]] = {}
 
@@ -53,7 +52,8 @@ class Reconnection:
         letter = self._outbox.to(incarnation)
         self._settle_attempts(letter, incarnation, there)
         self._stop_strangers(letter, there)
-        self._tell_again(letter, event.location, has_something=bool(event.slots or there))
+        self._placement.reconnected(event.location, has_something=bool(event.slots or there))
+        self._commit.counted(incarnation, letter)
 
     def _settle_slots(self, event: JobCounted) -> None:
         """An ACTIVE slot that is not ours is freed. Of one that is not ACTIVE we are told whether it is lost."""
@@ -87,10 +87,3 @@ class Reconnection:
                     letter.acknowledged.append(attempt_id)
             elif execution is None or execution.state.is_terminal or execution.state is ExecutionState.CANCELING:
                 letter.cancelled.append(attempt_id)
-
-    def _tell_again(self, letter: Letter, location: TaskManagerLocation, *, has_something: bool) -> None:
-        self._placement.reconnected(location, has_something=has_something)
-        letter.commits.extend(
-            (vertex_id, outputs_of(self._graph.vertices[vertex_id]))
-            for vertex_id in self._commits.asked_of(location.incarnation)
-        )

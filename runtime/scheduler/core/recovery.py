@@ -16,6 +16,7 @@ from runtime.common.states import ExecutionState
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.census import Census, CensusAnswer
 from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.job_events import OutputsCommitting
 from runtime.scheduler.core.outbox import Outbox
 
 KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.SlotsClosed | ev.AttemptsReported
@@ -73,19 +74,24 @@ class Recovery:
             self._lost.add(event.incarnation)
 
     def heed(self, fences: Fences) -> None:
-        """A TaskManager that counts as lost need not answer when nothing exclusive can run there (any more)."""
+        """A TaskManager that counts as lost need not answer when neither exclusive tasks nor a mover of the job's
+        outputs can run there (any more).
+        """
         if self._read is None and self._failed is None:
             return
         for incarnation in sorted(self._lost & self._census.awaited):
-            if not self._may_have_exclusive or fences.has_stopped(incarnation):
+            if not self._may_disturb or fences.has_stopped(incarnation):
                 self._forget(incarnation)
             elif fences.are_available:
                 fences.ask(incarnation)
 
     @property
-    def _may_have_exclusive(self) -> bool:
-        graph = self._read.graph if self._read is not None else None
-        return graph is None or any(vertex.is_exclusive(graph) for vertex in graph.vertices)
+    def _may_disturb(self) -> bool:
+        if self._read is None:
+            return True
+        graph = self._read.graph
+        is_committing = any(isinstance(event, OutputsCommitting) for batch in self._read.batches for event in batch)
+        return is_committing or any(vertex.is_exclusive(graph) for vertex in graph.vertices)
 
     def _forget(self, incarnation: Incarnation) -> None:
         self._lost.discard(incarnation)
@@ -109,15 +115,17 @@ class Recovery:
             case ev.JobCounted():
                 self._forget_told(event.location.incarnation)
                 self._lost.discard(event.location.incarnation)
-                self._census.answered(event.location, event.slots, event.attempts, is_last=event.is_last)
+                self._census.answered(
+                    event.location, event.slots, event.attempts, is_last=event.is_last, is_moving=event.is_moving
+                )
             case ev.TaskManagerDisconnected() | ev.TaskManagerGone():
                 self._take_end(event)
             case ev.SlotsOffered(location):
                 self._kept.append((location.incarnation, event))
             case ev.SlotsGone(incarnation) | ev.SlotsClosed(incarnation) | ev.AttemptsReported(incarnation=incarnation):
                 self._kept.append((incarnation, event))
-            case ev.AttemptsProgressed() | ev.OutputsMoved():
-                return  # progress comes again, and a move is asked for again
+            case ev.AttemptsProgressed() | ev.OutputsMoved() | ev.OutputsMoving():
+                return  # progress comes again, and the outputs are asked to be moved again
             case _:
                 assert_never(event)
 

@@ -16,7 +16,7 @@ from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.job_recovery import RecoveredJob
 from runtime.scheduler.core.losses import Losses
 from runtime.scheduler.core.outbox import Outbox
-from runtime.scheduler.core.output_commit import OutputCommits
+from runtime.scheduler.core.output_commit import OutputCommit
 from runtime.scheduler.core.placement import ON_ITS_WAY, Placement
 from runtime.scheduler.core.reconnection import Reconnection
 from runtime.scheduler.core.recovery import Inheritance
@@ -25,7 +25,7 @@ from runtime.scheduler.core.recovery import Inheritance
 class Work:
     """Who decides what of one job."""
 
-    __slots__ = ("acceptance", "commits", "failover", "losses", "placement", "reconnection", "timeout")
+    __slots__ = ("acceptance", "commit", "failover", "losses", "placement", "reconnection", "timeout")
 
     def __init__(
         self,
@@ -37,12 +37,13 @@ class Work:
         *,
         batches: int = 0,
         started_millis: int | None = None,
+        is_committing: bool = False,
     ) -> None:
         self.placement = Placement(graph, outbox, fences)
         self.acceptance = Acceptance(graph, first_number=batches)
-        self.commits = OutputCommits(graph)
-        self.reconnection = Reconnection(graph, self.placement, self.commits, outbox)
-        self.losses = Losses(graph, self.placement, self.commits, self.reconnection, fences)
+        self.commit = OutputCommit(graph, self.placement, self.acceptance, outbox, fences, is_decided=is_committing)
+        self.reconnection = Reconnection(graph, self.placement, self.commit, outbox)
+        self.losses = Losses(graph, self.placement, self.commit, self.reconnection, fences)
         self.failover = Failover(graph, self.placement, self.acceptance, history, settings)
         self.timeout = ExecutionTimeout(graph, self.acceptance, started_millis)
 
@@ -74,10 +75,13 @@ class Work:
             fences,
             batches=len(found.read.batches),
             started_millis=recovered.started_millis,
+            is_committing=recovered.is_committing,
         )
         work.failover.restore(recovered, at)
         for adoption in adoptions:
             work.placement.inherit(adoption, at)
+            if adoption.answer.is_moving:
+                work.commit.adopt(adoption.answer.location)
         return work
 
     def requirements(self) -> tuple[ResourceRequirement, ...]:

@@ -11,6 +11,7 @@ from runtime.gateways.job_master import (
     AnswerSlotOffers,
     CancelTasks,
     CommitOutputs,
+    CommitProgress,
     DeployTasks,
     EndJob,
     FreeSlots,
@@ -23,7 +24,13 @@ from runtime.gateways.job_master import (
     SlotsLost,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotsFreed
-from runtime.gateways.task import JobInformation, TaskDeploymentDescriptor, TaskExecutionReport, TaskProgress
+from runtime.gateways.task import (
+    FailureInfo,
+    JobInformation,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskProgress,
+)
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 
 OwnerMessage = (
@@ -38,7 +45,7 @@ OwnerMessage = (
     | EndJob
 )
 
-OwnerNews = JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted
+OwnerNews = JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted | CommitProgress
 
 # --- events -----------------------------------------------------------------------------------------------
 
@@ -105,9 +112,24 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class OutputsMoved:
-    """A CommitOutputs is done, or has failed."""
+    """The mover of a job has ended: all is done, or it has failed for good, or it has stopped and may go on later, or
+    it has found that another one has its order.
+    """
 
-    answer: OutputsCommitted
+    job_id: JobId
+    failure: FailureInfo | None = None
+    is_stopped: bool = False
+    is_superseded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MoveProgressed:
+    """How far the mover of a job is. `problem`: why it does not get on, "" if it does."""
+
+    job_id: JobId
+    files_moved: int
+    files_total: int
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +196,7 @@ Event = (
     | AttemptProgressed
     | AttemptEnded
     | OutputsMoved
+    | MoveProgressed
     | ClusterChanged
     | Deregistered
     | FenceRequested
@@ -283,10 +306,22 @@ class MoveOutputs:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetJob:
-    """Nothing of the job runs here any more: delete its directory, partitions and uncommitted outputs."""
+class StopMove:
+    """Have the mover of a job stop; ends in OutputsMoved (R27)."""
 
     job_id: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob:
+    """Nothing of the job runs here any more: delete its directory, partitions and uncommitted outputs.
+
+    Not `is_over`: it goes on elsewhere, and what has finished here may be committed by others (R28).
+    """
+
+    job_id: JobId
+    is_over: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +352,7 @@ Effect = (
     | ReportUnstarted
     | DeletePartitions
     | MoveOutputs
+    | StopMove
     | ForgetJob
     | FenceObeyed
     | Refused

@@ -27,7 +27,7 @@ class JobMasterLocation:
 class Job:
     """What this TaskManager knows of one job."""
 
-    __slots__ = ("epoch", "information", "is_adopted", "is_ending", "job_id", "owner")
+    __slots__ = ("epoch", "information", "is_adopted", "is_ending", "is_over", "job_id", "owner")
 
     def __init__(self, job_id: JobId, epoch: int, owner: JobMasterLocation) -> None:
         self.job_id = job_id
@@ -35,6 +35,8 @@ class Job:
         self.owner = owner
         self.information: JobInformation | None = None
         self.is_ending = False
+        self.is_over = False
+        """True when it ends because it has a result, and not because this TaskManager leaves."""
         self.is_adopted = False
         """True once an owner has asked for a census: the epoch is kept until the job ends, also if nothing is here."""
 

@@ -12,6 +12,7 @@ from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
 from runtime.taskexecutor.core.events import CancelAttempt, Effect, FenceObeyed, FenceRequested, ReportUnstarted
 from runtime.taskexecutor.core.isolation import Isolation, StopReason
+from runtime.taskexecutor.core.moves import Moves
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import TaskSlot, TaskSlotTable
 
@@ -19,10 +20,11 @@ from runtime.taskexecutor.core.slot_table import TaskSlot, TaskSlotTable
 class Stopping:
     """Of one TaskManager."""
 
-    def __init__(self, slots: TaskSlotTable, ledger: AttemptLedger, isolation: Isolation) -> None:
+    def __init__(self, slots: TaskSlotTable, ledger: AttemptLedger, isolation: Isolation, moves: Moves) -> None:
         self._slots = slots
         self._ledger = ledger
         self._isolation = isolation
+        self._moves = moves
 
     def fence(self, request: FenceRequested) -> list[Effect]:
         """R14: end what the fence is for, unless it, or a newer one, is known."""
@@ -31,13 +33,15 @@ class Stopping:
             return []
         reason = StopReason.isolated(f"its job's owner has fenced this TaskManager off (fence {fence.revision})")
         slots = self._slots.of_job(fence.job_id)
-        return self.waiting(slots, reason, fence.is_for) + self.running(slots, reason, fence.is_for)
+        stopped = self.waiting(slots, reason, fence.is_for) + self.running(slots, reason, fence.is_for)
+        return stopped + self._moves.fence(fence)
 
     def obeyed_fences(self) -> list[Effect]:
-        """R15: a fence is obeyed when nothing that it is for is left in any slot."""
+        """R15: a fence is obeyed when nothing that it is for is left in any slot, and no mover (R27)."""
         effects: list[Effect] = []
         for fence in self._isolation.pending():
-            if not any(slot.running is not None and fence.is_for(slot.running) for slot in self._slots):
+            in_slots = any(slot.running is not None and fence.is_for(slot.running) for slot in self._slots)
+            if not in_slots and not self._moves.is_held_by(fence):
                 self._isolation.note_obeyed(fence)
                 effects.append(FenceObeyed(fence.job_id, fence.revision))
         return effects

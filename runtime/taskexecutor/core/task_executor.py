@@ -51,7 +51,7 @@ from runtime.taskexecutor.core.events import (
     FreeSlot,
     JobMasterConnected,
     JobMasterDisconnected,
-    MoveOutputs,
+    MoveProgressed,
     OutputsMoved,
     OwnerMessage,
     OwnerNews,
@@ -70,6 +70,7 @@ from runtime.taskexecutor.core.events import (
 )
 from runtime.taskexecutor.core.isolation import Isolation, StopReason
 from runtime.taskexecutor.core.jobs import Job, JobMasterLocation, JobTable
+from runtime.taskexecutor.core.moves import Moves
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
 from runtime.taskexecutor.core.stopping import Stopping
@@ -99,7 +100,8 @@ class TaskExecutorCore:
         self.ledger = AttemptLedger(reports_max=reports_max, bytes_max=report_bytes_max)
         self.jobs = JobTable()
         self.isolation = Isolation()
-        self.stopping = Stopping(self.slots, self.ledger, self.isolation)
+        self.moves = Moves(self.isolation)
+        self.stopping = Stopping(self.slots, self.ledger, self.isolation, self.moves)
         self.drain = ""
         """Why no slot is given away and nothing is begun, "" when all is as usual."""
         self._absence = OwnerAbsence(owner_timeout)
@@ -120,15 +122,18 @@ class TaskExecutorCore:
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
             case JobsEnded() | ClusterChanged() | Deregistered():
+                is_over = isinstance(event, JobsEnded)
                 jobs = event.jobs if isinstance(event, JobsEnded) else [job.job_id for job in self.jobs]
-                effects = [effect for job_id in jobs for effect in self._end_job(job_id)]
-            case JobMasterConnected() | JobMasterDisconnected() | OutputsMoved():
+                effects = [effect for job_id in jobs for effect in self._end_job(job_id, is_over=is_over)]
+            case JobMasterConnected() | JobMasterDisconnected():
                 effects = self._on_connection(event)
+            case OutputsMoved() | MoveProgressed():
+                effects = self._on_move(event)
             case _:
                 effects = self._on_withdrawal(event)
         return effects + self.stopping.obeyed_fences()
 
-    def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected | OutputsMoved) -> list[Effect]:
+    def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected) -> list[Effect]:
         match event:
             case JobMasterConnected(incarnation):
                 self._connected.add(incarnation)
@@ -136,11 +141,19 @@ class TaskExecutorCore:
             case JobMasterDisconnected(incarnation):
                 self._connected.discard(incarnation)
                 return []
-            case OutputsMoved(answer):
-                job = self.jobs.get(answer.job_id)
-                return self._tell_owner(job, answer) if job is not None else []
             case _:
                 assert_never(event)
+
+    def _on_move(self, event: OutputsMoved | MoveProgressed) -> list[Effect]:
+        job = self.jobs.get(event.job_id)
+        assert job is not None, event.job_id
+        answer: OwnerNews | None
+        if isinstance(event, MoveProgressed):
+            answer, effects = self.moves.progressed(event), list[Effect]()
+        else:
+            answer, effects = self.moves.ended(event)
+        told = self._tell_owner(job, answer) if answer is not None else []
+        return told + effects + self._leave_if_over(job)
 
     def statuses(self) -> tuple[SlotStatus, ...]:
         """Who holds which slot."""
@@ -297,10 +310,11 @@ class TaskExecutorCore:
             case ContactLost(reason):
                 self.isolation.is_isolated = True
                 exclusive = [slot for slot in self.slots if slot.runs_exclusive]
-                return self.stopping.running(exclusive, StopReason.isolated(reason))
+                stopped = self.stopping.running(exclusive, StopReason.isolated(reason))
+                return stopped + self.moves.contact_lost(reason)
             case ContactRegained():
                 self.isolation.is_isolated = False
-                return self._start_waiting()
+                return self._start_waiting() + self.moves.contact_regained()
             case OwnersAwaited(seconds):
                 return self._on_owners_awaited(seconds)
             case DrainChanged() | Released():
@@ -379,9 +393,10 @@ class TaskExecutorCore:
             case ReleasePartitions():
                 return [DeletePartitions(message.partitions)]
             case CommitOutputs():
-                return [MoveOutputs(message)]
+                fenced = self.isolation.refusal(job.job_id, message.epoch, message.fence_revision)
+                return [Refused(f"CommitOutputs: {fenced}")] if fenced else self.moves.order(message)
             case EndJob():
-                return self._end_job(job.job_id)
+                return self._end_job(job.job_id, is_over=True)
             case _:
                 assert_never(message)
 
@@ -510,27 +525,29 @@ class TaskExecutorCore:
             for attempt_id in (slot.running, *(task.attempt_id for task in slot.waiting))
         }
         attempts = list(self.ledger.unacknowledged(job.job_id, places))
-        if not (job.is_adopted or slots or attempts):
+        is_moving = self.moves.is_ordered(job.job_id)
+        if not (job.is_adopted or slots or attempts or is_moving):
             return
         for start in range(0, max(len(attempts), 1), CENSUS_ATTEMPTS_MAX):
             end = start + CENSUS_ATTEMPTS_MAX
             part, is_last = tuple(attempts[start:end]), end >= len(attempts)
-            yield JobCensus(job.job_id, job.epoch, slots, part, is_last, self._task_manager_id)
+            yield JobCensus(job.job_id, job.epoch, slots, part, is_last, self._task_manager_id, is_moving)
 
     def _tell_owner(self, job: Job, message: OwnerNews) -> list[Effect]:
         if job.owner.incarnation not in self._connected:
             return []
         return [TellOwner(job.owner.incarnation, message)]
 
-    def _end_job(self, job_id: JobId) -> list[Effect]:
+    def _end_job(self, job_id: JobId, *, is_over: bool) -> list[Effect]:
         job = self.jobs.get(job_id)
         if job is None:
-            return [ForgetJob(job_id)]
+            return [ForgetJob(job_id, is_over)]
+        job.is_over = job.is_over or is_over
         if job.is_ending:
             return []
         had_room = self.ledger.has_room
         job.is_ending = True
-        effects: list[Effect] = []
+        effects = self.moves.end_job(job_id)
         for slot in self.slots.of_job(job_id):
             if slot.state is SlotState.RELEASING:
                 continue
@@ -541,14 +558,14 @@ class TaskExecutorCore:
         return effects if had_room else effects + self._start_waiting()
 
     def _leave_if_over(self, job: Job) -> list[Effect]:
-        if not job.is_ending or self.slots.of_job(job.job_id):
+        if not job.is_ending or self.slots.of_job(job.job_id) or self.moves.is_ordered(job.job_id):
             return []
         self.jobs.forget(job.job_id, has_ended=True)
-        return [ForgetJob(job.job_id)]
+        return [ForgetJob(job.job_id, job.is_over)]
 
     def _leave_if_empty(self, job: Job) -> None:
         """A job that was only offered slots and never used one leaves without a trace."""
-        if job.is_adopted or job.information is not None:
+        if job.is_adopted or job.information is not None or self.moves.is_ordered(job.job_id):
             return
         if self.ledger.is_empty(job.job_id) and not self.slots.of_job(job.job_id):
             self.jobs.forget(job.job_id, has_ended=False)

@@ -209,7 +209,8 @@ class SlotProcess(asyncio.Protocol):
                 self._listener.progress_reported(self, float(fields["fraction"]), str(fields["text"]))
             case FrameKind.OUTPUT:
                 fields = decode_fields(frame.payload)
-                self._listener.output_announced(self, OutputDirectory(str(fields["base"]), str(fields["directory"])))
+                output = OutputDirectory(str(fields["base"]), str(fields["directory"]), str(fields["mode"]))
+                self._listener.output_announced(self, output)
             case FrameKind.NEED_SPARK:
                 self._listener.spark_needed(self)
             case FrameKind.SPARK_USED:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from runtime.gateways.task import OutputDirectory
+from runtime.common.errors import FlinklikeError
+from runtime.gateways.task import ERROR, OUTPUT_MODES, OVERWRITE, OutputDirectory
 from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.slots.attempt_scope import USER_LOGGER
 from runtime.taskexecutor.slots.causes import TaskError
@@ -162,22 +163,50 @@ class SlotTaskContext:
         bounded = min(max(float(fraction), 0.0), 1.0)
         self._state.progress.report(bounded if bounded == bounded else 0.0, str(text)[:_TEXT_LENGTH_MAX])  # noqa: PLR0124 - NaN
 
-    def output_path(self, base: str) -> str:
+    def output_path(self, base: str, mode: str = OVERWRITE) -> str:
         """The attempt's hidden directory below `base`. It does not exist yet: Spark wants to make it itself."""
-        base = str(base).rstrip("/")
-        if not base:
-            message = "ctx.output_path() needs the directory below which the sink writes"
+        base = _absolute(base)
+        if mode not in OUTPUT_MODES:
+            message = f"ctx.output_path({base!r}, mode={mode!r}): mode is one of {', '.join(map(repr, OUTPUT_MODES))}"
             raise TaskError(message)
-        if "://" not in base and not base.startswith("file:"):
-            base = os.path.abspath(base)  # noqa: PTH100 - a string stays a string
         known = self._state.outputs.get(base)
         if known is None:
             _check_scheme(base)
-            known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}")
+            if mode == ERROR:
+                _check_empty(base)
+            known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}", mode)
             self._state.outputs[base] = known
             # At once: should this process be killed, the TaskManager knows what to delete.
-            self._state.channel.send(FrameKind.OUTPUT, encode_fields(base=base, directory=known.directory))
+            self._state.channel.send(FrameKind.OUTPUT, encode_fields(base=base, directory=known.directory, mode=mode))
+        elif known.mode != mode:
+            message = f"ctx.output_path({base!r}, mode={mode!r}): this task writes there with mode={known.mode!r}"
+            raise TaskError(message)
         return known.directory
+
+
+def _absolute(base: str) -> str:
+    base = str(base).rstrip("/")
+    if not base or base.endswith(":"):
+        message = "ctx.output_path() needs the directory below which the sink writes, and not the root of all files"
+        raise TaskError(message)
+    if "://" not in base and not base.startswith("file:"):
+        base = os.path.abspath(base)  # noqa: PTH100 - a string stays a string
+    return base
+
+
+def _check_empty(base: str) -> None:
+    """mode="error": said before anything is written, and once more when it is committed."""
+    from runtime.taskexecutor.core.output_plan import is_visible
+    from runtime.taskexecutor.output_files import output_files
+
+    try:
+        found = [name for name in output_files(base).sizes("") if is_visible(name)]
+    except (OSError, FlinklikeError) as error:
+        message = f"ctx.output_path({base!r}, mode='error'): what is there cannot be listed: {error}"
+        raise TaskError(message) from error
+    if found:
+        message = f"ctx.output_path({base!r}, mode='error'): it exists already, and holds {min(found)}"
+        raise TaskError(message)
 
 
 def _check_scheme(base: str) -> None:

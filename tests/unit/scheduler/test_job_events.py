@@ -29,6 +29,7 @@ from runtime.scheduler.core.job_events import (
     FailureHandled,
     JobEvent,
     JobStarted,
+    OutputsCommitting,
     PartitionsLost,
     PartitionsReleased,
     SubtasksReset,
@@ -79,6 +80,15 @@ EVENTS["3-fault"] = tuple(
     if isinstance(event, FailureHandled)
     else event
     for event in EVENTS["3"]
+)
+EVENTS["4"] = (
+    *(
+        replace(event, outputs=(OutputDirectory("base", "hidden", "overwrite"),))
+        if isinstance(event, AttemptFinished)
+        else event
+        for event in EVENTS["3-fault"]
+    ),
+    OutputsCommitting(),
 )
 
 

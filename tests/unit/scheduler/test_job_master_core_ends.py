@@ -71,7 +71,7 @@ def test_outputs_are_moved_after_acceptance_and_before_the_result() -> None:
         (OutputDirectory("base", "hidden-0"), OutputDirectory("base", "hidden-1"))
     ]
     assert not job.has_result()
-    job.handle(ev.OutputsMoved(first.vertex_id, None, job.at()))
+    job.handle(ev.OutputsMoved(1, None, job.at()))
     assert job.pending_result is not None
     job.result_durable()
     assert job.status() is J.FINISHED
@@ -83,10 +83,10 @@ def test_failed_move_of_outputs_fails_the_job() -> None:
     attempt_id = job.running()[0]
     job.report(attempt_id, outputs=(OutputDirectory("base", "hidden"),))
     job.events_durable()
-    job.handle(ev.OutputsMoved(attempt_id.vertex_id, user_failure("disk full"), job.at()))
+    job.handle(ev.OutputsMoved(1, user_failure("disk full"), job.at()))
     assert job.pending_result is not None
     assert job.pending_result.status is J.FAILED
-    assert job.pending_result.archived.exceptions[0].task_name == "sink"
+    assert job.pending_result.archived.exceptions[0].task_name == "the commit of the outputs"
 
 
 def test_another_task_manager_moves_the_outputs_when_the_first_is_lost() -> None:
@@ -97,9 +97,9 @@ def test_another_task_manager_moves_the_outputs_when_the_first_is_lost() -> None
         job.report(attempt_id, outputs=(OutputDirectory("base", str(attempt_id)),))
         job.events_durable()
     assert [incarnation for incarnation, _ in job.commits] == [location(2).incarnation]
-    job.lose_task_manager(2)
+    job.lose_task_manager(2, is_reaped=True)
     assert [incarnation for incarnation, _ in job.commits] == [location(2).incarnation, location(1).incarnation]
-    job.lose_task_manager(1)
+    job.lose_task_manager(1, is_reaped=True)
     assert not job.has_result()
     assert job.requirements[-1].requirements[0].count == 1, "any TaskManager will do, and none is known any more"
     job.lose_task_manager(2)
@@ -108,7 +108,7 @@ def test_another_task_manager_moves_the_outputs_when_the_first_is_lost() -> None
     assert allocation(3) in job.slots
     assert allocation(4) in job.rejected
     assert not job.has_result()
-    job.handle(ev.OutputsMoved(job.commits[-1][1].vertex_id, None, job.at()))
+    job.handle(ev.OutputsMoved(job.commits[-1][1].order, None, job.at()))
     assert job.pending_result is not None
     assert job.pending_result.status is J.FINISHED
     job.result_durable()

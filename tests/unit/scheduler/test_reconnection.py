@@ -177,7 +177,7 @@ def test_a_commit_is_asked_for_again() -> None:
     job.cut_off(1)
     job.reconnect(1)
     assert [commit for _, commit in job.commits] == [job.commits[0][1]] * 2
-    job.handle(ev.OutputsMoved(attempt_id.vertex_id, None, job.at()))
+    job.handle(ev.OutputsMoved(1, None, job.at()))
     assert job.has_result()
 
 

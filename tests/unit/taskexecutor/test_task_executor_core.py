@@ -568,7 +568,8 @@ def test_another_cluster_ends_everything() -> None:
     driver = Driver()  # R1
     driver.activate(1, slot=0, job=1)
     driver.activate(2, slot=1, job=2)
-    assert only(driver.handle(ClusterChanged()), ForgetJob) == [ForgetJob(job_id(1)), ForgetJob(job_id(2))]
+    left = [ForgetJob(job_id(number), is_over=False) for number in (1, 2)]
+    assert only(driver.handle(ClusterChanged()), ForgetJob) == left
 
 
 def test_ended_jobs_are_remembered_within_a_bound() -> None:
@@ -587,7 +588,7 @@ def test_partitions_and_outputs_are_handed_to_the_shell() -> None:
     driver.activate()
     partitions = (PartitionId(attempt_id(1, 0), 0),)
     assert driver.says(ReleasePartitions(job_id(1), 1, partitions)) == [DeletePartitions(partitions)]
-    commit = CommitOutputs(job_id(1), 1, VERTEX, ())
+    commit = CommitOutputs(job_id(1), 1, VERTEX, (), 1)
     assert driver.says(commit) == [MoveOutputs(commit)]
-    answer = OutputsCommitted(job_id(1), 1, VERTEX, None)
-    assert driver.handle(OutputsMoved(answer)) == [TellOwner(incarnation(1), answer)]
+    answer = OutputsCommitted(job_id(1), 1, VERTEX, None, 1)
+    assert driver.handle(OutputsMoved(job_id(1))) == [TellOwner(incarnation(1), answer)]

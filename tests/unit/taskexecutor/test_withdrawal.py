@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.common.states import ExecutionState
-from runtime.gateways.job_master import JobCensus, OfferSlots, OutputsCommitted, SlotsDraining, SlotsLost
+from runtime.gateways.job_master import JobCensus, OfferSlots, SlotsDraining
 from runtime.gateways.resource_manager import SlotRequestRefused
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.taskexecutor.core.absence import OwnerAbsence
@@ -22,6 +22,7 @@ from runtime.taskexecutor.core.events import (
     FreeSlot,
     JobMasterConnected,
     JobMasterDisconnected,
+    OwnerNews,
     OwnersAwaited,
     OwnerSpoke,
     Released,
@@ -61,7 +62,7 @@ class Driver:
             "tm", slots=2, queue_max=8, reports_max=100, report_bytes_max=1 << 20, owner_timeout=TIMEOUT
         )
         self.sent: list[TaskExecutionReport] = []
-        self.told: list[JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted] = []
+        self.told: list[OwnerNews] = []
         self.handle(request_slot(1, slot=0))
         self.handle(request_slot(2, slot=1))
         self.handle(JobMasterConnected(incarnation(1)))

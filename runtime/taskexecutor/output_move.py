@@ -1,0 +1,335 @@
+"""One mover's work on the outputs of one job: from the order of its owner to the marker that says that all is done.
+
+Below each base `.commit-<job id>/` holds what the next mover needs: `order` (which order, and whose directories),
+`plan` (what becomes visible, what goes), `moved` (every new file is in place and proved), `done`. Invariants: the plans
+of all bases are stored before anything becomes visible; sources and old files go only behind `moved`; between any two
+steps this mover may be replaced by another one, which goes on where it stopped (R28); a withdrawn permit ends it before
+its next file (R27).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from runtime.common.clock import Clock
+from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
+from runtime.common.ids import JobId, VertexId
+from runtime.gateways.job_master import CommitOutputs
+from runtime.gateways.task import APPEND, OutputDirectory
+from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
+from runtime.taskexecutor.output_files import (
+    HIDDEN_ATTEMPT,
+    HIDDEN_COMMIT,
+    SUCCESS,
+    OutputFiles,
+    output_files,
+    within,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PARALLEL_MAX = 8
+"""So many files are moved at once: object stores answer many requests in the time of one."""
+
+CHUNK_MAX = 256
+_DELAY_MAX = 5.0
+_NEVER = (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError, FileNotFoundError)
+"""What the storage says of a file will not change by asking again."""
+
+
+class MoveStoppedError(FlinklikeError):
+    """This mover has no permit any more: it has stopped, and somebody else may go on."""
+
+
+class MoveSupersededError(FlinklikeError):
+    """The storage says that a later order is under way (R27)."""
+
+
+class Permit:
+    """Asked before each file, on any thread. `loss`: why nothing exclusive may run here now (R14), "" if it may."""
+
+    def __init__(self, loss: Callable[[], str] = str) -> None:
+        self._loss = loss
+        self._reason = ""
+
+    def withdraw(self, reason: str) -> None:
+        """From now on."""
+        self._reason = self._reason or reason
+
+    def check(self) -> None:
+        """Raises MoveStoppedError."""
+        if reason := self._reason or self._loss():
+            raise MoveStoppedError(reason)
+
+
+Report = Callable[[int, int, str], None]
+"""Files moved, files in all, and why it does not get on ("" if it does)."""
+
+
+@dataclass(slots=True)
+class _Base:
+    """One base, and how far its commit is. `directories` are relative to it."""
+
+    files: OutputFiles
+    mode: str
+    directories: list[str]
+    plan: OutputPlan = field(default_factory=lambda: OutputPlan(APPEND, ()))
+    is_moved: bool = False
+    is_done: bool = False
+
+
+class OutputMove:
+    """`run` once. `patience`: seconds without any success after which the job fails with what is left."""
+
+    def __init__(
+        self,
+        message: CommitOutputs,
+        permit: Permit,
+        executor: Executor | None,
+        report: Report,
+        clock: Clock,
+        *,
+        patience: float,
+    ) -> None:
+        self._message = message
+        self._permit = permit
+        self._executor = executor
+        self._report = report
+        self._clock = clock
+        self._patience = patience
+        self._succeeded_at = clock.monotonic()
+        self._moved = 0
+        self._total = 0
+        self._bases: list[_Base] = []
+
+    async def run(self) -> None:
+        """Returns when everything is visible and tidy. Raises MoveStoppedError, and what cannot be mended."""
+        try:
+            await self._run()
+        except InvalidInputError as error:
+            raise InvalidInputError(self._with_what_is_left(error)) from error
+        except _NEVER as error:
+            raise InvalidInputError(self._with_what_is_left(error)) from error
+        except OSError as error:
+            raise OSError(error.errno, self._with_what_is_left(error)) from error
+
+    async def _run(self) -> None:
+        self._bases = await self._step(self._open)
+        for base in self._bases:
+            await self._step(partial(self._claim, base))
+        for base in self._bases:
+            if not base.is_done:
+                await self._step(partial(self._plan, base))
+        self._total = sum(len(base.plan.files) for base in self._bases)
+        self._moved = sum(len(base.plan.files) for base in self._bases if base.is_moved)
+        for base in self._bases:
+            if not base.is_done and not base.is_moved:
+                await self._show(base)
+        for base in self._bases:
+            if not base.is_done:
+                await self._settle(base)
+        for base in self._bases:
+            await self._step(partial(self._tidy, base))
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def _open(self) -> list[_Base]:
+        outputs: dict[str, list[OutputDirectory]] = {}
+        for output in self._message.outputs:
+            outputs.setdefault(output.base, []).append(output)
+        return [
+            _Base(output_files(base), members[0].mode, [within(base, one.directory) for one in members])
+            for base, members in outputs.items()
+        ]
+
+    def _claim(self, base: _Base) -> None:
+        """Say whose the directories are from now on, before anything else: nobody else deletes them (R28)."""
+        names = commit_names(self._message.job_id)
+        if base.files.read(names.done) is not None:
+            base.is_done = True
+            return
+        mine = (self._message.epoch, self._message.order)
+        found = _claim_in(base.files.read(names.order))
+        if found is not None and (found[0], found[1]) > mine:
+            reason = f"order {found[0]}.{found[1]} is under way in {base.files.base}, this is {mine[0]}.{mine[1]}"
+            raise MoveSupersededError(reason)  # R27
+        base.files.write(names.order, claim(self._message))
+
+    def _plan(self, base: _Base) -> None:
+        names = commit_names(self._message.job_id)
+        stored = base.files.read(names.plan)
+        plan = OutputPlan.decode(stored) if stored is not None else None
+        if plan is None:
+            written = {directory: base.files.sizes(directory) for directory in base.directories}
+            present = base.files.sizes("")
+            plan = make_plan(base.files.base, base.mode, written, present)
+            self._permit.check()
+            base.files.write(names.plan, plan.encode())
+        base.plan = plan
+        base.is_moved = base.files.read(names.moved) is not None
+
+    async def _show(self, base: _Base) -> None:
+        """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
+        names = commit_names(self._message.job_id)
+        await self._step(partial(base.files.remove, SUCCESS))
+        rooms = dict.fromkeys(file.name.rpartition("/")[0] for file in base.plan.files)
+        await self._all(list(rooms), base.files.make_room)
+        await self._all(base.plan.files, partial(self._put, base), is_counted=True)
+        await self._step(partial(base.files.write, names.moved, b""))
+
+    def _put(self, base: _Base, file: PlannedFile) -> None:
+        plan, target = base.plan, f"{base.files.base}/{file.name}"
+        put = partial(
+            base.files.put,
+            f"{file.directory}/{file.name}",
+            file.name,
+            file.size,
+            may_replace=plan.may_replace,
+            is_fresh=file.name not in plan.overwritten,
+        )
+        try:
+            try:
+                put()
+            except FileNotFoundError:
+                base.files.make_room(file.name.rpartition("/")[0])  # somebody has tidied it away
+                put()
+        except FileExistsError as error:
+            message = f"{target} exists already: somebody wrote a file of that name since the commit began"
+            raise InvalidInputError(message) from error
+        except FileNotFoundError as error:
+            message = f"{base.files.base}/{file.directory}/{file.name}, which was accepted, is gone"
+            raise InvalidInputError(message) from error
+
+    async def _settle(self, base: _Base) -> None:
+        """Behind `moved`: the old files go, and readers are told that it is over."""
+        names = commit_names(self._message.job_id)
+        await self._all(base.plan.replaced, base.files.remove)
+        await self._step(partial(base.files.write, SUCCESS, b""))
+        await self._step(partial(base.files.write, names.done, b""))
+
+    def _tidy(self, base: _Base) -> None:
+        """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
+        names = commit_names(self._message.job_id)
+        mine = [name for name in base.files.names() if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
+        for directory in dict.fromkeys([*base.directories, *mine]):
+            self._permit.check()
+            base.files.remove_tree(directory)
+        for name in (names.plan, names.moved, names.order):
+            base.files.remove(name)
+
+    # --- how steps are done ---------------------------------------------------------------------------------
+
+    async def _step(self, work: Callable[[], T]) -> T:
+        """On a thread; again while the storage fails and may come back (R20)."""
+        delay = 0.1
+        while True:
+            self._permit.check()
+            try:
+                result = await asyncio.get_running_loop().run_in_executor(self._executor, work)
+            except _NEVER:
+                raise
+            except (OSError, RetryableError) as error:
+                if self._clock.monotonic() - self._succeeded_at > self._patience:
+                    raise
+                logger.warning("the commit of job %s waits for its storage: %s", self._message.job_id, error)
+                self._report(self._moved, self._total, f"the storage fails, it is tried again: {error}")
+            else:
+                self._succeeded_at = self._clock.monotonic()
+                return result
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _DELAY_MAX)
+
+    async def _all(self, items: Sequence[T], work: Callable[[T], None], *, is_counted: bool = False) -> None:
+        """Every item, a bounded number at once."""
+        size = max(1, min(CHUNK_MAX, len(items) // (4 * PARALLEL_MAX)))
+        chunks = _chunks(items, size)
+        failures: list[Exception] = []
+
+        def do(chunk: Sequence[T]) -> None:
+            for item in chunk:
+                self._permit.check()
+                work(item)
+
+        async def worker() -> None:
+            for chunk in chunks:
+                if failures:
+                    return
+                try:
+                    await self._step(partial(do, chunk))
+                except Exception as error:  # noqa: BLE001 - raised below, when nothing is under way any more
+                    failures.append(error)
+                    return
+                if is_counted:
+                    self._moved += len(chunk)
+                    self._report(self._moved, self._total, "")
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(PARALLEL_MAX, -(-len(items) // size))):
+                group.create_task(worker())
+        if failures:
+            raise failures[0]
+
+    def _with_what_is_left(self, error: Exception) -> str:
+        left = [f"{base.files.base}/{commit_names(self._message.job_id).directory}" for base in self._bases]
+        if not self._moved and not any(base.is_done for base in self._bases):
+            how_far = "nothing of the job has become visible"
+        else:
+            how_far = f"{self._moved} of {self._total} files of the job are visible"
+        kept = "what its tasks wrote is kept"
+        if not left:
+            return f"{error}; {how_far}, {kept}"
+        return f"{error}; {how_far}, {kept}; to repeat the commit: bin/commit-outputs.sh {left[0]}"
+
+
+def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNames:
+    """Below a base."""
+
+    directory: str
+    order: str
+    plan: str
+    moved: str
+    done: str
+
+
+def commit_names(job_id: JobId) -> CommitNames:
+    """Those of one job."""
+    directory = f"{HIDDEN_COMMIT}{job_id}"
+    return CommitNames(directory, *(f"{directory}/{name}" for name in ("order", "plan", "moved", "done")))
+
+
+def claim(message: CommitOutputs) -> bytes:
+    """The stored form of an order: enough to repeat the commit from the storage alone."""
+    outputs = [[output.base, output.directory, output.mode] for output in message.outputs]
+    fields = {"job": message.job_id, "epoch": message.epoch, "order": message.order, "outputs": outputs}
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def read_claim(data: bytes) -> CommitOutputs | None:
+    """The inverse; None for what was written in part."""
+    if not data.endswith(b"\n"):
+        return None
+    fields = json.loads(data)
+    outputs = tuple(OutputDirectory(*one) for one in fields["outputs"])
+    return CommitOutputs(JobId(fields["job"]), fields["epoch"], VertexId(""), outputs, fields["order"])
+
+
+def _claim_in(data: bytes | None) -> tuple[int, int] | None:
+    found = read_claim(data) if data is not None else None
+    return None if found is None else (found.epoch, found.order)

@@ -1,0 +1,324 @@
+"""The commit of outputs: decided once by an event, carried out by one mover at a time, too late to be cancelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.fsm import IllegalTransitionError, StateMachine
+from runtime.common.ids import ExecutionAttemptId, PartitionId
+from runtime.common.states import ExecutionState as E
+from runtime.common.states import JobStatus as J
+from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
+from runtime.jobgraph.graph import OperatorKind
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.job_events import OutputsCommitting
+from runtime.scheduler.core.output_commit import COMMIT_TRANSITIONS, CommitState
+from tests.kit.job_graphs import edge, graph, vertex
+from tests.kit.job_master_driver import UNCONFIRMED_WAIT, JobMasterDriver, location, unreadable, user_failure
+
+C = CommitState
+FENCED = FailoverSettings(
+    restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0), unconfirmed_wait=UNCONFIRMED_WAIT
+)
+
+
+@pytest.mark.parametrize(("before", "after"), [(a, b) for a in C for b in C if not COMMIT_TRANSITIONS.allows(a, b)])
+def test_every_other_step_is_refused(before: CommitState, after: CommitState) -> None:
+    with pytest.raises(IllegalTransitionError):
+        StateMachine("commit", COMMIT_TRANSITIONS, before).to(after)
+
+
+def output(attempt_id: ExecutionAttemptId, base: str = "base", mode: str = APPEND) -> OutputDirectory:
+    return OutputDirectory(base, f"{base}/.attempt-{attempt_id}", mode)
+
+
+def two_sinks(failover: FailoverSettings = FENCED) -> JobMasterDriver:
+    """One sink on each of two TaskManagers."""
+    job = JobMasterDriver(graph(vertex("a", OperatorKind.SINK), vertex("b", OperatorKind.SINK)), failover=failover)
+    job.offer(1, tm=1)
+    job.offer(2, tm=2)
+    return job
+
+
+def committing(failover: FailoverSettings = FENCED) -> JobMasterDriver:
+    """Both have finished, it is decided, and TaskManager 2 has the order."""
+    job = two_sinks(failover)
+    for attempt_id in job.running():
+        job.report(attempt_id, outputs=(output(attempt_id),))
+    job.events_durable()
+    job.events_durable()
+    assert [incarnation for incarnation, _ in job.commits] == [location(2).incarnation]
+    return job
+
+
+def movers(job: JobMasterDriver) -> list[tuple[int, int]]:
+    """Who has been ordered to move, and the number of the order."""
+    return [(int(incarnation, 16), commit.order) for incarnation, commit in job.commits]
+
+
+# --- the decision (R26) ---------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_moved_while_another_vertex_may_still_fail_the_job() -> None:
+    job = two_sinks()
+    first, second = job.running()
+    job.report(first, outputs=(output(first),))
+    job.events_durable()
+    assert job.commits == []
+    job.report(second, E.FAILED, failure=user_failure())
+    job.restart_due()
+    job.events_durable()
+    job.restart_due()
+    job.events_durable()
+    assert job.commits == []
+    assert not job.core.summary().is_committing
+
+
+def test_the_decision_travels_with_the_last_acceptance_and_is_durable_before_anything_moves() -> None:
+    job = two_sinks()
+    first, second = job.running()
+    job.report(first, outputs=(output(first),))
+    job.events_durable()
+    job.report(second, outputs=(output(second),))
+    assert job.pending_events is not None
+    assert job.pending_events.events[-1] == OutputsCommitting()
+    assert job.commits == []
+    job.events_durable()
+    assert movers(job) == [(2, 1)]
+    assert len(job.durable) == 2, "no event of its own"
+    assert set(job.commits[0][1].outputs) == {output(first), output(second)}
+    assert job.core.summary().is_committing
+
+
+def test_a_job_without_outputs_decides_nothing() -> None:
+    job = JobMasterDriver(graph(vertex("lone", OperatorKind.FUNCTION)))
+    job.offer(1)
+    job.report(job.running()[0])
+    assert job.has_result()
+    assert job.durable == []
+
+
+def test_a_cancel_is_before_it_or_too_late() -> None:
+    job = two_sinks()
+    first, second = job.running()
+    job.report(first, outputs=(output(first),))
+    job.report(second, outputs=(output(second),))
+    job.events_durable()
+    assert job.pending_events is not None, "the decision is on its way"
+    job.handle(ev.CancelWanted(job.at()))
+    assert job.status() is J.RUNNING
+    job.events_durable()
+    job.handle(ev.CancelWanted(job.at()))
+    job.handle(ev.DeadlineReached(job.at()))
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert job.pending_result is not None
+    assert job.pending_result.status is J.FINISHED
+
+
+def test_a_cancel_before_it_leaves_nothing_to_be_moved() -> None:
+    job = two_sinks()
+    first, second = job.running()
+    job.report(first, outputs=(output(first),))
+    job.events_durable()
+    job.handle(ev.CancelWanted(job.at()))
+    job.report(second, E.CANCELED)
+    assert job.pending_result is not None
+    assert job.pending_result.status is J.CANCELED
+    assert job.commits == []
+
+
+def test_a_sink_that_is_not_exclusive_runs_again_as_long_as_nothing_is_decided() -> None:
+    sinks = [vertex(name, OperatorKind.SINK, exclusive=False) for name in ("a", "b")]
+    edges = (edge("read", "a"), edge("read", "b"))
+    job = JobMasterDriver(graph(vertex("read", OperatorKind.SOURCE), *sinks, edges=edges), failover=FENCED)
+    job.offer(1, 2, tm=1)
+    (read,) = job.running()
+    job.report(read)
+    job.events_durable()
+    job.offer(3, 4, tm=1)
+    first, second = job.running()
+    job.report(first, outputs=(output(first),))
+    job.events_durable()
+    job.report(second, E.FAILED, failure=unreadable(PartitionId(read, 1)))
+    job.events_durable()
+    for _ in range(6):
+        job.restart_due()
+        job.offer(job.revision + 100, job.revision + 101, tm=1)
+        job.revision += 2
+        for attempt_id in job.running():
+            is_sink = not job.deployed[attempt_id].outputs
+            job.report(attempt_id, outputs=(output(attempt_id),) if is_sink else ())
+        job.events_durable()
+    ((_, commit),) = job.commits
+    assert len(commit.outputs) == 2
+    assert output(first) not in commit.outputs
+
+
+# --- one mover at a time (R27) --------------------------------------------------------------------------------------
+
+
+def test_a_mover_that_cannot_be_reached_is_not_replaced_before_its_fence_is_confirmed() -> None:
+    job = committing()
+    job.go_silent(2)
+    assert movers(job) == [(2, 1)]
+    assert "waiting until it has stopped" in job.core.summary().pending_reason
+    job.write_fences()
+    assert movers(job) == [(2, 1)]
+    job.obey_fence(location(2).incarnation)
+    assert movers(job) == [(2, 1), (1, 2)]
+
+
+def test_a_mover_that_cannot_be_reached_is_replaced_when_its_fence_is_waited_out() -> None:
+    job = committing()
+    job.go_silent(2)
+    job.write_fences()
+    job.now += UNCONFIRMED_WAIT - 1
+    job.handle(ev.RestartDue(job.at()))
+    assert movers(job) == [(2, 1)]
+    job.wait_out_fences()
+    assert movers(job) == [(2, 1), (1, 2)]
+
+
+def test_the_answers_of_a_mover_that_was_given_up_count_for_nothing() -> None:
+    job = committing()
+    job.lose_task_manager(2, is_reaped=True)
+    assert movers(job) == [(2, 1), (1, 2)]
+    job.handle(ev.OutputsMoved(1, user_failure("no such file"), job.at()))
+    assert job.status() is J.RUNNING
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert not job.has_result()
+    job.handle(ev.OutputsMoved(2, None, job.at()))
+    assert job.pending_result is not None
+    assert job.pending_result.status is J.FINISHED
+
+
+def test_a_mover_that_has_done_it_while_it_could_not_be_reached_has_done_it() -> None:
+    job = committing()
+    job.go_silent(2)
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert job.has_result()
+
+
+def test_a_slow_mover_is_waited_for() -> None:
+    job = committing()
+    for _ in range(5):
+        job.now += 3600
+        job.handle(ev.Ticked(job.at()))
+        job.handle(ev.OutputsMoving(1, 12_000, 120_000, "", job.at()))
+    assert movers(job) == [(2, 1)]
+    assert job.core.summary().pending_reason == "committing: 12 000 of 120 000 files"
+    job.handle(ev.OutputsMoving(1, 12_000, 120_000, "the storage fails", job.at()))
+    assert job.core.summary().pending_reason == "committing: 12 000 of 120 000 files: the storage fails"
+
+
+def test_a_mover_whose_stream_broke_gets_the_same_order_again() -> None:
+    job = committing()
+    job.cut_off(2)
+    assert movers(job) == [(2, 1)]
+    job.reconnect(2)
+    assert movers(job) == [(2, 1), (2, 1)]
+
+
+def test_without_fences_a_mover_that_cannot_be_reached_ends_the_job_with_what_is_left() -> None:
+    job = committing(FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=0.0)))
+    job.go_silent(2)
+    assert job.pending_result is not None
+    assert job.pending_result.status is J.FAILED
+    message = job.pending_result.archived.exceptions[0].failure.message
+    assert "may go on; what the job wrote is kept, visible or not, below base" in message
+    assert movers(job) == [(2, 1)]
+
+
+# --- owners change (R6) -----------------------------------------------------------------------------------------------
+
+
+def take_over(job: JobMasterDriver, moving: int | None, silent: int | None = None) -> None:
+    job.begin_next_owner()
+    everyone = [location(tm) for tm in (1, 2)]
+    assert job.graph is not None
+    job.handle(ev.TaskManagersRegistered(frozenset(one.incarnation for one in everyone), job.at()))
+    job.handle(ev.JobRead(job.graph, tuple(job.durable), job.at()))
+    for tm, one in enumerate(everyone, 1):
+        if tm != silent:
+            job.handle(ev.JobCounted(one, (), (), True, job.at(), is_moving=tm == moving))
+
+
+def test_the_next_owner_leaves_the_move_to_the_mover_that_has_it() -> None:
+    job = committing()
+    take_over(job, moving=2)
+    assert movers(job)[1:] == [(2, 1)]
+    assert job.commits[-1][1].epoch == job.epoch
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert job.has_result()
+
+
+def test_the_next_owner_orders_nothing_before_the_last_mover_has_answered_or_stopped() -> None:
+    job = committing()
+    take_over(job, moving=None, silent=2)
+    job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
+    assert len(movers(job)) == 1
+    job.write_fences()
+    assert len(movers(job)) == 1
+    job.wait_out_fences()
+    assert job.requirements[-1].requirements, "nobody knows the job any more: it asks for a slot"
+    job.offer(9, tm=1)
+    assert movers(job)[1:] == [(1, 1)]
+
+
+def test_a_cancel_that_the_next_owner_finds_behind_the_decision_is_too_late() -> None:
+    job = committing()
+    job.begin_next_owner()
+    job.handle(ev.CancelWanted(job.at()))
+    take_over(job, moving=2)
+    assert job.status() is J.RUNNING
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert job.pending_result is not None
+    assert job.pending_result.status is J.FINISHED
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("/out", OVERWRITE), ("/out", APPEND)),
+        (("/out", OVERWRITE), ("file:///out/", APPEND)),
+        (("/out", OVERWRITE), ("/x/../out", "error")),
+        (("/out", OVERWRITE), ("/out/day=1", OVERWRITE)),
+        (("s3://b/out/day=1", APPEND), ("s3://b/out", OVERWRITE)),
+    ],
+)
+def test_modes_that_contradict_each_other_are_refused(first: tuple[str, str], second: tuple[str, str]) -> None:
+    job = two_sinks()
+    one, other = job.running()
+    job.report(one, outputs=(output(one, *first),))
+    job.report(other, outputs=(output(other, *second),))
+    assert not job.has_result()
+    job.events_durable()
+    assert job.pending_result is not None
+    assert job.pending_result.status is J.FAILED
+    failure = job.pending_result.archived.exceptions[0].failure
+    assert failure.kind == "USER"
+    assert "two modes that contradict each other: 'a' with mode=" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("/out", OVERWRITE), ("/out", OVERWRITE)),
+        (("/out", APPEND), ("/out/day=1", APPEND)),
+        (("/out", OVERWRITE), ("/out2", APPEND)),
+        (("s3://b/out", OVERWRITE), ("/b/out", APPEND)),
+    ],
+)
+def test_modes_that_go_together(first: tuple[str, str], second: tuple[str, str]) -> None:
+    job = two_sinks()
+    one, other = job.running()
+    job.report(one, outputs=(output(one, *first),))
+    job.report(other, outputs=(output(other, *second),))
+    job.events_durable()
+    job.events_durable()
+    assert len(job.commits) == 1
