@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_flinklike.artifacts import ArtifactCollector, FilePath
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operator_code import check_callable, code_of
 from airflow_flinklike.program import JobOptions, JobProgram, Program, assemble
+from runtime.jobgraph.function_call import INJECTED, FunctionCall
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
     JobVertex,
@@ -25,33 +25,12 @@ from runtime.jobgraph.graph import (
 from runtime.jobgraph.limits import NAME_LENGTH_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategy
 
-if TYPE_CHECKING:
-    from runtime.jobgraph.task_context import TaskContext
-
-INJECTED: Mapping[str, Callable[[TaskContext], Any]] = {
-    "ctx": lambda ctx: ctx,
-    "spark": lambda ctx: ctx.spark,
-    "sc": lambda ctx: ctx.spark.sparkContext,
-}
-"""Parameters that are filled in on the slot. `sc` is one of @task.pyspark's."""
+__all__ = ["INJECTED", "FunctionCall", "FunctionJob", "bind_call", "function_job", "function_name"]
+# FunctionCall is here, too, for what clients of earlier releases have pickled.
 
 _LAMBDA = (lambda: None).__name__
 _FILE_LENGTH_MAX = 100
 _ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
-
-
-@dataclass(frozen=True)
-class FunctionCall:
-    """What is pickled: the function with its arguments. The injected ones are added where it runs."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    injected: tuple[str, ...]
-
-    def __call__(self, ctx: TaskContext) -> Any:
-        given = {name: INJECTED[name](ctx) for name in self.injected}
-        return self.function(*self.args, **self.kwargs, **given)
 
 
 class FunctionJob(Program):

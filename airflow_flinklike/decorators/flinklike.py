@@ -18,10 +18,11 @@ from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_d
 from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
 from airflow_flinklike.exceptions import PipelineError
-from airflow_flinklike.function import INJECTED, function_job
+from airflow_flinklike.function import function_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.spark_parameters import mapping_of, one_of, timeout_of
 from airflow_flinklike.program import JobProgram
+from runtime.jobgraph.function_call import INJECTED
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 
 import httpx
 import psutil
 
+from airflow_flinklike import function_job
+from runtime.jobgraph.graph import JobGraph
 from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_graph, job_ids, result, run_to_finish, submit
-from tests.benchmarks.measure import ALL_PROCESSES, Report, Target, job_prefix, percentile, pss_bytes, tree
+from tests.benchmarks.measure import ALL_PROCESSES, NO_TARGET, Report, Target, job_prefix, percentile, pss_bytes, tree
 from tests.kit.levels import reached
 
 NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
@@ -23,38 +26,70 @@ _WAL_SYNCS = "etcd_disk_wal_fsync_duration_seconds_count"
 _TERMINAL = {"FINISHED", "FAILED", "CANCELED"}
 
 
-async def _share(client: httpx.AsyncClient, ids: Sequence[str], submits: list[float]) -> None:
+def by_name(_number: int) -> JobGraph:
+    """The same code in each job: slot processes are used again."""
+    return NO_OP
+
+
+def by_lambda(number: int) -> JobGraph:
+    """Code that no other job has, as people write it: each job gets a slot process of its own."""
+    return function_job(lambda ctx: None if number >= 0 else ctx, name="no-op").job_graph()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """How a benchmark's jobs bring their code, and what rows with it are called."""
+
+    label: str
+    graph: Callable[[int], JobGraph]
+    rate: Target = NO_TARGET
+    cpu: Mapping[str, Target] = field(default_factory=dict)
+
+
+CODES = (
+    Code("no-op job", by_name, Target("60", "150"), CPU_TARGETS),
+    Code("no-op job, another lambda each", by_lambda),
+)
+
+
+async def _share(client: httpx.AsyncClient, graphs: Mapping[str, JobGraph], submits: list[float]) -> None:
     """One client's jobs, one after another; `submits` gets the milliseconds of the submit calls."""
-    for job_id in ids:
+    for job_id, graph in graphs.items():
         begin = time.perf_counter()
-        await submit(client, job_id, NO_OP)
+        await submit(client, job_id, graph)
         submits.append(1000 * (time.perf_counter() - begin))
         ended = await result(client, job_id)
         assert ended["application-status"] == "SUCCEEDED", ended
 
 
-async def _shared(opened: Sequence[httpx.AsyncClient], jobs: int) -> list[float]:
-    ids, submits = job_ids(job_prefix(), jobs), list[float]()
+async def _shared(opened: Sequence[httpx.AsyncClient], graphs: Mapping[str, JobGraph]) -> list[float]:
+    submits = list[float]()
     async with asyncio.TaskGroup() as group:
         for number, client in enumerate(opened):
-            group.create_task(_share(client, ids[number :: len(opened)], submits))
+            part = dict(list(graphs.items())[number :: len(opened)])
+            group.create_task(_share(client, part, submits))
     return submits
 
 
-async def _throughput(cluster: ScriptCluster, report: Report, *, clients: int, jobs: int) -> None:
+def _graphs(code: Code, jobs: int) -> dict[str, JobGraph]:
+    return {job_id: code.graph(number) for number, job_id in enumerate(job_ids(job_prefix(), jobs))}
+
+
+async def _throughput(cluster: ScriptCluster, report: Report, code: Code, *, clients: int, jobs: int) -> None:
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(cluster.client(connections=2)) for _ in range(clients)]
-        await _shared(opened, max(20, 2 * clients))  # every connection is open, every process has run a job
+        # Every connection is open, every process has run a job.
+        await _shared(opened, _graphs(code, max(20, 2 * clients)))
+        graphs = _graphs(code, jobs)
         cpu, own = cluster.cpu(), time.process_time()
         begin = time.perf_counter()
-        submits = await _shared(opened, jobs)
+        submits = await _shared(opened, graphs)
         spent = time.perf_counter() - begin
         own, after = time.process_time() - own, cluster.cpu()
-    title = f"no-op jobs per second, {clients} clients, {jobs} jobs"
-    report.add(title, jobs / spent, "1/s", Target("60", "150"))
-    report.add_distribution("submit call", submits, p50=Target("100", "20"), p99=Target("400", "100"))
-    report.add_cpu("no-op job", cpu, after, jobs, CPU_TARGETS)
-    report.add("CPU of the load generator per no-op job (not counted above)", 1000 * own / jobs, "ms")
+    report.add(f"{code.label}: per second, {clients} clients, {jobs} jobs", jobs / spent, "1/s", code.rate)
+    report.add_distribution(f"{code.label}: submit call", submits, p50=Target("100", "20"), p99=Target("400", "100"))
+    report.add_cpu(code.label, cpu, after, jobs, code.cpu)
+    report.add(f"CPU of the load generator per {code.label} (not counted above)", 1000 * own / jobs, "ms")
 
 
 async def _latency(cluster: ScriptCluster, report: Report, *, jobs: int) -> None:
@@ -79,8 +114,9 @@ async def _latency(cluster: ScriptCluster, report: Report, *, jobs: int) -> None
 
 
 def no_op(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
-    """Throughput and latency of jobs that do nothing."""
-    asyncio.run(_throughput(cluster, report, clients=4 if small else 16, jobs=20 if small else 300))
+    """Throughput of jobs that do nothing, with code by name and with code of their own, and latency."""
+    for code in CODES:
+        asyncio.run(_throughput(cluster, report, code, clients=4 if small else 16, jobs=20 if small else 300))
     asyncio.run(_latency(cluster, report, jobs=10 if small else 100))
 
 

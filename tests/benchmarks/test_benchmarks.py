@@ -22,9 +22,11 @@ SPARK_NAMES = ("slot-memory", "spark", "start")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {
     "no-op": (
-        "no-op jobs per second",
-        "submit call p50",
-        "submit call p99",
+        "no-op job: per second",
+        "no-op job: submit call p50",
+        "no-op job: submit call p99",
+        "no-op job, another lambda each: per second",
+        "CPU of all processes per no-op job, another lambda each",
         "submit to FINISHED, idle cluster p50",
         "CPU of jobmanager per no-op job",
         "CPU of all processes per no-op job",

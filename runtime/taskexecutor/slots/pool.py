@@ -58,6 +58,10 @@ class Slot:
         return [process for process in (self.current, self.fresh) if process is not None]
 
 
+_PRELOADED = ("runtime.jobgraph.function_call", "encodings.ascii")
+"""What each slot process would otherwise import for itself, whatever it runs."""
+
+
 class SlotProcessPool:
     """All slots of a TaskManager. Every method belongs to one event loop, on the main thread."""
 
@@ -90,7 +94,10 @@ class SlotProcessPool:
             parent_pid=os.getpid(),
             task_manager_id=settings.task_manager_id,
             has_spark=self._spark is not None,
-            preload=("runtime.taskexecutor.spark.attach:preload",) if self._spark is not None else ("cloudpickle",),
+            preload=(
+                *_PRELOADED,
+                "runtime.taskexecutor.spark.attach:preload" if self._spark is not None else "cloudpickle",
+            ),
             address_space=4 * settings.memory_bytes_max,
             inline_bytes_max=settings.inline_bytes_max,
             is_static_conf_fatal=settings.is_static_conf_fatal,
