@@ -20,10 +20,10 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError, StaleTokenError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation
-from runtime.highavailability.follower import patiently
+from runtime.highavailability.follower import follow, patiently
 from runtime.highavailability.guards import LeaderTerm, absent, gets, settle
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import CompactedError, KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
+from runtime.highavailability.kv import KeyValue, KeyValueStore, LeaseNotFoundError, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import LeaderRecord
@@ -144,14 +144,14 @@ class LeaderElection:
         key = self._keys.leader(lease.id)
         create_revision = await self._stand(key, lease)
         while True:
-            predecessor, revision = await self._predecessor(create_revision)
+            predecessor = await self._predecessor(create_revision)
             if predecessor is None:
                 await self._check_stands(key, lease)
                 lease.check()
                 return LeadershipEpoch(LeaderTerm(key, create_revision), lease, self._cluster)
             async with Scope("predecessor") as scope:
                 scope.spawn("proof", self._outrun(predecessor))
-                await self._wait_deleted(predecessor.key, revision + 1)
+                await self._wait_deleted(predecessor.key)
                 scope.cancel_all()
 
     async def _outrun(self, predecessor: KeyValue) -> None:
@@ -195,7 +195,7 @@ class LeaderElection:
             message = f"lease {lease.id:x} was ended by another process"
             raise LeaseLostError(message)
 
-    async def _predecessor(self, create_revision: int) -> tuple[KeyValue | None, int]:
+    async def _predecessor(self, create_revision: int) -> KeyValue | None:
         answer = await patiently(
             lambda: self._kv.range(
                 self._keys.leaders,
@@ -207,16 +207,12 @@ class LeaderElection:
             ),
             self._entropy,
         )
-        return (answer.kvs[0] if answer.kvs else None), answer.revision
+        return answer.kvs[0] if answer.kvs else None
 
-    async def _wait_deleted(self, key: str, start_revision: int) -> None:
-        try:
-            async for batch in self._kv.watch(key, start_revision=start_revision):
-                if any(event.is_delete and event.kv.key == key for event in batch.events):
-                    return
-        except CompactedError:
-            # Perhaps it was deleted in what is forgotten: the caller looks again.
-            return
+    async def _wait_deleted(self, key: str) -> None:
+        async for current in follow(self._kv, key, timeout=self._settings.timeout, entropy=self._entropy):
+            if key not in current:
+                return
 
 
 async def _lead(contender: Contender, epoch: LeadershipEpoch) -> None:

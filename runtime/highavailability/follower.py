@@ -1,4 +1,4 @@
-"""Follows all keys under a prefix: list, watch from there, list again when the history is gone.
+"""Follows all keys under a prefix: list, watch from there, list again when the history is gone or a change was missed.
 
 Level-triggered: what comes out is always the whole, so a follower that is slow misses steps but never the state.
 """
@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import TypeVar
 
 from runtime.aio.retry import RetryPolicy
 from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError
-from runtime.highavailability.kv import CompactedError, KeyValue, KeyValueStore, RangeResult, WatchBatch
+from runtime.highavailability.kv import CompactedError, KeyValue, KeyValueStore, PrefixState, RangeResult, WatchBatch
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _RETRY = RetryPolicy(delay_initial=0.05, delay_max=2.0)
+
+LOOK_SECONDS = 10.0
+"""How long a follower may miss a change that its watch has not told."""
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], entropy: Entropy) -> T:
@@ -39,21 +43,59 @@ async def patiently(ask: Callable[[], Awaitable[T]], entropy: Entropy) -> T:
 async def follow(
     kv: KeyValueStore, prefix: str, *, timeout: float, entropy: Entropy
 ) -> AsyncIterator[Mapping[str, KeyValue]]:
-    """All keys under `prefix`, now and after each change. Never ends; raises UnauthenticatedError."""
+    """All keys under `prefix`, now and after each change. Never ends; raises UnauthenticatedError.
+
+    A watch is believed for LOOK_SECONDS, and until it was interrupted: then its outcome is compared with what is there
+    (R34). A change that it has not told is found so.
+    """
 
     async def read() -> RangeResult:
         return await kv.range(prefix, is_prefix=True, timeout=timeout)
 
+    async def look() -> PrefixState:
+        return await kv.prefix_state(prefix, timeout=timeout)
+
+    told: dict[str, KeyValue] | None = None
     while True:
         listed = await patiently(read, entropy)
         current = {found.key: found for found in listed.kvs}
-        yield dict(current)
-        try:
-            async for batch in kv.watch(prefix, start_revision=listed.revision + 1):
-                _apply(current, batch)
-                yield dict(current)
-        except CompactedError as error:
-            logger.info("listing %s again: %s", prefix, error)
+        if current != told:
+            yield dict(current)
+        start_revision, is_whole = listed.revision + 1, True
+        while is_whole:
+            try:
+                async with aclosing(_watched(kv, prefix, start_revision, entropy)) as batches:
+                    async for batch in batches:
+                        start_revision = batch.revision + 1
+                        if batch.events:
+                            _apply(current, batch)
+                            yield dict(current)
+                found = await patiently(look, entropy)
+            except CompactedError as error:
+                logger.info("listing %s again: %s", prefix, error)
+                break
+            youngest = max((kv.mod_revision for kv in current.values()), default=0)
+            is_whole = (found.count, found.mod_revision) == (len(current), youngest)
+            # What is there at that revision is known: where little changes, the watch must not fall behind compaction.
+            start_revision = max(start_revision, found.revision + 1)
+        told = current
+
+
+async def _watched(
+    kv: KeyValueStore, prefix: str, start_revision: int, entropy: Entropy
+) -> AsyncGenerator[WatchBatch, None]:
+    """Batches, until it is time to look whether they are all."""
+    due = asyncio.get_running_loop().time() + LOOK_SECONDS * entropy.uniform(0.8, 1.2)
+    async with aclosing(kv.watch(prefix, start_revision=start_revision)) as watch:
+        while True:
+            try:
+                async with asyncio.timeout_at(due):
+                    batch = await anext(watch)
+            except TimeoutError:
+                return
+            yield batch
+            if not batch.events:
+                return
 
 
 def _apply(current: dict[str, KeyValue], batch: WatchBatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from runtime.aio.scope import ScopeClosedError, ServiceScope
@@ -26,6 +26,7 @@ from runtime.highavailability.kv import (
     Delete,
     Get,
     KeyValueStore,
+    PrefixState,
     Put,
     RangeResult,
     StoreStatus,
@@ -275,6 +276,10 @@ class GroupCommitStore:
             newest_first=newest_first,
         )
 
+    async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
+        """How many, and the youngest."""
+        return await self._kv.prefix_state(prefix, timeout=timeout)
+
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease."""
         return await self._kv.grant_lease(ttl, timeout=timeout)
@@ -287,7 +292,7 @@ class GroupCommitStore:
         """End a lease."""
         await self._kv.revoke_lease(lease, timeout=timeout)
 
-    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Every change."""
         return self._kv.watch(prefix, start_revision=start_revision)
 

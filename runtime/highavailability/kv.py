@@ -7,7 +7,7 @@ CompactedError; an expired lease deletes its keys in one revision.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -147,6 +147,15 @@ class RangeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefixState:
+    """What all keys of a prefix come to, at `revision`: whoever has as many, and none that is older, has all of it."""
+
+    revision: int
+    count: int
+    mod_revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class WatchEvent:
     """One change. `kv.value` is empty when `is_delete`."""
 
@@ -156,7 +165,10 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class WatchBatch:
-    """Changes up to and including `revision`; a revision is never split over two batches."""
+    """Changes up to and including `revision`; a revision is never split over two batches.
+
+    Without events it says that the watch was interrupted and goes on.
+    """
 
     revision: int
     events: tuple[WatchEvent, ...]
@@ -191,6 +203,9 @@ class KeyValueStore(Protocol):
         create revision, descending; `max_create_revision` leaves out what is younger. 0 = neither.
         """
 
+    async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
+        """A linearizable read that costs little, however much there is."""
+
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease of `ttl` seconds; its id."""
 
@@ -200,7 +215,7 @@ class KeyValueStore(Protocol):
     async def revoke_lease(self, lease: int, /, *, timeout: float) -> None:
         """End a lease and delete its keys. Idempotent."""
 
-    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Every change under `prefix` from `start_revision` on (0: from now on). Survives reconnects.
 
         Raises CompactedError, UnauthenticatedError, and UnavailableError when the store is closed.

@@ -7,13 +7,13 @@ nothing is unknown: a method either does its work or raises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
 from runtime.highavailability.core.mvcc import MvccStore
-from runtime.highavailability.kv import RangeResult, StoreStatus, Txn, TxnResult, WatchBatch
+from runtime.highavailability.kv import PrefixState, RangeResult, StoreStatus, Txn, TxnResult, WatchBatch
 
 DEFAULT_QUOTA_BYTES = 2 * 1024**3
 """etcd's own default."""
@@ -70,6 +70,11 @@ class MemoryKeyValueStore:
             newest_first=newest_first,
         )
 
+    async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
+        """How many, and the youngest."""
+        self._begin(timeout)
+        return self._store.prefix_state(prefix)
+
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease."""
         assert ttl > 0, ttl
@@ -95,11 +100,11 @@ class MemoryKeyValueStore:
             self._store.delete_keys_of_lease(lease)
             self._wake_watches()
 
-    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Every change from `start_revision` on, 0: from this call on."""
         return self._watch(prefix, start_revision or self._store.revision + 1)
 
-    async def _watch(self, prefix: str, next_revision: int) -> AsyncIterator[WatchBatch]:
+    async def _watch(self, prefix: str, next_revision: int) -> AsyncGenerator[WatchBatch, None]:
         while True:
             self._check_open()
             seen = self._store.revision

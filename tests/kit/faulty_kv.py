@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from enum import Enum
 
 from runtime.common.errors import OutcomeUnknownError, UnavailableError
 from runtime.highavailability.kv import (
     KeyValueStore,
     LeaseNotFoundError,
+    PrefixState,
     RangeResult,
     StoreStatus,
     Txn,
@@ -40,6 +42,8 @@ class FaultyKeyValueStore:
         self.sent: list[Txn] = []
         self.late: list[Txn] = []
         self.is_reachable = True
+        self.changes_lost = 0
+        """So many batches no watch tells, from now on."""
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
         """With the next fault."""
@@ -99,6 +103,11 @@ class FaultyKeyValueStore:
             newest_first=newest_first,
         )
 
+    async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
+        """Passes through."""
+        self._check_reachable()
+        return await self._kv.prefix_state(prefix, timeout=timeout)
+
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """Passes through."""
         self._check_reachable()
@@ -114,9 +123,17 @@ class FaultyKeyValueStore:
         self._check_reachable()
         await self._kv.revoke_lease(lease, timeout=timeout)
 
-    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
-        """Passes through."""
-        return self._kv.watch(prefix, start_revision=start_revision)
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
+        """Passes through, but for what gets lost."""
+        return self._watch(prefix, start_revision)
+
+    async def _watch(self, prefix: str, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
+        async with aclosing(self._kv.watch(prefix, start_revision=start_revision)) as watch:
+            async for batch in watch:
+                if self.changes_lost:
+                    self.changes_lost -= 1
+                else:
+                    yield batch
 
     async def compact(self, revision: int, /, *, timeout: float) -> None:
         """Passes through."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -55,7 +55,7 @@ class Box:
         return [kv.key for kv in found.kvs]
 
     async def batches(self, prefix: str, start_revision: int, seen: list[WatchBatch]) -> None:
-        watch: AsyncIterator[WatchBatch] = self.kv.watch(prefix, start_revision=start_revision)
+        watch: AsyncGenerator[WatchBatch, None] = self.kv.watch(prefix, start_revision=start_revision)
         while True:
             seen.append(await anext(watch))
 

@@ -21,6 +21,7 @@ from runtime.highavailability.kv import (
     LeaseNotFoundError,
     Op,
     OpResult,
+    PrefixState,
     Put,
     RangeResult,
     Txn,
@@ -171,6 +172,11 @@ class MvccStore:
         if newest_first:
             kvs.sort(key=lambda kv: kv.create_revision, reverse=True)
         return RangeResult(self.revision, tuple(kvs[:limit] if limit else kvs), count)
+
+    def prefix_state(self, prefix: str) -> PrefixState:
+        """Of all live keys under a prefix."""
+        kvs = self._select(prefix, is_prefix=True)
+        return PrefixState(self.revision, len(kvs), max((kv.mod_revision for kv in kvs), default=0))
 
     def _select(self, key: str, *, is_prefix: bool) -> list[KeyValue]:
         if not is_prefix:

@@ -107,6 +107,19 @@ def to_range(
     return request
 
 
+def to_youngest(prefix: str) -> pb.RangeRequest:
+    """The key under a prefix that was changed last; the answer counts all of them."""
+    start = prefix.encode()
+    return pb.RangeRequest(
+        key=start,
+        range_end=prefix_end(start),
+        limit=1,
+        keys_only=True,
+        sort_order=pb.RangeRequest.DESCEND,
+        sort_target=pb.RangeRequest.MOD,
+    )
+
+
 def from_events(response: pb.WatchResponse) -> WatchBatch:
     """The events of one response; without fragments etcd never splits a revision over two."""
     events = tuple(WatchEvent(from_kv(event.kv), event.type == pb.Event.DELETE) for event in response.events)

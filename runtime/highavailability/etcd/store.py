@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import grpc
@@ -22,6 +22,7 @@ from runtime.highavailability.etcd.watch import Watcher
 from runtime.highavailability.kv import (
     CompactedError,
     LeaseNotFoundError,
+    PrefixState,
     RangeResult,
     StoreStatus,
     Txn,
@@ -117,6 +118,18 @@ class EtcdKeyValueStore:
         kvs = tuple(messages.from_kv(kv) for kv in response.kvs)
         return RangeResult(response.header.revision, kvs, response.count)
 
+    async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
+        """How many, and the youngest: etcd sends one key, without its value."""
+        response = await self._call(
+            f"look at {prefix}",
+            lambda connection: connection.range,
+            messages.to_youngest(prefix),
+            timeout=timeout,
+            is_write=False,
+        )
+        youngest = response.kvs[0].mod_revision if response.kvs else 0
+        return PrefixState(response.header.revision, response.count, youngest)
+
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease. One whose grant was lost ends by itself."""
         request = pb.LeaseGrantRequest(TTL=ttl)
@@ -151,7 +164,7 @@ class EtcdKeyValueStore:
         except LeaseNotFoundError:
             return
 
-    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Every change; survives reconnects."""
         return Watcher(self._session, self._entropy, prefix, start_revision).batches()
 

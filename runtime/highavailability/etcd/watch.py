@@ -1,14 +1,14 @@
 """One watch that survives everything but compaction, missing rights and the end of its store.
 
 Invariants: batches come in the order of revisions, each revision once and whole; after a reconnect the watch resumes
-at the last revision that it delivered + 1; a watch never ends silently.
+at the last revision that it delivered + 1, and says so by a batch without events; a watch never ends silently.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import grpc
@@ -41,8 +41,9 @@ class Watcher:
         self._failures = 0
         self._logins = 0
 
-    async def batches(self) -> AsyncIterator[WatchBatch]:
+    async def batches(self) -> AsyncGenerator[WatchBatch, None]:
         """All changes. Raises CompactedError, UnauthenticatedError, UnavailableError (the store is closed)."""
+        is_resumed = False
         while True:
             connection = self._session.connection()
             try:
@@ -54,6 +55,8 @@ class Watcher:
                             break
                         if response.created:
                             self._on_created(response)
+                            if is_resumed:
+                                yield WatchBatch(self._next_revision - 1, ())
                         if response.events:
                             batch = messages.from_events(response)
                             self._next_revision = batch.revision + 1
@@ -62,6 +65,7 @@ class Watcher:
                 await self._on_error(connection, error)
             except UnavailableError as error:
                 logger.info("watch of %s: %s", self._prefix, error)
+            is_resumed = True
             self._session.rotate_from(connection)
             await asyncio.sleep(_RECONNECT.delay(self._failures, self._entropy))
             self._failures += 1

@@ -37,6 +37,7 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
+from tests.kit.simulation.store_checkers import RefusedForLackOfSpace, WritesNameWhatTheyReplace
 
 ISOLATION_SECONDS = 20
 """taskmanager.isolation-timeout of simulated clusters: outages and freezes of half a minute are beyond it."""
@@ -556,6 +557,8 @@ ALWAYS: tuple[type[_Base], ...] = (
     JobsEndAsExpected,
     BlobsStay,
     QueuesAreBounded,
+    WritesNameWhatTheyReplace,
+    RefusedForLackOfSpace,
 )
 """What every history must satisfy, whatever fate did."""
 

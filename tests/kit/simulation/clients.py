@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope, ServiceScope
-from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError, StaleTokenError
+from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError, StaleTokenError, StorageExhaustedError
 from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobRequest
@@ -25,7 +25,7 @@ from runtime.rest.jobs import known_summary, wait_for_end
 from runtime.rest.server import RestSettings
 from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
-from tests.kit.simulation.history import Acknowledged, Cancelling, Happening, History, Shown, Submitting
+from tests.kit.simulation.history import Acknowledged, Cancelling, Happening, History, Refused, Shown, Submitting
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import EPOCH_MILLIS, current_process
 from tests.kit.simulation.slots import UserCode
@@ -247,7 +247,7 @@ class Client:
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
         self._record(Submitting(job.job_id, job.expected))
-        await self._insist(Submit(body))
+        await self._insist(Submit(body), job)
         self.is_acknowledged = True
         self._record(Acknowledged(job.job_id, "submit"))
         async with Scope("client") as scope:
@@ -292,8 +292,9 @@ class Client:
                     self.ended = status
             await asyncio.sleep(self._entropy.uniform(0.2, 3.0))
 
-    async def _insist(self, request: Request) -> object:
+    async def _insist(self, request: Request, submitted: PlannedJob | None = None) -> object:
         """An answer that settles it: retries what may be retried, at the next address."""
+        are_all_answered = True
         while True:
             try:
                 address = self._addresses[0]
@@ -302,8 +303,14 @@ class Client:
                 answer = None
             if answer is not None and not _is_worth_a_retry(answer):
                 break
+            are_all_answered = are_all_answered and answer is not None
+            is_refused = submitted is not None and are_all_answered and isinstance(answer, StorageExhaustedError)
+            if submitted is not None and is_refused:
+                self._record(Refused(submitted.job_id))
             self._addresses.append(self._addresses.pop(0))
             await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
+            if submitted is not None and is_refused:
+                self._record(Submitting(submitted.job_id, submitted.expected))
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from runtime.highavailability.core.mvcc import MvccStore
 from runtime.highavailability.kv import (
     CompactedError,
     KeyValue,
+    PrefixState,
     Put,
     RangeResult,
     StoreStatus,
@@ -28,6 +29,7 @@ from runtime.highavailability.kv import (
     WatchBatch,
     WatchEvent,
 )
+from tests.kit.simulation.etcd_trouble import MEMBERS, EtcdTrouble, no_room
 from tests.kit.simulation.history import Applied, Damaged, Expired, History, InContact
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess, current_process
@@ -47,6 +49,8 @@ class _Request:
 
     client: str
     work: Callable[[EtcdState, str], object]
+    member: int = 0
+    is_write: bool = False
     is_renewal: bool = False
 
 
@@ -55,6 +59,7 @@ class _Watch:
     name: tuple[str, int, int]
     prefix: str
     start_revision: int
+    member: int = 0
     is_connection = True
 
 
@@ -67,8 +72,9 @@ class _Lease:
 class EtcdState:
     """What survives etcd's crash: its disk."""
 
-    def __init__(self, loop: SimulatedLoop, history: History) -> None:
+    def __init__(self, loop: SimulatedLoop, history: History, trouble: EtcdTrouble | None = None) -> None:
         self.store = MvccStore(quota_bytes=QUOTA_BYTES)
+        self.trouble = trouble or EtcdTrouble(SeededEntropy(0))
         self.leases: dict[int, _Lease] = {}
         self._loop = loop
         self._history = history
@@ -77,15 +83,20 @@ class EtcdState:
 
     def apply(self, client: str, txn: Txn) -> TxnResult:
         """One transaction."""
+        is_refused = self.trouble.check_room()
         before = self.store.revision
         result = self.store.txn(txn, leases=self.leases)
         events = self._changes_after(before)
         self._history.add(self._loop.time(), client, Applied(txn, result, events))
         self.on_change(events)
+        if is_refused:
+            raise no_room()
         return result
 
     def grant(self, ttl: int) -> int:
         """A new lease."""
+        if self.trouble.is_full:
+            raise no_room()
         self._lease_count += 1
         self.leases[self._lease_count] = _Lease(ttl, self._loop.time() + ttl)
         return self._lease_count
@@ -172,11 +183,26 @@ class EtcdServer:
         if isinstance(payload, _Watch):
             self._on_watch(payload, reply)
             return
+        trouble, now = self._state.trouble, self._loop.time()
+        if payload.is_renewal:
+            reply(self._do(payload))
+        elif held_up := trouble.held_up(payload.member, now):
+            self._process.post_later(held_up, self._on_request, payload, reply)
+        elif payload.is_write and (lateness := trouble.lateness()):
+            self._process.post_later(lateness, self._do, payload)
+        elif not (silence := trouble.silence(payload.member, now)):
+            reply(self._do(payload))
+        elif payload.is_write:
+            self._process.post_later(silence, reply, self._do(payload))
+        else:
+            self._process.post_later(silence, self._on_request, payload, reply)
+
+    def _do(self, request: _Request) -> object:
         self._state.expire()
         try:
-            reply(payload.work(self._state, payload.client))
+            return request.work(self._state, request.client)
         except FlinklikeError as error:
-            reply(error)
+            return error
 
     def _on_watch(self, watch: _Watch, reply: Reply) -> None:
         self._watches.pop(watch.name, None)
@@ -186,15 +212,23 @@ class EtcdServer:
             self._watches[watch.name] = (watch, reply)
 
     def _answer(self, watch: _Watch, reply: Reply) -> bool:
-        store = self._state.store
+        store, trouble = self._state.store, self._state.trouble
+        if silence := trouble.silence(watch.member, self._loop.time()):
+            self._process.post_later(silence, self._catch_up, watch.name)
+            return False
         try:
             batches = tuple(store.changes(watch.prefix, watch.start_revision))
         except CompactedError as error:
             reply(error)
             return True
         if batches:
-            reply((store.revision + 1, batches))
+            reply((store.revision + 1, () if trouble.loses_change() else batches))
         return bool(batches)
+
+    def _catch_up(self, name: tuple[str, int, int]) -> None:
+        found = self._watches.get(name)
+        if found is not None and self._answer(*found):
+            del self._watches[name]
 
     def _tell_watches(self, events: tuple[WatchEvent, ...]) -> None:
         for name, (watch, reply) in list(self._watches.items()):
@@ -210,6 +244,7 @@ class SimulatedKeyValueStore:
         self._entropy = entropy
         self._process = current_process()
         self._watch_count = 0
+        self._member = int(entropy.uniform(0, MEMBERS))
 
     async def _ask(
         self,
@@ -220,13 +255,16 @@ class SimulatedKeyValueStore:
         is_write: bool = False,
         is_renewal: bool = False,
     ) -> Any:
-        request = _Request(self._process.name, work, is_renewal)
+        member = self._member
+        request = _Request(self._process.name, work, member, is_write, is_renewal)
         try:
             answer = await self._network.request(self._process, ADDRESS, request, timeout=timeout)
         except RefusedError as error:
             message = f"{what}: etcd is not reachable"
             raise UnavailableError(message) from error
         except (TimeoutError, ConnectionLostError) as error:
+            if member == self._member:
+                self._member = (member + 1) % MEMBERS
             message = f"{what}: etcd's answer was lost"
             raise (OutcomeUnknownError(message) if is_write else UnavailableError(message)) from error
         if isinstance(answer, CompactedError):
@@ -273,6 +311,13 @@ class SimulatedKeyValueStore:
         result: RangeResult = await self._ask(f"read of {key}", read, timeout)
         return result
 
+    async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
+        """How many, and the youngest."""
+        found: PrefixState = await self._ask(
+            f"look at {prefix}", lambda state, _: state.store.prefix_state(prefix), timeout
+        )
+        return found
+
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease."""
         lease: int = await self._ask(
@@ -291,13 +336,14 @@ class SimulatedKeyValueStore:
         """End a lease."""
         await self._ask(f"end of lease {lease}", lambda state, _: state.end_lease(lease), timeout, is_write=True)
 
-    async def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+    async def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Every change, over all connections."""
         self._watch_count += 1
         name = (self._process.name, self._process.number, self._watch_count)
+        is_resumed = False
         while True:
             try:
-                watch = _Watch(name, prefix, start_revision)
+                watch = _Watch(name, prefix, start_revision, self._member)
                 answer = await self._network.request(
                     self._process, ADDRESS, watch, timeout=_WATCH_PATIENCE, is_kept_alive=True
                 )
@@ -305,10 +351,14 @@ class SimulatedKeyValueStore:
                 continue
             except (RefusedError, ConnectionLostError):
                 await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
+                is_resumed = bool(start_revision)
                 continue
             if isinstance(answer, CompactedError):
                 raise CompactedError(str(answer), compact_revision=answer.compact_revision)
             start_revision, batches = answer
+            if is_resumed:
+                is_resumed = False
+                yield WatchBatch(start_revision - 1, ())
             for batch in batches:
                 yield batch
 

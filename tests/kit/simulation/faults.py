@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 
 from tests.kit.simulation.etcd import HOST
+from tests.kit.simulation.etcd_trouble import MEMBERS
 from tests.kit.simulation.history import Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedProcess
@@ -44,6 +45,10 @@ class FaultKind(Enum):
     CORRUPT_RECORD = "corrupt-record"
     LEASES_LAPSE = "leases-lapse"
     ETCD_OUTAGE = "etcd-outage"
+    ETCD_FULL = "etcd-full"
+    ETCD_LATE = "etcd-late"
+    ETCD_MEMBER_BEHIND = "etcd-member-behind"
+    WATCH_LOSES_CHANGES = "watch-loses-changes"
     JOB_MASTER_CRASH = "job-master-crash"
     JOB_MASTER_FREEZE = "job-master-freeze"
     JOB_MASTER_STOP = "job-master-stop"
@@ -73,6 +78,10 @@ SURVIVABLE = frozenset(
         FaultKind.COMPACTION,
         FaultKind.ETCD_AWAY,
         FaultKind.ETCD_OUTAGE,
+        FaultKind.ETCD_FULL,
+        FaultKind.ETCD_LATE,
+        FaultKind.ETCD_MEMBER_BEHIND,
+        FaultKind.WATCH_LOSES_CHANGES,
         FaultKind.LEADER_CRASH,
         FaultKind.LEADER_FREEZE,
         FaultKind.LEADER_RESIGN,
@@ -129,6 +138,7 @@ class Fate:
         """Calm weather, no partitions, everybody awake and alive."""
         world = self._world
         world.network.weather = Weather()
+        world.etcd_state.trouble.heal()
         world.loop.storage_delay = _quick
         SimulatedFileSystem.heal()
         world.history.add(world.loop.time(), "fate", Fault("is kind from now on"))
@@ -163,6 +173,9 @@ class Fate:
         if FaultKind.DUPLICATES in kinds:
             weather.duplicated = draw(0.0, 0.3)
         self._world.network.weather = weather
+        trouble = self._world.etcd_state.trouble
+        trouble.changes_lost = draw(0.0, 0.3) if FaultKind.WATCH_LOSES_CHANGES in kinds else 0.0
+        trouble.requests_late = draw(0.0, 0.1) if FaultKind.ETCD_LATE in kinds else 0.0
         self._set_storage(draw(0.01, 2.0))
 
     def _set_storage(self, slowest: float) -> None:
@@ -188,6 +201,8 @@ class Fate:
             FaultKind.CORRUPT_RECORD: self._spoil_record,
             FaultKind.ETCD_AWAY: lambda: self._stop(HOST, 0.2, 2.0),
             FaultKind.ETCD_OUTAGE: lambda: self._stop(HOST, 3.0, 45.0),
+            FaultKind.ETCD_FULL: self._fill_etcd,
+            FaultKind.ETCD_MEMBER_BEHIND: self._leave_member_behind,
             FaultKind.LEADER_CRASH: lambda: self._crash(world.leader(), 0.5, 10.0),
             FaultKind.LEADER_FREEZE: lambda: self._freeze(world.leader(), 0.5, 20.0),
             FaultKind.LEADER_RESIGN: lambda: self._terminate(world.leader()),
@@ -213,6 +228,23 @@ class Fate:
         store = self._world.etcd_state.store
         self._world.history.add(self._world.loop.time(), HOST, Fault(f"forgets history before {store.revision}"))
         store.compact(store.revision)
+
+    async def _fill_etcd(self) -> None:
+        trouble = self._world.etcd_state.trouble
+        trouble.fill(int(self._entropy.uniform(0, 8)))
+        self._tell(HOST, f"has no room: {trouble.slack} more are executed and refused")
+        self._world.loop.outside_later(self._entropy.uniform(0.5, 15.0), self._empty_etcd)
+
+    def _empty_etcd(self) -> None:
+        self._world.etcd_state.trouble.make_room()
+        self._tell(HOST, "has room")
+
+    async def _leave_member_behind(self) -> None:
+        trouble, now = self._world.etcd_state.trouble, self._world.loop.time()
+        member, until = int(self._entropy.uniform(0, MEMBERS)), now + self._entropy.uniform(0.5, 15.0)
+        is_cut_off = self._entropy.uniform(0, 1) < 0.5
+        (trouble.cut_off_until if is_cut_off else trouble.behind_until)[member] = until
+        self._tell(HOST, f"member {member} is {'cut off' if is_cut_off else 'behind'} for {until - now:.1f} s")
 
     async def _fill_storage(self) -> None:
         number = errno.ENOSPC if self._entropy.uniform(0, 1) < 0.5 else errno.EROFS

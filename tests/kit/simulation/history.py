@@ -87,6 +87,13 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A client was told that there is no room for its job (507), in answer to all that it has sent."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelling:
     """A client asks for the end of a job."""
 
@@ -144,6 +151,7 @@ Happening = (
     | AttemptEnded
     | Submitting
     | Acknowledged
+    | Refused
     | Cancelling
     | Shown
     | Fault

@@ -36,6 +36,7 @@ from runtime.rpc.settings import RpcSettings
 from tests.kit.simulation.checkers import ISOLATION_SECONDS
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
+from tests.kit.simulation.etcd_trouble import EtcdTrouble
 from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedGuardConnection
 from tests.kit.simulation.history import (
     AWAKE,
@@ -127,7 +128,7 @@ class World:
         self.history = History()
         self.shape = shape
         self.network = Network(loop, self.entropy.child("network"))
-        self.etcd_state = EtcdState(loop, self.history)
+        self.etcd_state = EtcdState(loop, self.history, EtcdTrouble(self.entropy.child("etcd-trouble")))
         self.programs = Programs()
         self.keys = Keys.of_cluster("default")
         self.processes: dict[str, SimulatedProcess] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -31,7 +31,7 @@ REQUEST_TIMEOUT = 1.0
 class WatchlessStore(FaultyKeyValueStore):
     """A watch that never comes about."""
 
-    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncIterator[WatchBatch]:
+    def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         message = f"no watch on {prefix} from {start_revision}"
         raise UnavailableError(message)
 

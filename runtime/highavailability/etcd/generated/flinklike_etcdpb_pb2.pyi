@@ -180,6 +180,7 @@ class RangeRequest(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     SORT_ORDER_FIELD_NUMBER: _builtins.int
     SORT_TARGET_FIELD_NUMBER: _builtins.int
+    KEYS_ONLY_FIELD_NUMBER: _builtins.int
     MAX_CREATE_REVISION_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     range_end: _builtins.bytes
@@ -187,6 +188,7 @@ class RangeRequest(_message.Message):
     revision: _builtins.int
     sort_order: Global___RangeRequest.SortOrder.ValueType
     sort_target: Global___RangeRequest.SortTarget.ValueType
+    keys_only: _builtins.bool
     max_create_revision: _builtins.int
     def __init__(
         self,
@@ -197,11 +199,12 @@ class RangeRequest(_message.Message):
         revision: _builtins.int = ...,
         sort_order: Global___RangeRequest.SortOrder.ValueType = ...,
         sort_target: Global___RangeRequest.SortTarget.ValueType = ...,
+        keys_only: _builtins.bool = ...,
         max_create_revision: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "limit", b"limit", "max_create_revision", b"max_create_revision", "range_end", b"range_end", "revision", b"revision", "sort_order", b"sort_order", "sort_target", b"sort_target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "keys_only", b"keys_only", "limit", b"limit", "max_create_revision", b"max_create_revision", "range_end", b"range_end", "revision", b"revision", "sort_order", b"sort_order", "sort_target", b"sort_target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
