@@ -414,6 +414,11 @@ class Dispatcher(ABC):
         """Who runs the job by this leader's own writing (R7)."""
         return self._registry.owner(job_id)
 
+    def is_owned_by(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
+        """Is that the owner key (R7)? False while another one is being written: it may be there already."""
+        entry = self._registry.entry(job_id)
+        return entry is not None and entry.is_owned_by(incarnation, epoch)
+
     def owner_cut_off(self, job_id: JobId, epoch: int) -> None:
         """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""
         self._post(ev.OwnerCutOff(job_id, epoch))

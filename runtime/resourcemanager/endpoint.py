@@ -1,8 +1,9 @@
 """The ResourceManager of one term: carries the SlotManager's decisions to TaskManagers and JobMasters.
 
-Invariants: requirements count only from the (incarnation, E) that the Dispatcher of this term has written as the
-job's owner (R7); what follows from a message is sent in the same loop turn; a silent TaskManager loses its slots
-here and nothing else (R18). A dead one loses its key too (R13), and whoever owns jobs acts on that.
+Invariants: requirements count, and slots are allocated, only for the (incarnation, E) that owns the job at that moment,
+by this leader's own writing and while its lease is valid, so that nobody else can have written since (R7); what follows
+from a message is sent in the same loop turn; a silent TaskManager loses its slots here and nothing else (R18). A dead
+one loses its key too (R13), and whoever owns jobs acts on that.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ class JobDirectory(Protocol):
     def owner_of(self, job_id: JobId, /) -> JobOwnerView | None:
         """Who runs the job by the leader's own writing."""
 
+    def is_owned_by(self, job_id: JobId, incarnation: Incarnation, epoch: int, /) -> bool:
+        """Is that the owner key, as surely as this leader can know it?"""
+
     def is_unfinished(self, job_id: JobId, /) -> bool:
         """True if the job is known and has no result."""
 
@@ -116,6 +120,7 @@ class ResourceManager:
         self._jobs: JobDirectory | None = None
         self._slots = SlotManager(
             lambda: AllocationId(entropy.hex_id()),
+            self._is_owner,
             request_timeout=settings.heartbeat_timeout,
             round_seconds=settings.heartbeat_interval,
         )
@@ -305,6 +310,11 @@ class ResourceManager:
                 case ev.OwnerCutOff(job_id=job_id, epoch=epoch):
                     logger.warning("job %s: its owner does not reach TaskManagers that it needs", job_id)
                     self._jobs.owner_cut_off(job_id, epoch)
+
+    def _is_owner(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
+        """Only leaders write owner keys: while this one's lease is valid, what it wrote is what is there (R4)."""
+        assert self._jobs is not None
+        return self._heartbeats.may_judge and self._jobs.is_owned_by(job_id, incarnation, epoch)
 
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
         """The complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""

@@ -68,7 +68,9 @@ class SlotManagerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         ids = itertools.count(1)
-        self.manager = SlotManager(lambda: AllocationId(f"{next(ids):032x}"), request_timeout=10.0, round_seconds=2.0)
+        self.manager = SlotManager(
+            lambda: AllocationId(f"{next(ids):032x}"), lambda *_: True, request_timeout=10.0, round_seconds=2.0
+        )
         self.at = 0.0
         self.real: dict[Incarnation, list[RequestSlot | None]] = {}
         self.connected: set[Incarnation] = set()

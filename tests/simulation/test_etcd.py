@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from runtime.aio.entropy import SeededEntropy
-from runtime.common.errors import OutcomeUnknownError, UnavailableError
-from runtime.highavailability.kv import CompactedError, Put, Txn, WatchBatch
+from runtime.common.errors import OutcomeUnknownError, StorageExhaustedError, UnavailableError
+from runtime.highavailability.kv import CompactedError, Delete, Put, Txn, WatchBatch
 from tests.kit.simulation.etcd import HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
+from tests.kit.simulation.etcd_trouble import LATE_SECONDS, MEMBERS
 from tests.kit.simulation.history import Applied, Expired, History
 from tests.kit.simulation.network import Network, Weather
 from tests.kit.simulation.processes import SimulatedLoop, SimulatedProcess
@@ -49,6 +50,10 @@ class Box:
 
     async def put(self, key: str, lease: int = 0) -> None:
         await self.do(self.kv.txn(Txn((), (Put(key, b"x", lease),)), timeout=3.0))
+
+    def all_members(self, until: dict[int, float], seconds: float) -> None:
+        for member in range(MEMBERS):
+            until[member] = self.loop.time() + seconds
 
     async def names(self) -> list[str]:
         found = await self.do(self.kv.range("", is_prefix=True, timeout=3.0))
@@ -185,5 +190,84 @@ def test_renewals_of_leases_can_be_spared_from_bad_weather() -> None:
         box.network.weather = Weather(lost_before=1.0, spares_leases=False)
         with pytest.raises(UnavailableError):
             await box.do(box.kv.keep_lease_alive(lease, timeout=3.0))
+
+    in_box(scenario)
+
+
+def test_a_full_store_executes_some_of_what_it_refuses_and_then_nothing() -> None:
+    async def scenario(box: Box) -> None:
+        box.state.trouble.fill(1)
+        for key in ("a", "b"):
+            with pytest.raises(StorageExhaustedError):
+                await box.put(key)
+        with pytest.raises(StorageExhaustedError):
+            await box.do(box.kv.txn(Txn((), (Delete("a"),)), timeout=3.0))
+        with pytest.raises(StorageExhaustedError):
+            await box.do(box.kv.grant_lease(5, timeout=3.0))
+        assert await box.names() == ["a"]
+        box.state.trouble.make_room()
+        await box.put("b")
+        assert await box.names() == ["a", "b"]
+
+    in_box(scenario)
+
+
+def test_a_late_request_is_executed_and_never_answered() -> None:
+    async def scenario(box: Box) -> None:
+        box.state.trouble.requests_late = 1.0
+        with pytest.raises(OutcomeUnknownError):
+            await box.put("a")
+        box.state.trouble.heal()
+        await asyncio.sleep(LATE_SECONDS)
+        assert await box.names() == ["a"]
+
+    in_box(scenario)
+
+
+def test_a_member_that_is_behind_commits_at_once_and_answers_when_it_has_caught_up() -> None:
+    async def scenario(box: Box) -> None:
+        seen: list[WatchBatch] = []
+        _ = box.client.start("watch", box.batches("a", 2, seen))
+        await asyncio.sleep(0.1)
+        box.all_members(box.state.trouble.behind_until, 2.0)
+        began = box.loop.time()
+        putting = box.client.start("put", box.kv.txn(Txn((), (Put("a", b"x"),)), timeout=3.0))
+        await asyncio.sleep(0.1)
+        assert box.state.store.revision == 2
+        assert not seen
+        await asyncio.wait({putting})
+        assert box.loop.time() - began >= 1.9
+        await asyncio.sleep(0.1)
+        assert [batch.revision for batch in seen] == [2]
+
+    in_box(scenario)
+
+
+def test_a_member_that_is_cut_off_executes_when_it_is_back() -> None:
+    async def scenario(box: Box) -> None:
+        box.all_members(box.state.trouble.cut_off_until, 5.0)
+        with pytest.raises(OutcomeUnknownError):
+            await box.put("a")
+        assert box.state.store.revision == 1
+        with pytest.raises(UnavailableError):
+            await box.do(box.kv.range("", is_prefix=True, timeout=1.0))
+        await asyncio.sleep(2.0)
+        assert await box.names() == ["a"]
+
+    in_box(scenario)
+
+
+def test_a_watch_may_lose_a_change_and_go_on() -> None:
+    async def scenario(box: Box) -> None:
+        seen: list[WatchBatch] = []
+        _ = box.client.start("watch", box.batches("a", 2, seen))
+        await asyncio.sleep(0.1)
+        box.state.trouble.changes_lost = 1.0
+        await box.put("a1")
+        await asyncio.sleep(0.1)
+        box.state.trouble.heal()
+        await box.put("a2")
+        await asyncio.sleep(0.1)
+        assert [event.kv.key for batch in seen for event in batch.events] == ["a2"]
 
     in_box(scenario)

@@ -63,11 +63,18 @@ class JobNeeds:
         return None
 
 
-class SlotManager:
-    """The machine. Allocation ids come from `new_id`."""
+IsOwner = Callable[[JobId, Incarnation, int], bool]
+"""Does this process own the job under this epoch, at this moment?"""
 
-    def __init__(self, new_id: Callable[[], AllocationId], *, request_timeout: float, round_seconds: float) -> None:
+
+class SlotManager:
+    """The machine. Allocation ids come from `new_id`; `is_owner` is asked before each allocation (R7)."""
+
+    def __init__(
+        self, new_id: Callable[[], AllocationId], is_owner: IsOwner, *, request_timeout: float, round_seconds: float
+    ) -> None:
         self._new_id = new_id
+        self._is_owner = is_owner
         self._request_timeout = request_timeout
         self._round_seconds = round_seconds
         self._task_managers: dict[Incarnation, TaskManagerSlots] = {}
@@ -75,6 +82,8 @@ class SlotManager:
         self._allocations: dict[AllocationId, Allocation] = {}
         self._rotation: dict[JobId, None] = {}
         self._paused: dict[JobId, float] = {}
+        self._unowned: set[JobId] = set()
+        """Not served lately, because whoever declared the need did not own the job at that moment."""
         self._now = 0.0
         self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
             ev.TaskManagerRegistered: self._on_registered,
@@ -224,7 +233,7 @@ class SlotManager:
             if job is not None and job.missing() is not None:
                 self._rotation.setdefault(job_id)
         expired = [job_id for job_id, job in self._jobs.items() if job.reach.expire(self._now)]
-        effects = self._serve(capacity_changed=False) if unblocked or due or expired else []
+        effects = self._serve(capacity_changed=False) if unblocked or due or expired or self._unowned else []
         return effects + self._cut_off()
 
     def _cut_off(self) -> Effects:
@@ -323,6 +332,7 @@ class SlotManager:
         effects: Effects = []
         served: dict[JobId, None] = {}
         skipped: dict[JobId, None] = {}
+        self._unowned.clear()
         while self._rotation and self._has_free_slot():
             job_id = next(iter(self._rotation))
             del self._rotation[job_id]
@@ -347,6 +357,9 @@ class SlotManager:
     def _allocate(self, job: JobNeeds) -> ev.SendRequestSlot | None:
         profile = job.missing()
         if profile is None:
+            return None
+        if not self._is_owner(job.job_id, job.owner, job.epoch):
+            self._unowned.add(job.job_id)  # it has lost the job since it declared, or may be about to
             return None
         fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
         free = [peer for peer in fitting if peer.free and not peer.is_draining]

@@ -37,7 +37,7 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
-from tests.kit.simulation.store_checkers import RefusedForLackOfSpace, WritesNameWhatTheyReplace
+from tests.kit.simulation.store_checkers import RefusedForLackOfSpace, SlotsGoToOwners, WritesNameWhatTheyReplace
 
 ISOLATION_SECONDS = 20
 """taskmanager.isolation-timeout of simulated clusters: outages and freezes of half a minute are beyond it."""
@@ -559,6 +559,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     QueuesAreBounded,
     WritesNameWhatTheyReplace,
     RefusedForLackOfSpace,
+    SlotsGoToOwners,
 )
 """What every history must satisfy, whatever fate did."""
 

@@ -176,6 +176,9 @@ class Fate:
         trouble = self._world.etcd_state.trouble
         trouble.changes_lost = draw(0.0, 0.3) if FaultKind.WATCH_LOSES_CHANGES in kinds else 0.0
         trouble.requests_late = draw(0.0, 0.1) if FaultKind.ETCD_LATE in kinds else 0.0
+        for rate, what in ((trouble.changes_lost, "does not tell watches"), (trouble.requests_late, "executes late")):
+            if rate:
+                self._tell(HOST, f"{what} of {rate:.3f} of all changes")
         self._set_storage(draw(0.01, 2.0))
 
     def _set_storage(self, slowest: float) -> None:

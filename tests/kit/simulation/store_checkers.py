@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from runtime.common.ids import JobId
+from runtime.gateways.resource_manager import RequestSlot
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import WantedRecord
-from tests.kit.simulation.checker import CheckerBase, Reader, executed
-from tests.kit.simulation.history import Acknowledged, Applied, Record, Refused, Submitting
+from tests.kit.simulation.checker import CheckerBase, Reader, executed, guards_that_held
+from tests.kit.simulation.history import Acknowledged, Applied, Record, Refused, Sent, Submitting
 
 
 class WritesNameWhatTheyReplace(CheckerBase):
@@ -39,10 +40,24 @@ class WritesNameWhatTheyReplace(CheckerBase):
                 if txn in self._effective:
                     yield f"{record.process} has put {puts[0].key} before, and its repeat takes effect too"
                 self._effective.add(txn)
+        yield from self._deleted_fences(record.process, record.what)
         for job_id, name, event in self.job_writes(record):
-            if name == "wanted" and not event.is_delete and job_id in self._cancelled:
-                if not decode_record(WantedRecord, event.kv.value, key=event.kv.key).wants_cancel:
-                    yield f"job {job_id}: its cancellation was acknowledged, and another wish takes its place"
+            if name != "wanted" or event.is_delete or job_id not in self._cancelled:
+                continue
+            if not decode_record(WantedRecord, event.kv.value, key=event.kv.key).wants_cancel:
+                yield f"job {job_id}: its cancellation was acknowledged, and another wish takes its place"
+
+    def _deleted_fences(self, process: str, applied: Applied) -> Iterator[str]:
+        """Its owner may write it again, and a late repeat would find what it found at first."""
+        gone = {event.kv.key for event in applied.events if event.is_delete}
+        is_owner = any(guard.key.startswith(self.keys.jobs) for guard in guards_that_held(applied))
+        for key in sorted(gone) if is_owner else ():
+            if (
+                key.startswith(self.keys.task_managers)
+                and "/fences/" in key
+                and key.partition("/fences/")[0] not in gone
+            ):
+                yield f"{process} deletes {key}, which it may write again"
 
     def _is_blind(self, txn: Txn, put: Put) -> bool:
         compared = {guard.key for guard in txn.guards}
@@ -81,3 +96,29 @@ class RefusedForLackOfSpace(CheckerBase):
                 yield f"job {record.what.job_id} is answered 507, and is stored"
         elif isinstance(record.what, Submitting):
             self._refused.discard(record.what.job_id)
+
+
+class SlotsGoToOwners(CheckerBase):
+    """R7: no leader asks for a slot for an owner that it has replaced itself."""
+
+    rule = "R7"
+
+    hears: tuple[type, ...] = (RequestSlot,)
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._owners: dict[JobId, tuple[str, int]] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Owners, by whom they were written, and what is asked for them."""
+        for job_id, name, event in self.job_writes(record):
+            if name == "owner" and not event.is_delete:
+                self._owners[job_id] = record.process, event.kv.mod_revision
+        if isinstance(record.what, Sent) and isinstance(record.what.message, RequestSlot):
+            request = record.what.message
+            writer, epoch = self._owners.get(request.job_id, ("", 0))
+            if writer == record.process and request.epoch < epoch:
+                yield (
+                    f"{writer} asks for a slot for job {request.job_id} at epoch {request.epoch}, "
+                    f"after it has written epoch {epoch}"
+                )

@@ -36,8 +36,15 @@ class Cluster:
 
     def __init__(self) -> None:
         ids = itertools.count(1)
-        self.manager = SlotManager(lambda: AllocationId(f"{next(ids):032x}"), request_timeout=10.0, round_seconds=2.0)
+        self.manager = SlotManager(
+            lambda: AllocationId(f"{next(ids):032x}"), self.is_owner, request_timeout=10.0, round_seconds=2.0
+        )
+        self.owners: dict[JobId, int] = {}
+        """Epochs, where they are others than what was declared."""
         self.at = 100.0
+
+    def is_owner(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
+        return incarnation == OWNER and self.owners.get(job_id, epoch) == epoch
 
     def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
         return list(self.manager.handle(event, self.at))
@@ -557,3 +564,33 @@ def test_one_that_drains_gets_no_job_and_the_reason_says_so() -> None:
     cluster.declare(2, 1)
     ((peer, _),) = requests(cluster.report(T1, [None, None]))
     assert peer == T1, "it is used again"
+
+
+def test_who_has_lost_the_job_since_it_declared_gets_nothing() -> None:
+    """R7: the epoch is compared when a slot is allocated, not only when it was asked for."""
+    cluster = Cluster()
+    cluster.declare(1, 1, epoch=5)
+    cluster.owners[job(1)] = 6
+    assert requests(cluster.register(T1, 1)) == []
+    ((_, request),) = requests(cluster.declare(1, 1, epoch=6))
+    assert request.epoch == 6
+
+
+def test_who_turns_out_to_own_the_job_after_all_is_served() -> None:
+    """While another owner is being written nobody is served; that may fail."""
+    cluster = Cluster()
+    cluster.declare(1, 1, epoch=5)
+    cluster.owners[job(1)] = 0
+    cluster.register(T1, 1)
+    assert requests(cluster.tick(1)) == []
+    cluster.owners[job(1)] = 5
+    assert len(requests(cluster.tick(1))) == 1
+
+
+def test_others_are_served_while_one_has_no_owner() -> None:
+    cluster = Cluster()
+    cluster.declare(1, 1)
+    cluster.declare(2, 1)
+    cluster.owners[job(1)] = 0
+    ((_, request),) = requests(cluster.register(T1, 2))
+    assert request.job_id == job(2)

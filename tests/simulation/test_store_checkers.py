@@ -1,0 +1,110 @@
+"""Each checker of what is written into the store refuses a history that breaks its rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.ids import AllocationId, Incarnation
+from runtime.common.states import JobStatus
+from runtime.gateways.resource_manager import RequestSlot, ResourceProfile
+from runtime.highavailability.guards import absent, leads, unchanged
+from runtime.highavailability.kv import Delete, Put
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import (
+    FenceRecord,
+    WantedRecord,
+)
+from tests.kit.simulation.history import (
+    Acknowledged,
+    Cancelling,
+    Refused,
+    Sent,
+    Submitting,
+)
+from tests.kit.simulation.past import JOB, KEYS, OTHER_JOB, Past, owner
+
+
+def slot_request(epoch: int) -> RequestSlot:
+    return RequestSlot(AllocationId("f" * 32), 0, JOB, epoch, Incarnation("b" * 32), "master-1:1", ResourceProfile())
+
+
+@pytest.fixture
+def past() -> Past:
+    made = Past()
+    made.submit()
+    return made
+
+
+class TestWrites:
+    """R33"""
+
+    CANCEL = encode_record(WantedRecord(wants_cancel=True, client=""))
+    MOVE = encode_record(WantedRecord(wants_cancel=False, client="", move_to=Incarnation("d" * 32), move_epoch=7))
+
+    def test_one_that_does_not_compare_its_key(self, past: Past) -> None:
+        guards = (leads(past.term), unchanged(KEYS.owner(JOB), past.epoch))
+        past.write_blindly("jm-1", Put(KEYS.wanted(JOB), self.MOVE), guards=guards)
+        assert past.violations()["R33"] == [f"jm-1 puts {KEYS.wanted(JOB)}, whatever is there"]
+
+    def test_one_that_takes_effect_again(self, past: Past) -> None:
+        """It compares with "absent", and was deleted meanwhile."""
+        fence = KEYS.fence(Incarnation("c" * 32), JOB)
+        for _ in range(2):
+            put = Put(fence, encode_record(FenceRecord(past.epoch)))
+            past.write_blindly("master-1", put, guards=(*past.owned, absent(fence)))
+            past.write_blindly("master-1", Delete(fence), guards=past.owned)
+        assert f"master-1 has put {fence} before, and its repeat takes effect too" in past.violations()["R33"]
+
+    def test_a_wish_after_an_acknowledged_cancel(self, past: Past) -> None:
+        past.write("jm-1", Put(KEYS.wanted(JOB), self.CANCEL), guards=(leads(past.term),))
+        past.add("client", Cancelling(JOB))
+        past.add("client", Acknowledged(JOB, "cancel"))
+        assert past.violations() == {"promise 1": [f"job {JOB} was acknowledged and has not ended"]}
+        past.write("jm-1", Put(KEYS.wanted(JOB), self.MOVE), guards=(leads(past.term),))
+        assert "another wish takes its place" in past.violations()["R33"][0]
+
+    def test_a_fence_that_its_owner_deletes(self, past: Past) -> None:
+        fence = KEYS.fence(Incarnation("c" * 32), JOB)
+        past.write("master-1", Put(fence, encode_record(FenceRecord(past.epoch))), guards=past.owned)
+        past.write("master-1", Delete(fence), guards=past.owned)
+        assert past.violations()["R33"] == [f"master-1 deletes {fence}, which it may write again"]
+
+    def test_that_a_guard_was_reached_may_be_said_again(self, past: Past) -> None:
+        for _ in range(2):
+            past.write_blindly("jm-1", Put(KEYS.guard(Incarnation("c" * 32)), b""), guards=(leads(past.term),))
+        assert "R33" not in past.violations()
+
+
+class TestRefusedSubmits:
+    """R32"""
+
+    def test_that_is_stored(self, past: Past) -> None:
+        past.add("client", Refused(JOB))
+        assert past.violations()["R32"] == [f"job {JOB} is answered 507, and is stored"]
+
+    def test_that_is_stored_later(self, past: Past) -> None:
+        past.add("client", Submitting(OTHER_JOB, JobStatus.FINISHED))
+        past.add("client", Refused(OTHER_JOB))
+        guards = (leads(past.term),)
+        past.write("jm-1", Put(KEYS.graph(OTHER_JOB), b""), guards=guards)
+        assert past.violations()["R32"] == [f"job {OTHER_JOB} was answered 507, and is stored after that"]
+
+    def test_that_is_sent_again(self, past: Past) -> None:
+        past.add("client", Submitting(OTHER_JOB, JobStatus.FINISHED))
+        past.add("client", Refused(OTHER_JOB))
+        past.submit(OTHER_JOB)
+        assert "R32" not in past.violations()
+
+
+class TestSlotRequests:
+    """R7"""
+
+    def test_for_an_owner_that_the_leader_has_replaced(self, past: Past) -> None:
+        first = past.epoch
+        past.add("jm-1", Sent("tm-1", slot_request(first)))
+        second = past.write("jm-1", owner("master-2"), guards=(leads(past.term),))
+        past.add("jm-1", Sent("tm-1", slot_request(second)))
+        past.add("jm-2", Sent("tm-1", slot_request(first)))
+        assert "R7" not in past.violations(), "another leader may not know"
+        past.add("jm-1", Sent("tm-1", slot_request(first)))
+        assert f"at epoch {first}, after it has written epoch {second}" in past.violations()["R7"][0]
