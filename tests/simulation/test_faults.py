@@ -34,6 +34,7 @@ WORDS = {
     FaultKind.LEADER_CRASH: ("is killed", "jm-"),
     FaultKind.LEADER_FREEZE: ("is frozen", "jm-"),
     FaultKind.LEADER_RESIGN: ("is told to stop", "jm-"),
+    FaultKind.LEADER_CUT_OFF: ("cannot send to etcd", "jm-"),
     FaultKind.JOB_MASTER_CRASH: ("is killed", "master-"),
     FaultKind.JOB_MASTER_FREEZE: ("is frozen", "master-"),
     FaultKind.LEADER_DEAF: ("listens no more", "jm-"),

@@ -8,7 +8,7 @@ from runtime.common.ids import AllocationId, Incarnation
 from runtime.common.states import JobStatus
 from runtime.gateways.resource_manager import RequestSlot, ResourceProfile
 from runtime.highavailability.guards import absent, leads, unchanged
-from runtime.highavailability.kv import Delete, Put
+from runtime.highavailability.kv import Delete, KeyValue, Put, WatchEvent
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import (
     FenceRecord,
@@ -16,7 +16,9 @@ from runtime.highavailability.records import (
 )
 from tests.kit.simulation.history import (
     Acknowledged,
+    Answered,
     Cancelling,
+    Expired,
     Refused,
     Sent,
     Submitting,
@@ -108,3 +110,29 @@ class TestSlotRequests:
         assert "R7" not in past.violations(), "another leader may not know"
         past.add("jm-1", Sent("tm-1", slot_request(first)))
         assert f"at epoch {first}, after it has written epoch {second}" in past.violations()["R7"][0]
+
+
+class TestLeases:
+    """R4"""
+
+    def lapse(self, past: Past, *, is_revoked: bool) -> float:
+        gone = WatchEvent(KeyValue(past.term.key, b"", 0, 9, 0, 0), is_delete=True)
+        past.add("etcd", Expired(1, (gone,), is_revoked))
+        return past.history.records[-1].at
+
+    def test_an_answer_after_the_lease_has_run_out(self, past: Past) -> None:
+        at = self.lapse(past, is_revoked=False)
+        past.add("jm-1", Answered(at - 1))
+        assert "R4" not in past.violations(), "it was asked before"
+        past.add("jm-1", Answered(at + 1))
+        assert "its lease ran out 2.00 s before" in past.violations()["R4"][0]
+
+    def test_who_was_declared_dead_may_not_know(self, past: Past) -> None:
+        past.add("jm-1", Answered(self.lapse(past, is_revoked=True) + 1))
+        assert "R4" not in past.violations()
+
+    def test_who_leads_again_may_answer(self, past: Past) -> None:
+        at = self.lapse(past, is_revoked=False)
+        past.new_leader()
+        past.add("jm-1", Answered(at + 1))
+        assert "R4" not in past.violations()

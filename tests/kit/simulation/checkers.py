@@ -37,7 +37,12 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
-from tests.kit.simulation.store_checkers import RefusedForLackOfSpace, SlotsGoToOwners, WritesNameWhatTheyReplace
+from tests.kit.simulation.store_checkers import (
+    LeadersHoldTheirLease,
+    RefusedForLackOfSpace,
+    SlotsGoToOwners,
+    WritesNameWhatTheyReplace,
+)
 
 ISOLATION_SECONDS = 20
 """taskmanager.isolation-timeout of simulated clusters: outages and freezes of half a minute are beyond it."""
@@ -560,6 +565,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     WritesNameWhatTheyReplace,
     RefusedForLackOfSpace,
     SlotsGoToOwners,
+    LeadersHoldTheirLease,
 )
 """What every history must satisfy, whatever fate did."""
 

@@ -25,7 +25,16 @@ from runtime.rest.jobs import known_summary, wait_for_end
 from runtime.rest.server import RestSettings
 from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
-from tests.kit.simulation.history import Acknowledged, Cancelling, Happening, History, Refused, Shown, Submitting
+from tests.kit.simulation.history import (
+    Acknowledged,
+    Answered,
+    Cancelling,
+    Happening,
+    History,
+    Refused,
+    Shown,
+    Submitting,
+)
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import EPOCH_MILLIS, current_process
 from tests.kit.simulation.slots import UserCode
@@ -120,10 +129,16 @@ class SimulatedRest:
     """RestFrontend of one JobManager process."""
 
     def __init__(
-        self, network: Network, context: RestContext, settings: RestSettings, check_token: TokenCheck | None = None
+        self,
+        network: Network,
+        history: History,
+        context: RestContext,
+        settings: RestSettings,
+        check_token: TokenCheck | None = None,
     ) -> None:
         assert check_token is None, "the simulation has no tokens"
         self._network = network
+        self._history = history
         self._context = context
         self._settings = settings
         self._process = current_process()
@@ -156,8 +171,11 @@ class SimulatedRest:
             reply(RefusedError(self._address))
 
     async def _serve(self, request: Request, reply: Reply) -> None:
+        asked_at = self._network.loop.time()
         try:
-            reply(await self._answer(request))
+            answer = await self._answer(request)
+            self._history.add(self._network.loop.time(), self._process.name, Answered(asked_at))
+            reply(answer)
         except Exception as error:
             # The boundary of REST: a client sees a status code.
             if is_bug(error):

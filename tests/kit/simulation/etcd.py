@@ -109,20 +109,20 @@ class EtcdState:
         found.expires_at = self._loop.time() + found.ttl
         return found.ttl
 
-    def end_lease(self, lease: int) -> None:
+    def end_lease(self, lease: int, *, is_revoked: bool = True) -> None:
         """Revoked or expired."""
         if self.leases.pop(lease, None) is not None:
             before = self.store.revision
             self.store.delete_keys_of_lease(lease)
             events = self._changes_after(before)
-            self._history.add(self._loop.time(), HOST, Expired(lease, events))
+            self._history.add(self._loop.time(), HOST, Expired(lease, events, is_revoked))
             self.on_change(events)
 
     def expire(self) -> None:
         """End the leases whose time is over."""
         now = self._loop.time()
         for lease in [number for number, entry in self.leases.items() if entry.expires_at <= now]:
-            self.end_lease(lease)
+            self.end_lease(lease, is_revoked=False)
 
     def extend_all(self) -> None:
         """A new etcd process does not know when its leases were last renewed: each gets its full time."""
@@ -185,7 +185,7 @@ class EtcdServer:
             return
         trouble, now = self._state.trouble, self._loop.time()
         if payload.is_renewal:
-            reply(self._do(payload))
+            self._process.post_later(trouble.renewal_delay(), reply, self._do(payload))
         elif held_up := trouble.held_up(payload.member, now):
             self._process.post_later(held_up, self._on_request, payload, reply)
         elif payload.is_write and (lateness := trouble.lateness()):

@@ -3,7 +3,7 @@
 As with the real one: what comes last before the store is full is executed *and* refused, then nothing is until there is
 room, not even what only reads in a transaction. A member that is behind commits at once and answers when it has caught
 up; one that is cut off from the others does nothing until it is back, and does then what it was asked. Renewals of
-leases pass. A watch may lose a change and say nothing.
+leases pass, and may be answered late. A watch may lose a change and say nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class EtcdTrouble:
     entropy: SeededEntropy
     changes_lost: float = 0.0
     requests_late: float = 0.0
+    renewals_slow: float = 0.0
     is_full: bool = False
     slack: int = 0
     behind_until: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -34,7 +35,7 @@ class EtcdTrouble:
 
     def heal(self) -> None:
         """All is well."""
-        self.changes_lost = self.requests_late = 0.0
+        self.changes_lost = self.requests_late = self.renewals_slow = 0.0
         self.make_room()
         self.behind_until.clear()
         self.cut_off_until.clear()
@@ -62,6 +63,11 @@ class EtcdTrouble:
         """Of a request that nobody will hear of any more; 0: of none."""
         is_late = self.requests_late > 0 and self.entropy.uniform(0, 1) < self.requests_late
         return self.entropy.uniform(0.01, LATE_SECONDS) if is_late else 0.0
+
+    def renewal_delay(self) -> float:
+        """Between a renewal and its answer."""
+        is_slow = self.renewals_slow > 0 and self.entropy.uniform(0, 1) < self.renewals_slow
+        return self.entropy.uniform(0, 2.5) if is_slow else 0.0
 
     def held_up(self, member: int, now: float) -> float:
         """Seconds until a member does what it is asked."""

@@ -39,6 +39,7 @@ class FaultKind(Enum):
     LEADER_FREEZE = "leader-freeze"
     LEADER_RESIGN = "leader-resign"
     LEADER_DEAF = "leader-deaf"
+    LEADER_CUT_OFF = "leader-cut-off"
     STORAGE_FAILS = "storage-fails"
     STORAGE_FULL = "storage-full"
     STORAGE_LOSES_FILE = "storage-loses-file"
@@ -86,6 +87,7 @@ SURVIVABLE = frozenset(
         FaultKind.LEADER_FREEZE,
         FaultKind.LEADER_RESIGN,
         FaultKind.LEADER_DEAF,
+        FaultKind.LEADER_CUT_OFF,
         FaultKind.LEASES_LAPSE,
         FaultKind.JOB_MASTER_CRASH,
         FaultKind.JOB_MASTER_FREEZE,
@@ -176,6 +178,7 @@ class Fate:
         trouble = self._world.etcd_state.trouble
         trouble.changes_lost = draw(0.0, 0.3) if FaultKind.WATCH_LOSES_CHANGES in kinds else 0.0
         trouble.requests_late = draw(0.0, 0.1) if FaultKind.ETCD_LATE in kinds else 0.0
+        trouble.renewals_slow = 0.3 if FaultKind.LEASES_LAPSE in kinds else 0.0
         for rate, what in ((trouble.changes_lost, "does not tell watches"), (trouble.requests_late, "executes late")):
             if rate:
                 self._tell(HOST, f"{what} of {rate:.3f} of all changes")
@@ -210,6 +213,7 @@ class Fate:
             FaultKind.LEADER_FREEZE: lambda: self._freeze(world.leader(), 0.5, 20.0),
             FaultKind.LEADER_RESIGN: lambda: self._terminate(world.leader()),
             FaultKind.LEADER_DEAF: lambda: self._deafen(world.leader(), 10.0),
+            FaultKind.LEADER_CUT_OFF: self._cut_off_leader,
             FaultKind.JOB_MASTER_CRASH: lambda: self._crash(self._one_of(world.job_masters), 0.5, 10.0),
             FaultKind.JOB_MASTER_FREEZE: lambda: self._freeze(self._one_of(world.job_masters), 0.5, 30.0),
             FaultKind.JOB_MASTER_STOP: lambda: self._terminate(self._one_of(world.job_masters)),
@@ -344,6 +348,16 @@ class Fate:
             return False
         self._task_managers_lost += losses
         return True
+
+    async def _cut_off_leader(self) -> None:
+        """From etcd only: whoever asks it, reaches it."""
+        world, leader = self._world, self._world.leader()
+        if leader is None or any(world.network.link(*pair).blocked_since for pair in ((leader, HOST), (HOST, leader))):
+            return
+        seconds = self._entropy.uniform(5.0, 25.0)
+        for one, other in ((leader, HOST), (HOST, leader)):
+            world.partition(one, other)
+            world.loop.outside_later(seconds, self._heal, one, other)
 
     async def _partition(self) -> None:
         world, names = self._world, self._world.names

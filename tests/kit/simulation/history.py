@@ -30,10 +30,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A lease has ended, with its keys."""
+    """A lease has ended, with its keys: its time is over, or somebody has ended it."""
 
     lease: int
     events: tuple[WatchEvent, ...]
+    is_revoked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,13 @@ class Acknowledged:
 
     job_id: JobId
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A JobManager has answered a client as the leader. `asked_at`: when it was asked."""
+
+    asked_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +160,7 @@ Happening = (
     | Submitting
     | Acknowledged
     | Refused
+    | Answered
     | Cancelling
     | Shown
     | Fault

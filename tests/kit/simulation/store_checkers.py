@@ -10,7 +10,16 @@ from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import WantedRecord
 from tests.kit.simulation.checker import CheckerBase, Reader, executed, guards_that_held
-from tests.kit.simulation.history import Acknowledged, Applied, Record, Refused, Sent, Submitting
+from tests.kit.simulation.history import (
+    Acknowledged,
+    Answered,
+    Applied,
+    Expired,
+    Record,
+    Refused,
+    Sent,
+    Submitting,
+)
 
 
 class WritesNameWhatTheyReplace(CheckerBase):
@@ -61,14 +70,19 @@ class WritesNameWhatTheyReplace(CheckerBase):
 
     def _is_blind(self, txn: Txn, put: Put) -> bool:
         compared = {guard.key for guard in txn.guards}
-        if not put.key.startswith(self.keys.root) or put.key in compared or self._is_repeatable([put]):
+        if not put.key.startswith(self.keys.root) or put.key in compared:
             return False
+        if put.key.startswith(self.keys.task_managers) and put.key.endswith("/guard"):
+            return False  # that it was reached replaces everything
         # There is no owner of a job that is not stored.
         return not (put.key.endswith("/owner") and f"{put.key.removesuffix('owner')}graph" in compared)
 
     def _is_repeatable(self, puts: list[Put]) -> bool:
-        """That a guard was reached is said by whoever reaches it, in the same words."""
-        return all(put.key.startswith(self.keys.task_managers) and put.key.endswith("/guard") for put in puts)
+        """Of a TaskManager: that it is there, and that its guard was reached. Who is gone is found so again (R13)."""
+        names = [put.key.removeprefix(self.keys.task_managers) for put in puts]
+        return all(put.key != name for put, name in zip(puts, names, strict=True)) and all(
+            "/" not in name or name.endswith("/guard") for name in names
+        )
 
 
 class RefusedForLackOfSpace(CheckerBase):
@@ -122,3 +136,34 @@ class SlotsGoToOwners(CheckerBase):
                     f"{writer} asks for a slot for job {request.job_id} at epoch {request.epoch}, "
                     f"after it has written epoch {epoch}"
                 )
+
+
+class LeadersHoldTheirLease(CheckerBase):
+    """R4: no JobManager answers as the leader what it was asked after its lease had run out."""
+
+    rule = "R4"
+
+    sees: tuple[type, ...] = (Applied, Expired, Answered)
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._candidates: dict[str, str] = {}
+        self._lapsed: dict[str, float] = {}
+
+    def see(self, record: Record) -> Iterator[str]:
+        """Candidacies, their ends, and answers."""
+        if isinstance(record.what, Applied):
+            for event in record.what.events:
+                if event.kv.key.startswith(self.keys.leaders) and not event.is_delete:
+                    self._candidates[event.kv.key] = record.process
+                    self._lapsed.pop(record.process, None)
+        elif isinstance(record.what, Expired):
+            for event in record.what.events:
+                process = self._candidates.pop(event.kv.key, None)
+                # Who was declared dead while it lives may hear of it later.
+                if process is not None and not record.what.is_revoked:
+                    self._lapsed[process] = record.at
+        elif isinstance(record.what, Answered):
+            lapsed = self._lapsed.get(record.process, record.at)
+            if lapsed < record.what.asked_at:
+                yield f"{record.process} answers as the leader, its lease ran out {record.at - lapsed:.2f} s before"

@@ -10,6 +10,7 @@ from runtime.highavailability.kv import WatchEvent
 from tests.kit.simulation.checker import Violation
 from tests.kit.simulation.history import (
     Acknowledged,
+    Answered,
     Applied,
     AttemptEnded,
     AttemptStarted,
@@ -81,6 +82,7 @@ _WORDS: dict[type, Callable[[Any, Keys], str]] = {
     AttemptStarted: _started,
     AttemptEnded: _ended,
     Submitting: lambda what, _: f"submits job {what.job_id} (will be {what.expected.name})",
+    Answered: lambda _what, _keys: "",
     Refused: lambda what, _: f"is told that there is no room for job {what.job_id}",
     Acknowledged: lambda what, _: f"is told that the {what.what} of job {what.job_id} is accepted",
     Cancelling: lambda what, _: f"wants job {what.job_id} cancelled",

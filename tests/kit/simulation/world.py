@@ -252,7 +252,9 @@ class World:
     def _entry_point(self, name: str, entropy: SeededEntropy) -> ClusterProcess:
         if name in self.job_managers:
             return ClusterEntrypoint(
-                lambda context, settings, check_token: SimulatedRest(self.network, context, settings, check_token),
+                lambda context, settings, check_token: SimulatedRest(
+                    self.network, self.history, context, settings, check_token
+                ),
                 self._guard_dialler,
             )
         if name in self.job_masters:
