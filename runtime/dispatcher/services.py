@@ -62,9 +62,19 @@ class ResourceRequests(Protocol):
         """These jobs have a stored result (R16)."""
 
 
+class TaskStops(Protocol):
+    """R16, where no owner can: `runtime.highavailability.job_fences.JobFences`."""
+
+    async def stop_everywhere(self, job_id: JobId, epoch: int, /) -> None:
+        """Returns when no exclusive attempt of the job can run any more, or the job has another owner after all."""
+
+
 @dataclass(frozen=True, slots=True)
 class DispatcherServices:
-    """`token` is the term; `incarnation` and `address` those of this process."""
+    """`token` is the term; `incarnation` and `address` those of this process.
+
+    `stops` None: nothing is durable, and no TaskManager could read a fence.
+    """
 
     store: LeaderJobStore
     payloads: PayloadStore
@@ -75,3 +85,4 @@ class DispatcherServices:
     token: FencingToken
     incarnation: Incarnation
     address: str
+    stops: TaskStops | None

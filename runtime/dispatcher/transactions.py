@@ -127,6 +127,8 @@ class JobTransactions:
 
     async def _end_without_owner(self, effect: ev.StoreEnd) -> ev.DispatcherEvent:
         job_id = effect.source.job_id
+        if effect.can_run and self._services.stops is not None:
+            await self._services.stops.stop_everywhere(job_id, effect.previous_epoch)
         now = self._services.clock.epoch_millis()
         summary = replace(
             effect.summary,

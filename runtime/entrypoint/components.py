@@ -30,6 +30,7 @@ from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeadershipEpoch
 from runtime.highavailability.guards import LeaderTerm
+from runtime.highavailability.job_fences import JobFences
 from runtime.highavailability.records import DRAINING, JobMasterRecord, TaskManagerRecord
 from runtime.highavailability.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.services import HighAvailabilityServices
@@ -61,6 +62,7 @@ class JobManagerSettings:
 
     dispatcher: DispatcherSettings
     resource_manager: ResourceManagerSettings
+    isolation_timeout: float
 
 
 class DispatcherResourceManagerComponentFactory(ABC):
@@ -84,6 +86,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             token=epoch.token,
             incarnation=services.incarnation,
             address=services.rpc.server.address,
+            stops=self._task_stops(),
         )
         return DispatcherLeaderProcess(
             self._settings.dispatcher,
@@ -91,6 +94,14 @@ class DispatcherResourceManagerComponentFactory(ABC):
             known_processes=self._known_processes,
             construct=partial(self._construct, dispatcher_services, epoch.token, epoch.term),
         )
+
+    def _task_stops(self) -> JobFences | None:
+        ha, entropy = self._services.ha, self._services.entropy
+        if not ha.is_durable:
+            return None
+        task_managers = ha.task_manager_registry().task_managers
+        timeout = self._settings.isolation_timeout
+        return JobFences(ha.owner_fences(), task_managers, entropy, isolation_timeout=timeout)
 
     def _construct(
         self, dispatcher_services: DispatcherServices, token: FencingToken, term: LeaderTerm

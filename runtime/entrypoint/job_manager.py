@@ -21,6 +21,7 @@ from runtime.common.fencing import FencingToken
 from runtime.config.configuration import Configuration
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
+from runtime.config.options import taskmanager as tm
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
 from runtime.entrypoint import option_mapping as options
@@ -202,7 +203,11 @@ class ClusterEntrypoint:
         self, context: ProcessContext, services: JobManagerServices, scope: Scope
     ) -> DispatcherResourceManagerComponentFactory:
         configuration = context.configuration
-        settings = JobManagerSettings(dispatcher_settings(configuration), resource_manager_settings(configuration))
+        settings = JobManagerSettings(
+            dispatcher_settings(configuration),
+            resource_manager_settings(configuration),
+            options.seconds(configuration, tm.ISOLATION_TIMEOUT),
+        )
         if configuration.get(jm.SINGLE_JOBMASTER):
             return JobMasterPrimaryComponentFactory(services, settings)
         connections = serve_job_masters(context, services.rpc, services.ha, services.heartbeats)

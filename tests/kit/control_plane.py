@@ -54,7 +54,9 @@ from runtime.heartbeat.core.death import Answered, ConnectionRefused, Dialled, N
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability.fences import OwnerFences
 from runtime.highavailability.guards import LeaderTerm
+from runtime.highavailability.job_fences import JobFences
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
@@ -347,6 +349,7 @@ class ControlPlane:
         self.remembered = Retention(1000, 3_600_000)
         self.heartbeat_interval = 0.05
         self.heartbeat_timeout = 1.0
+        self.isolation_timeout = 1000.0
         self.guards: dict[str, str] = {}
         """What answers where guards listen; elsewhere nobody answers, unless a guard has listened there."""
         self.guard_addresses: set[str] = set()
@@ -453,6 +456,12 @@ class ControlPlane:
             token=token,
             incarnation=incarnation,
             address=rpc.server.address,
+            stops=JobFences(
+                OwnerFences(self.kv, self.keys, self.entropy, timeout=5.0),
+                TaskManagerRegistry(self.kv, self.keys, self.entropy, timeout=5.0).task_managers,
+                self.entropy,
+                isolation_timeout=self.isolation_timeout,
+            ),
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []

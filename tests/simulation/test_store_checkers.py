@@ -131,6 +131,11 @@ class TestLeases:
         past.add("jm-1", Answered(self.lapse(past, is_revoked=True) + 1))
         assert "R4" not in past.violations()
 
+    def test_an_earlier_candidacy_says_nothing(self, past: Past) -> None:
+        past.new_leader()
+        past.add("jm-1", Answered(self.lapse(past, is_revoked=False) + 1))
+        assert "R4" not in past.violations()
+
     def test_who_leads_again_may_answer(self, past: Past) -> None:
         at = self.lapse(past, is_revoked=False)
         past.new_leader()

@@ -402,7 +402,8 @@ class StoreMoveWish:
 class StoreEnd:
     """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`. A cancel may have one too.
 
-    `summary` is the job as shown until now, `previous_epoch` that of its last owner, 0 if it had none.
+    `summary` is the job as shown until now, `previous_epoch` that of its last owner, 0 if it had none. `can_run`: that
+    one, or an earlier one, may have started tasks; they are stopped first (R16).
     """
 
     source: JobSource
@@ -410,6 +411,7 @@ class StoreEnd:
     status: JobStatus
     reason: str
     previous_epoch: int
+    can_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

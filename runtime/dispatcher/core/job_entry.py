@@ -156,6 +156,19 @@ class JobEntry:
         )
         return True
 
+    def show_ending(self) -> bool:
+        """Nobody runs the job, and what an owner has started is stopped before it ends (R16). True if that is news."""
+        status = JobStatus.CANCELLING if self.wants_cancel else JobStatus.FAILING
+        if self.summary.status is status:
+            return False
+        self.summary = replace(
+            self.summary,
+            status=status,
+            sequence=self.summary.sequence + 1,
+            last_modification_millis=self.summary.last_modification_millis + 1,
+        )
+        return True
+
     def accept(self, pushed: JobSummary) -> bool:
         """Take over an owner's summary if it is newer by (epoch, sequence). True if it was.
 

@@ -147,7 +147,7 @@ class LeadersHoldTheirLease(CheckerBase):
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
-        self._candidates: dict[str, str] = {}
+        self._latest: dict[str, str] = {}
         self._lapsed: dict[str, float] = {}
 
     def see(self, record: Record) -> Iterator[str]:
@@ -155,14 +155,14 @@ class LeadersHoldTheirLease(CheckerBase):
         if isinstance(record.what, Applied):
             for event in record.what.events:
                 if event.kv.key.startswith(self.keys.leaders) and not event.is_delete:
-                    self._candidates[event.kv.key] = record.process
+                    self._latest[record.process] = event.kv.key
                     self._lapsed.pop(record.process, None)
         elif isinstance(record.what, Expired):
             for event in record.what.events:
-                process = self._candidates.pop(event.kv.key, None)
-                # Who was declared dead while it lives may hear of it later.
-                if process is not None and not record.what.is_revoked:
-                    self._lapsed[process] = record.at
+                for process, key in self._latest.items():
+                    # Who was declared dead while it lives may hear of it later.
+                    if key == event.kv.key and not record.what.is_revoked:
+                        self._lapsed[process] = record.at
         elif isinstance(record.what, Answered):
             lapsed = self._lapsed.get(record.process, record.at)
             if lapsed < record.what.asked_at:

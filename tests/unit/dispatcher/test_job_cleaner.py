@@ -124,6 +124,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Box]:
         token=FencingToken(ClusterUuid("c" * 32), won.revision),
         incarnation=OWNER,
         address="h:1",
+        stops=None,
     )
     registry = JobRegistry(JobRegistryLimits(100, 100), RETENTION)
     registry.handle(ev.ProcessRegistered(OWNER, "h:1", 100, "v"))

@@ -121,7 +121,10 @@ def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     assert ev.StoreOwner(JOB, P2, "2:1", 7, ANY) in made.handle(broke(7))
     made.handle(ev.OwnerStored(JOB, 8))
     (end,) = [one for one in made.handle(broke(8, P2)) if isinstance(one, ev.StoreEnd)]
-    assert (end.status, end.previous_epoch) == (JobStatus.FAILED, 8)
+    assert (end.status, end.previous_epoch, end.can_run) == (JobStatus.FAILED, 8, True)
+    shown = made.summary(JOB)
+    assert shown is not None
+    assert (shown.status, "its JobMaster broke" in shown.pending_reason) == (JobStatus.FAILING, True)  # R16
     assert "2:1 refused: its JobMaster broke" in end.reason
     assert made.handle(ev.EndFailed(JOB, UnavailableError("etcd is away"))) == []
     assert [type(one) for one in made.handle(ev.Ticked())] == [ev.StoreEnd], "the end is written when it can be"
@@ -149,8 +152,13 @@ def test_a_wish_makes_it_canceled(is_wish_stored: bool) -> None:
     made.handle(ev.CancelRequested(5, JOB))
     if is_wish_stored:
         made.handle(ev.WantedStored(JOB, is_stored=True))
-    (end,) = [one for one in made.handle(broke(7)) if isinstance(one, ev.StoreEnd)]
-    assert (end.status, end.reason) == (JobStatus.CANCELED, "")
+    effects = made.handle(broke(7))
+    (end,) = [one for one in effects if isinstance(one, ev.StoreEnd)]
+    assert (end.status, end.reason, end.can_run) == (JobStatus.CANCELED, "", True)
+    assert ev.PublishSummary(JOB) in effects
+    shown = made.summary(JOB)
+    assert shown is not None
+    assert shown.status is JobStatus.CANCELLING
 
 
 def test_who_waits_for_a_job_that_is_gone_from_the_store_is_woken() -> None:
