@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from jobmaster_process.container_runner import ContainerSettings, JobMasterContainerRunner, LeaderAddress
@@ -21,7 +21,6 @@ from runtime.aio.watch import Watch
 from runtime.common.errors import UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
-from runtime.common.states import JobStatus
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistryLimits
@@ -32,19 +31,16 @@ from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
 from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
-from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
 from runtime.entrypoint.components import TaskManagerKeys
-from runtime.gateways.dispatcher import AssignJob, JobSummary, SubmitJobRequest, TaskCounts
-from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult, JobMasterListener
+from runtime.gateways.dispatcher import SubmitJobRequest
+from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
-    JobRequirements,
     JobsEnded,
     RegisterTaskManager,
     RegistrationRefused,
     RequestSlot,
     ResourceProfile,
-    ResourceRequirement,
     SlotReport,
     SlotsFreed,
     SlotStatus,
@@ -62,7 +58,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import Payloads
-from runtime.highavailability.records import Payload, ResultRecord, TaskManagerRecord
+from runtime.highavailability.records import Payload, TaskManagerRecord
 from runtime.highavailability.registration import TaskManagerRegistry, follow_guards
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
@@ -73,6 +69,7 @@ from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
 from runtime.scheduler.core.failover_settings import NO_FAILOVER
 from tests.kit.memory_objects import MemoryObjectStore, MemoryPacks, SharedStorage
+from tests.kit.scripted_runners import ScriptedRunners
 
 GRAPH = b'{"name":"job"}'
 
@@ -86,100 +83,6 @@ async def eventually(condition: Callable[[], bool], what: str = "the condition",
     except TimeoutError:
         message = f"{what} did not come about within {timeout} s"
         raise AssertionError(message) from None
-
-
-@dataclass
-class ScriptedRunner:
-    """A JobManagerRunner that wants one slot and finishes when the test, or a slot, lets it."""
-
-    assignment: AssignJob
-    listener: JobMasterListener
-    owner_store: KvOwnerJobStore
-    clock: LoopClock
-    end: asyncio.Future[JobStatus] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    current: JobSummary | None = None
-    reasons: list[str] = field(default_factory=list)
-
-    @property
-    def job_id(self) -> JobId:
-        return self.assignment.job_id
-
-    @property
-    def epoch(self) -> int:
-        return self.assignment.epoch
-
-    def summary(self) -> JobSummary:
-        if self.current is None:
-            self.current = JobSummary(
-                self.job_id, "job", JobStatus.CREATED, self.epoch, 0, self.assignment.submit_millis, -1,
-                self.clock.epoch_millis(), TaskCounts(), "",
-            )  # fmt: skip
-        return self.current
-
-    def _show(self, status: JobStatus) -> JobSummary:
-        now = self.clock.epoch_millis()
-        before = self.summary()
-        self.current = replace(
-            before,
-            status=status,
-            sequence=before.sequence + 1,
-            last_modification_millis=now,
-            end_millis=now if status.is_globally_terminal else -1,
-        )
-        return self.current
-
-    def _declare(self, count: int) -> None:
-        needs = (ResourceRequirement(ResourceProfile(), count),) if count else ()
-        self.listener.requirements_changed(JobRequirements(self.job_id, self.epoch, needs, ()))
-
-    async def run(self) -> JobManagerRunnerResult:
-        self.listener.job_summary_changed(self._show(JobStatus.CREATED))
-        self._declare(1)
-        status = await self.end
-        final = self._show(status)
-        archive = await Payloads(MemoryObjectStore()).store(self.archived_graph())
-        await self.owner_store.write_result(
-            self.job_id, self.epoch, ResultRecord(status, encode_summary(final), archive)
-        )
-        self.listener.job_summary_changed(final)
-        self._declare(0)
-        return JobManagerRunnerResult(self.job_id, self.epoch, final)
-
-    def slot_arrived(self) -> None:
-        self.listener.job_summary_changed(self._show(JobStatus.RUNNING))
-
-    def finish(self, status: JobStatus = JobStatus.FINISHED) -> None:
-        if not self.end.done():
-            self.end.set_result(status)
-
-    def break_down(self) -> None:
-        self.end.set_exception(RuntimeError("a bug"))
-
-    def cancel_job(self, reason: str = "") -> None:
-        self.reasons.append(reason)
-        self.finish(JobStatus.CANCELED)
-
-    def notify_resources(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-    def archived_graph(self) -> bytes:
-        source = ev.JobSource(self.job_id, self.assignment.digest, "job", b"", "", self.assignment.submit_millis, "")
-        return unowned_archive(source, b"", self.summary()).to_json()
-
-
-class ScriptedRunners:
-    """The factory; `by_job` has the latest runner of each job, wherever it runs."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-        self.by_job: dict[JobId, ScriptedRunner] = {}
-        self.created: list[AssignJob] = []
-
-    def create(self, assignment: AssignJob, listener: JobMasterListener) -> ScriptedRunner:
-        runner = ScriptedRunner(assignment, listener, self._plane.owner_store, self._plane.clock)
-        self.by_job[assignment.job_id] = runner
-        self.created.append(assignment)
-        return runner
 
 
 class Registrations:
@@ -437,6 +340,12 @@ class ControlPlane:
             lambda: follow_guards(self.kv, self.keys, timeout=5.0, entropy=self.entropy), self.registry, term
         )
 
+    def job_fences(self) -> JobFences:
+        """As the leader has them (R16)."""
+        fences = OwnerFences(self.kv, self.keys, self.entropy, timeout=5.0)
+        task_managers = TaskManagerRegistry(self.kv, self.keys, self.entropy, timeout=5.0).task_managers
+        return JobFences(fences, task_managers, self.entropy, isolation_timeout=self.isolation_timeout)
+
     async def lead(self) -> Leader:
         """Start a JobManager process that wins the election."""
         incarnation = Incarnation(self.entropy.hex_id())
@@ -456,12 +365,7 @@ class ControlPlane:
             token=token,
             incarnation=incarnation,
             address=rpc.server.address,
-            stops=JobFences(
-                OwnerFences(self.kv, self.keys, self.entropy, timeout=5.0),
-                TaskManagerRegistry(self.kv, self.keys, self.entropy, timeout=5.0).task_managers,
-                self.entropy,
-                isolation_timeout=self.isolation_timeout,
-            ),
+            stops=self.job_fences(),
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
