@@ -12,6 +12,7 @@ from typing import Protocol
 from runtime.aio.retry import RetryPolicy
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.spark.environment import SparkLoss
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +23,8 @@ class RestartableSpark(Protocol):
     async def start(self) -> None:
         """Launch it; returns when it is ready."""
 
-    async def wait_lost(self) -> str:
-        """The reason, once it is lost."""
+    async def wait_lost(self) -> SparkLoss:
+        """The loss, once it is lost."""
 
     async def restart(self) -> None:
         """Replace it; returns when the new one is ready."""
@@ -36,8 +37,8 @@ async def supervise_spark(spark: RestartableSpark, policy: RetryPolicy, entropy:
     """
     await spark.start()
     while True:
-        reason = await spark.wait_lost()
-        logger.error("Spark is lost, its slots are away until it is back: %s", reason)
+        loss = await spark.wait_lost()
+        logger.error("Spark is lost, its slots are away until it is back: %s", loss)
         failures = 0
         while True:
             try:

@@ -14,7 +14,7 @@ import pytest_asyncio
 from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, ResultPartitionSpec
-from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.environment import SlotSession, SparkLoss, SparkLostError, SparkProgress
 from tests.kit.slot_work import SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -120,7 +120,7 @@ class _NoSessions:
         self.asked += 1
         raise SparkLostError(f"reason {self.asked}")
 
-    async def wait_lost(self) -> str:
+    async def wait_lost(self) -> SparkLoss:
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 

@@ -57,7 +57,7 @@ context.addJobTag("mine")
 context.removeJobTag(attached.session.session_id)
 seen = sorted(context.getJobTags())
 context.clearJobTags()
-emit([seen, sorted(context.getJobTags()), str(spark._jsc.sc().getJobTags())])
+emit([seen, sorted(context.getJobTags()), spark._jsc.sc().getLocalProperty("spark.job.tags")])
 """
     slot = box.slot(code)
     seen, cleared, raw = slot.next()

@@ -15,7 +15,7 @@ from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.taskexecutor.spark.gateway import connect
 from runtime.taskexecutor.spark.java import JavaRuntime, find_java, probe
-from runtime.taskexecutor.spark.jvm.loader import FOLDER, NEIGHBOURS, SOURCES, UnsupportedSparkError, load_classes
+from runtime.taskexecutor.spark.jvm.loader import FOLDER, SOURCES, UnsupportedSparkError, load_classes
 from runtime.taskexecutor.spark.launch import JvmProcess, command_line, jvm_environment, pyspark_version
 from tests.kit.spark_box import QUICK_JVM
 
@@ -115,8 +115,5 @@ def test_a_spark_that_lacks_names_is_refused_in_one_sentence(tmp_path: Path) -> 
     assert str(refused.value) == begin + "; ".join(ABSENT.values())
 
 
-def test_every_source_is_listed_and_has_a_neighbour() -> None:
+def test_every_source_is_listed() -> None:
     assert {path.stem for path in FOLDER.glob("*.java")} == set(SOURCES)
-    for name in SOURCES:
-        first = (FOLDER / f"{name}.java").read_text().partition("\n")[0]
-        assert first.removeprefix("package ").removesuffix(";") in NEIGHBOURS

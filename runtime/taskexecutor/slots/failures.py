@@ -12,12 +12,15 @@ from runtime.gateways.task import FailureInfo, Fault
 from runtime.taskexecutor.slots import causes
 from runtime.taskexecutor.slots.causes import RESOURCE, SYSTEM, USER
 from runtime.taskexecutor.slots.memory import format_bytes
+from runtime.taskexecutor.spark.environment import SparkLoss
 
 MESSAGE_LENGTH_MAX = 8 * 1024
 STACK_LENGTH_MAX = 64 * 1024
 
 _CLASS_OF_EXIT = "SlotProcessExitError"
 LOST_PARTITIONS = "PartitionUnavailableError"
+LOST_SPARK = "SparkLostError"
+ENDED_SPARK = "SparkEndedError"
 
 
 _CRASHES = frozenset(
@@ -137,6 +140,24 @@ def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: 
         class_name="MemoryLimitExceededError",
         fault=Fault.USER,
     )
+
+
+def of_lost_spark(loss: SparkLoss, *, is_own: bool, jobs: int, timestamp_millis: int) -> FailureInfo:
+    """The Spark that the task used is gone. `is_own`: the loss names its session; `jobs`: how many used Spark then."""
+    if is_own and loss.is_deed:
+        message = (
+            f"this task has ended the Spark of its TaskManager, which other jobs use too: {loss}. End a script with "
+            "sys.exit(), or by reaching its end; what runs in a Spark of its own (spark-submit) may end that"
+        )
+        return FailureInfo(ENDED_SPARK, message, "", USER, False, timestamp_millis, fault=Fault.USER)  # noqa: FBT003
+    begin = "the Spark of this TaskManager was lost while the task used it"
+    if loss.session_id and not is_own:
+        message = f"{begin}, and another task was the cause: {loss}"
+        return of_system(message, timestamp_millis=timestamp_millis, class_name=LOST_SPARK, fault=Fault.NOBODY)
+    others = (
+        "" if is_own or jobs == 1 else f". {jobs} jobs used it; which of them was the cause, if one was, is not known"
+    )
+    return of_system(f"{begin}: {loss}{others}", timestamp_millis=timestamp_millis, class_name=LOST_SPARK)
 
 
 def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureInfo:

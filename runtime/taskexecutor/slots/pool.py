@@ -21,6 +21,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
+from runtime.taskexecutor.slots import failures
 from runtime.taskexecutor.slots.linux import is_alive
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
@@ -30,11 +31,11 @@ from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.template_main import TemplateConfig
 from runtime.taskexecutor.slots.wire import TaskOutcome
 from runtime.taskexecutor.slots.work import ProcessGuard, SlotListener, SlotSettings, SlotWork
-from runtime.taskexecutor.spark.environment import SparkEnvironment
+from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
 
 logger = logging.getLogger(__name__)
 
-_LOST_SPARK_WAIT = 2.0
+_LOST_SPARK_WAIT = 10.0
 _RESTART_PAUSE = 1.0
 _STOP_TIMEOUT = 5.0
 _GONE_POLL = 0.002
@@ -227,10 +228,10 @@ class SlotProcessPool:
             return
         try:
             async with asyncio.timeout(_LOST_SPARK_WAIT):
-                reason = await self._spark.wait_lost()
+                loss = await self._spark.wait_lost()
         except TimeoutError:
             return
-        attempt.kill(_lost_failure(attempt, reason))
+        attempt.kill(self._lost_failure(attempt, process, loss))
 
     async def _end_process(self, process: SlotProcess) -> None:
         process.kill()
@@ -395,22 +396,30 @@ class SlotProcessPool:
             for slot in self._slots:
                 if slot.attempt is None and slot.fresh is not None:
                     self._sessions.give(slot.index, slot.fresh)
-            reason = await spark.wait_lost()
+            loss = await spark.wait_lost()
             self._note_readiness()
-            self._fail_users_of_spark(reason)
+            self._fail_users_of_spark(loss)
 
-    def _fail_users_of_spark(self, reason: str) -> None:
-        logger.error("Spark is lost: %s", reason)
+    def _fail_users_of_spark(self, loss: SparkLoss) -> None:
+        logger.error("Spark is lost: %s", loss)
         for slot in self._slots:
             attempt = slot.attempt
+            if attempt is not None and attempt.process is not None and attempt.uses_spark:
+                attempt.kill(self._lost_failure(attempt, attempt.process, loss))
             for process in slot.processes():
                 if process.attachment.value is not Attachment.NONE:
                     self._sessions.forget(process)
                     process.kill()
             if attempt is not None and attempt.process is not None:
                 self._sessions.forget(attempt.process)
-                if attempt.process.uses_spark:
-                    attempt.kill(_lost_failure(attempt, reason))
+
+    def _lost_failure(self, attempt: RunningAttempt, process: SlotProcess, loss: SparkLoss) -> FailureInfo:
+        """R23: whoever ended it is told so and not run again, others are not charged, and what is not known is said."""
+        own = process.session is not None and process.session.session_id == loss.session_id
+        users = {one.attempt_id.job_id for one in self._running_attempts() if one.uses_spark}
+        return failures.of_lost_spark(
+            loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
+        )
 
 
 async def _wait_gone(pid: int) -> None:
@@ -421,7 +430,3 @@ async def _wait_gone(pid: int) -> None:
                 await asyncio.sleep(_GONE_POLL)
     except TimeoutError:
         logger.error("slot process %s does not die", pid)  # noqa: TRY400 - the sentence is enough
-
-
-def _lost_failure(attempt: RunningAttempt, reason: str) -> FailureInfo:
-    return attempt.system_failure(f"the Spark of this TaskManager was lost while the task used it: {reason}")

@@ -42,6 +42,11 @@ class RunningAttempt:
         """What the process that runs this may run next."""
         return ReuseKey(self.work.job.job_id, self.work.job.reuse_key)
 
+    @property
+    def uses_spark(self) -> bool:
+        """True once it has touched Spark: it fails with it."""
+        return self.process is not None and self.process.uses_spark
+
     def encoded_order(self) -> bytes:
         """The WorkOrder for the slot process."""
         return encode_order(work_order(self.work))

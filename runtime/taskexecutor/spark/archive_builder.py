@@ -62,7 +62,7 @@ def _train(settings: SparkSettings, archive: ClassArchive, target: Path) -> None
     try:
         _queries(driver.spark, settings.work_directory)
         # The archive is written by an orderly exit only: pyspark's gateway ends the JVM at the end of its stdin.
-        driver.spark.stop()
+        driver.stop()
         driver.process.close_stdin()
         if driver.process.wait(_EXIT_TIMEOUT) is None:
             logger.warning("the training run did not exit in %.0f s", _EXIT_TIMEOUT)

@@ -13,6 +13,7 @@ import importlib
 import os
 import shutil
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -122,25 +123,34 @@ class _Catalog:
 
     @classmethod
     def planted_in(cls, context: SparkContext) -> _Catalog:
-        from py4j.java_gateway import JavaClass, JavaObject
+        from py4j.java_gateway import JavaClass
 
         from runtime.taskexecutor.spark.gateway import PLANTED_CATALOG, PLANTED_NO_PROPERTIES
 
-        client = context._jsc._gateway_client  # noqa: SLF001 - planted objects have no other way
+        client = context._jsc._gateway_client  # noqa: SLF001 - classes have no other way either
         return cls(
-            JavaObject(PLANTED_CATALOG, client),
-            JavaObject(PLANTED_NO_PROPERTIES, client),
+            _planted(context, PLANTED_CATALOG),
+            _planted(context, PLANTED_NO_PROPERTIES),
             JavaClass("org.apache.spark.sql.catalyst.catalog.CatalogDatabase", client),
             JavaClass("java.net.URI", client),
         )
+
+
+def _planted(context: SparkContext, name: str) -> Any:
+    from py4j.java_gateway import JavaObject
+
+    return JavaObject(name, context._jsc._gateway_client)  # noqa: SLF001 - planted objects have no other way
 
 
 class AttachedSpark:
     """The one Spark session of this process."""
 
     def __init__(self, session: SlotSession, spark: SparkSession, context: SparkContext) -> None:
+        from runtime.taskexecutor.spark import gateway
+
         self.session = session
         self._catalog = _Catalog.planted_in(context)
+        self._slot = _planted(context, gateway.PLANTED_SLOT)
         self._spark = spark
         self._context = context
         self._binding: JobBinding | None = None
@@ -254,15 +264,14 @@ class AttachedSpark:
         """What `stop()` means here: this session's streams and jobs end, the shared context lives on."""
         if not self._is_active:
             return
-        for query in self._spark.streams.active:
-            query.stop()
-        self._context.cancelJobsWithTag(self.session.session_id)
+        # Not by `streams`: a session that is asked for them makes a manager, and a listener on the bus of all (R25).
+        for problem in self._slot.stopStreams():
+            sys.stderr.write(f"a stream of this task has not stopped: {problem}\n")
+        self._slot.cancelJobs("the task has stopped its Spark session")
 
     def has_active_jobs(self) -> bool:
         """True while the status store shows a running job of this session."""
-        tracker = self._context._jsc.sc().statusTracker()  # noqa: SLF001 - the Python tracker cannot ask by tag
-        active = set(tracker.getActiveJobIds())
-        return bool(active and active.intersection(tracker.getJobIdsForTag(self.session.session_id)))
+        return bool(self._slot.hasActiveJobs())
 
 
 def attach(session: SlotSession) -> AttachedSpark:

@@ -1,8 +1,7 @@
 """The shared driver: its JVM with a SparkContext, seen from the Spark host process.
 
-Private-in-Scala API that is used here, all public in bytecode (a self-test at start proves it for the installed
-version): Py4JServer, Gateway.putObject, TaskSchedulerImpl.taskIdToTaskSetManager, cancelJobsWithTagWithFuture,
-AppStatusStore.
+What is private in Scala is used by the Java classes in `jvm/`, which check at start that it is there. Two contexts
+stand side by side: the real one, which only `stop` reaches, and the one that everybody else finds (SharedContext).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ class ActiveJob:
 class Driver:
     """A started driver. Methods may be called from any thread of the host."""
 
-    def __init__(self, process: JvmProcess, spark: Any, settings: SparkSettings) -> None:
+    def __init__(self, process: JvmProcess, spark: Any, scala_context: Any, settings: SparkSettings) -> None:
         self.process = process
         self.spark = spark
         self.settings = settings
@@ -59,8 +58,7 @@ class Driver:
         self.java_session: Any = spark._jsparkSession  # noqa: SLF001 - as above
         self.jvm: Any = self.context._jvm  # noqa: SLF001 - as above
         self.conf: dict[str, str] = dict(self.context.getConf().getAll())
-        self.no_properties: Any = self.jvm.PythonUtils.toScalaMap(self.jvm.java.util.HashMap())
-        self._scala_context: Any = self.java_context.sc()
+        self._scala_context: Any = scala_context
         self._mapper = self._json_mapper()
 
     def _json_mapper(self) -> Any:
@@ -76,39 +74,29 @@ class Driver:
         return bool(self._scala_context.isStopped())
 
     def bind_thread(self, tag: str, pool: str) -> None:
-        """Tag everything that this thread starts, and, inherited, the threads that the JVM makes for it."""
+        """Tag everything that this thread starts."""
         self._scala_context.addJobTag(tag)
         self._scala_context.setInterruptOnCancel(True)
         self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
         link = spark_settings.working_directory_link(self.settings, tag)
         self._scala_context.setLocalProperty(WORKING_DIRECTORY_PROPERTY, str(link))
 
-    def unbind_thread(self, tag: str) -> None:
-        """Undo `bind_thread`."""
-        self._scala_context.removeJobTag(tag)
-        self._scala_context.setInterruptOnCancel(False)
-        self._scala_context.setLocalProperty("spark.scheduler.pool", None)
-        self._scala_context.setLocalProperty(WORKING_DIRECTORY_PROPERTY, None)
+    def open_session(self, tag: str, properties: Mapping[str, str]) -> Any:
+        """A SlotSession of `jvm/`: all of it in one call."""
+        return self.jvm.org.apache.spark.SlotSession.open(self._scala_context, self.java_session, tag, dict(properties))
 
-    def cancel_tag(self, tag: str, reason: str) -> int:
-        """Cancel the jobs of a tag that are active now; how many there were."""
-        future = self._scala_context.cancelJobsWithTagWithFuture(tag, reason)
-        duration = self.jvm.scala.concurrent.duration.Duration.apply("10s")
-        cancelled = self.jvm.scala.concurrent.Await.result(future, duration)
-        return int(cancelled.size())
+    def figures(self) -> dict[str, int]:
+        """What must not grow with the number of jobs, after a garbage collection."""
+        found = self.jvm.org.apache.spark.Figures.read(self._scala_context)
+        return {str(name): int(found[name]) for name in found}
+
+    def stop(self) -> None:
+        """Stop the real context: event log written, executors gone."""
+        self._scala_context.stop()
 
     def cancel_job(self, job_id: int, reason: str) -> None:
         """Cancel one job."""
         self._scala_context.cancelJob(job_id, reason)
-
-    def has_active_tasks(self, tag: str) -> bool:
-        """True while the scheduler knows a running task of the tag (R15); a cancelled job's may run on for a while."""
-        managers = self._scala_context.taskScheduler().taskIdToTaskSetManager().elements()
-        for manager in self.jvm.java.util.Collections.list(managers):
-            properties = manager.taskSet().properties()
-            if properties is not None and tag in (properties.getProperty("spark.job.tags") or "").split(","):
-                return True
-        return False
 
     def active_jobs(self) -> list[ActiveJob]:
         """All running jobs, in one call."""
@@ -143,6 +131,7 @@ def start_driver(
     _write_private(properties_file, properties_text(conf))
     connection_file = settings.work_directory / "gateway"
     connection_file.unlink(missing_ok=True)
+    witness_file(settings).unlink(missing_ok=True)
     log_file = settings.log_file("jvm")
     cut_large([log_file])
     command = command_line(
@@ -166,17 +155,28 @@ def start_driver(
     except UnsupportedSparkError:
         process.kill()
         raise
-    return Driver(process, _start_context(gateway, conf), settings)
+    gateway.jvm.org.apache.spark.ExitWitness.install(str(witness_file(settings)))
+    spark, scala_context = _start_context(gateway, conf)
+    return Driver(process, spark, scala_context, settings)
 
 
-def _start_context(gateway: Any, conf: dict[str, str]) -> Any:
+def witness_file(settings: SparkSettings) -> Path:
+    """Where the JVM leaves the id of the session whose call made it exit."""
+    return settings.work_directory / "exit-witness"
+
+
+def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:
+    """The session that others are made from, over a context that nobody can stop, and the real context."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     spark_conf.setAll(sorted(conf.items()))
     context = SparkContext(gateway=gateway, conf=spark_conf)
-    return SparkSession(context)
+    scala_context = context._jsc.sc()  # noqa: SLF001 - pyspark has no public way to the Java side
+    shared = gateway.jvm.org.apache.spark.SharedContext.plant(scala_context)
+    context._jsc = gateway.jvm.JavaSparkContext(shared)  # noqa: SLF001 - as above
+    return SparkSession(context), scala_context
 
 
 def _write_private(path: Path, text: str) -> None:

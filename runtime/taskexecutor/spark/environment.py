@@ -19,6 +19,21 @@ class SparkLostError(RetryableError):
 
 
 @dataclass(frozen=True, slots=True)
+class SparkLoss:
+    """Why the JVM or its host is gone. `session_id`: the session that is the cause, "" where nobody knows.
+
+    `is_deed`: a call of that session has ended the JVM; else its tasks did not end when they had to (R15).
+    """
+
+    reason: str
+    session_id: str = ""
+    is_deed: bool = False
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(frozen=True, slots=True)
 class SlotSession:
     """One pre-made py4j gateway, Spark session and job tag in the shared JVM, for one slot process.
 
@@ -91,8 +106,8 @@ class SparkEnvironment(Protocol):
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress of all sessions with active Spark jobs, by session id; one call for all slots."""
 
-    async def wait_lost(self) -> str:
-        """Return the reason once host or JVM is gone. Level: returns at once while it is lost."""
+    async def wait_lost(self) -> SparkLoss:
+        """Return the loss once host or JVM is gone. Level: returns at once while it is lost."""
 
     async def restart(self) -> None:
         """Replace a lost (or living) JVM and its host; returns like `start`."""

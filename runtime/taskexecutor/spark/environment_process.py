@@ -22,7 +22,7 @@ from runtime.aio.scope import ServiceScope
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.config.log_files import cut_large
 from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.environment import SlotSession, SparkLoss, SparkLostError, SparkProgress
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ProcessSparkEnvironment:
         try:
             await host.start()
         except BaseException:
-            await host.kill()
+            await host.kill(SparkLoss("the start has failed"))
             raise
 
     async def open_session(self, slot_index: int) -> SlotSession:
@@ -96,10 +96,11 @@ class ProcessSparkEnvironment:
                 "close_session", {"session_id": session.session_id}, self._settings.close_timeout + _CLOSE_MARGIN
             )
             if not is_quiet:
-                await host.kill(f"tasks of {session.session_id} stayed active after its end")
+                reason = f"tasks of {session.session_id} stayed active after its end"
+                await host.kill(SparkLoss(reason, session.session_id))
         except SparkLostError as error:
             # Lost, or unable to close: in both cases nobody can say what still runs, so the JVM has to go (R15).
-            await host.kill(f"closing session {session.session_id}: {error}")
+            await host.kill(SparkLoss(f"closing session {session.session_id}: {error}"))
         host.forget(session)
 
     async def cancel_session_jobs(self, session: SlotSession) -> None:
@@ -124,10 +125,15 @@ class ProcessSparkEnvironment:
         value = await self._call("progress", {})
         return {tag: SparkProgress(**fields) for tag, fields in value.items()}
 
-    async def wait_lost(self) -> str:
-        """The reason, once host and JVM are gone."""
+    async def figures(self) -> dict[str, int]:
+        """What must not grow with the number of jobs (R25), by name, after a garbage collection. For benchmarks."""
+        value: dict[str, int] = await self._call("figures", {})
+        return value
+
+    async def wait_lost(self) -> SparkLoss:
+        """The loss, once host and JVM are gone."""
         if self._host is None:
-            return "Spark is not started"
+            return SparkLoss("Spark is not started")
         return await self._host.wait_lost()
 
     async def restart(self) -> None:
@@ -163,7 +169,7 @@ class _HostProcess:
         self._jvm_descriptor: int | None = None
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
-        self._reason = ""
+        self._loss: SparkLoss | None = None
         self.jvm_pid = 0
         self.is_warm = False
 
@@ -175,7 +181,7 @@ class _HostProcess:
     @property
     def is_ready(self) -> bool:
         """True between the self-test and the loss."""
-        return self._ready.is_set() and not self._reason and not self._lost.is_set()
+        return self._ready.is_set() and self._loss is None and not self._lost.is_set()
 
     def knows(self, session: SlotSession) -> bool:
         """True for sessions opened here and not closed."""
@@ -207,7 +213,7 @@ class _HostProcess:
             )
             raise SparkStartError(message) from error
         if not self.is_ready:
-            message = f"starting Spark: {self._reason}; logs in {self._settings.log_directory}"
+            message = f"starting Spark: {self._loss}; logs in {self._settings.log_directory}"
             raise SparkStartError(message)
 
     async def _ready_or_lost(self) -> None:
@@ -248,7 +254,7 @@ class _HostProcess:
         # The stream ends when the host dies, or just before it exits.
         await self._reap(process)
         await self._wait_jvm_gone()
-        self._reason = self._reason or f"the Spark host ended with code {process.returncode}"
+        self._note(SparkLoss(f"the Spark host ended with code {process.returncode}"))
         self._fail_calls()
         self._lost.set()
 
@@ -269,10 +275,17 @@ class _HostProcess:
                 self._ready.set()
             case "warm":
                 self.is_warm = True
-            case "lost" | "failed":
-                self._reason = self._reason or str(message["reason"])
+            case "lost":
+                culprit = str(message["session_id"])
+                self._note(SparkLoss(str(message["reason"]), culprit, is_deed=bool(culprit)))
+            case "failed":
+                self._note(SparkLoss(str(message["reason"])))
             case other:
                 logger.warning("the Spark host says %r, which means nothing here", other)
+
+    def _note(self, loss: SparkLoss) -> None:
+        """The first that is said of the end stays."""
+        self._loss = self._loss or loss
 
     def _on_reply(self, message: frames.Frame) -> None:
         future = self._calls.pop(int(message["id"]), None)
@@ -286,7 +299,7 @@ class _HostProcess:
     async def call(self, operation: str, arguments: dict[str, Any], timeout: float) -> Any:
         """One request. Raises SparkLostError when the host is lost, fails, or is silent; silence kills it."""
         if not self.is_ready or self._writer is None:
-            message = f"{operation}: {self._reason or 'Spark is not ready'}"
+            message = f"{operation}: {self._loss or 'Spark is not ready'}"
             raise SparkLostError(message)
         self._next_id += 1
         call_id = self._next_id
@@ -298,7 +311,7 @@ class _HostProcess:
                 value = await future
         except TimeoutError as error:
             message = f"the Spark host did not answer {operation} in {timeout:g} s"
-            await self.kill(message)
+            await self.kill(SparkLoss(message))
             raise SparkLostError(message) from error
         finally:
             self._calls.pop(call_id, None)
@@ -310,14 +323,14 @@ class _HostProcess:
         calls, self._calls = self._calls, {}
         for future in calls.values():
             if not future.done():
-                future.set_exception(SparkLostError(self._reason))
+                future.set_exception(SparkLostError(str(self._loss)))
 
     # --- the end ------------------------------------------------------------------------------------------
 
-    async def wait_lost(self) -> str:
-        """The reason, once host and JVM are gone."""
+    async def wait_lost(self) -> SparkLoss:
+        """The loss, once host and JVM are gone."""
         await self._lost.wait()
-        return self._reason
+        return self._loss or SparkLoss("unknown")
 
     async def _wait_jvm_gone(self) -> None:
         """Wait until the JVM is dead; it gets SIGKILL from the kernel when its host dies, and here once more."""
@@ -336,9 +349,9 @@ class _HostProcess:
         finally:
             os.close(descriptor)
 
-    async def kill(self, reason: str = "killed") -> None:
+    async def kill(self, loss: SparkLoss) -> None:
         """End host and JVM by force; return when both are gone."""
-        self._reason = self._reason or reason
+        self._note(loss)
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
         if self._writer is not None:
@@ -348,14 +361,14 @@ class _HostProcess:
     async def stop(self) -> None:
         """Ask the host to stop; kill it when it does not. Returns when host and JVM are gone."""
         if self._writer is not None and not self._lost.is_set():
-            self._reason = self._reason or "stopped"
+            self._note(SparkLoss("stopped"))
             self._writer.write(frames.encode({"operation": "stop"}))
             try:
                 async with asyncio.timeout(_STOP_TIMEOUT):
                     await self._lost.wait()
             except TimeoutError:
                 logger.warning("the Spark host does not stop, killing it")
-        await self.kill("stopped")
+        await self.kill(SparkLoss("stopped"))
 
     async def _close(self) -> None:
         if self._writer is not None:

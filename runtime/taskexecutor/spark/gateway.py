@@ -27,11 +27,12 @@ _IMPORTS = (
     "scala.Tuple2",
 )
 
+PLANTED_SLOT = "slot"
 PLANTED_CONTEXT = "slot_jsc"
 PLANTED_SESSION = "slot_session"
 PLANTED_CATALOG = "slot_catalog"
 PLANTED_NO_PROPERTIES = "slot_no_properties"
-"""Ids under which a session's gateway holds the shared JavaSparkContext, the session, its catalog, and an empty map."""
+"""Ids in a session's gateway: its SlotSession, JavaSparkContext, SparkSession and catalog, and an empty map."""
 
 
 def connect(port: int, secret: str) -> Any:

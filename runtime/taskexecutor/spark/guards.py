@@ -1,9 +1,11 @@
 """Guards of a slot process: what user code calls on the shared context reaches only its own session.
 
-Classes of pyspark are changed in this process only. Guarded: `stop` (detaches), `cancelAllJobs` (own tag), the tag
-itself, `addFile`, `addPyFile` and `addArchive` (job's directory), `SparkFiles`, `setLogLevel` (ignored),
-`SparkContext(...)`, `SparkSession(sc)` and `builder.getOrCreate()` (the warm ones). JVM-wide by nature and not
-guarded: `catalog.clearCache()`, global temporary views, `setCheckpointDir`, `setSystemProperty`, job groups by name.
+Inside the JVM the session's own context keeps jobs apart (`jvm/SlotContext.java`, R22): cached data, the Hadoop conf,
+the checkpoint directory, groups and tags by name, `cancelAllJobs`, `setLogLevel` (ignored), `stop` (ignored). Here
+classes of pyspark are changed, in this process only: `stop` (ends what the session runs), `addFile`, `addPyFile` and
+`addArchive` (job's directory), `SparkFiles`, `setSystemProperty`, `SparkContext(...)`, `SparkSession(sc)` and
+`builder.getOrCreate()` (the warm ones). JVM-wide and not guarded: job and stage ids (`cancelStage`), `ADD JAR`, and
+that one StreamingContext at a time can be started.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtime.common.errors import InvalidInputError
 from runtime.taskexecutor.spark.attach import AttachedSpark, copy_into
 
 if TYPE_CHECKING:
@@ -28,7 +31,6 @@ _PACKAGE_SUFFIXES = frozenset({".zip", ".egg", ".jar"})
 def install(attached: AttachedSpark) -> None:
     """Change pyspark's classes in this process, for this session."""
     _guard_context(attached)
-    _guard_tags(attached)
     _guard_files(attached)
     _guard_construction(attached)
     _guard_builder(attached)
@@ -42,33 +44,18 @@ def _guard_context(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    tag = attached.session.session_id
     _replace(SparkContext, "stop", lambda _: attached.detach())
     _replace(SparkSession, "stop", lambda _: attached.detach())
-    _replace(SparkContext, "cancelAllJobs", lambda context: context.cancelJobsWithTag(tag))
-    _replace(SparkContext, "setLogLevel", lambda _, level: logger.debug("setLogLevel(%s): the JVM is shared", level))
+    _replace(SparkContext, "setSystemProperty", classmethod(lambda _, key, value: set_property(attached, key, value)))
 
 
-def _guard_tags(attached: AttachedSpark) -> None:
-    from pyspark import SparkContext
-
-    tag = attached.session.session_id
-    get_tags, remove_tag = SparkContext.getJobTags, SparkContext.removeJobTag
-
-    def get_job_tags(context: SparkContext) -> set[str]:
-        return {name for name in get_tags(context) if name != tag}
-
-    def remove_job_tag(context: SparkContext, name: str) -> None:
-        if name != tag:
-            remove_tag(context, name)
-
-    def clear_job_tags(context: SparkContext) -> None:
-        for name in get_job_tags(context):
-            remove_tag(context, name)
-
-    _replace(SparkContext, "getJobTags", get_job_tags)
-    _replace(SparkContext, "removeJobTag", remove_job_tag)
-    _replace(SparkContext, "clearJobTags", clear_job_tags)
+def set_property(attached: AttachedSpark, key: str, value: str) -> None:
+    """Properties of the JVM belong to all jobs: what names Spark conf is the job's conf, all else is refused."""
+    if not key.startswith("spark."):
+        message = f"{key}: system properties belong to the JVM, which other jobs share; a job can set spark.* only"
+        raise InvalidInputError(message)
+    attached.activate()
+    attached.apply_conf({key: value})
 
 
 def _guard_files(attached: AttachedSpark) -> None:

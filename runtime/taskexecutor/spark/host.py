@@ -25,7 +25,7 @@ from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.attach import job_database
-from runtime.taskexecutor.spark.driver import Driver
+from runtime.taskexecutor.spark.driver import Driver, witness_file
 from runtime.taskexecutor.spark.gateway import PLANTED_SESSION, connect
 from runtime.taskexecutor.spark.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark.python_workers import kill_daemons
@@ -70,6 +70,7 @@ class SparkHost:
             "cancel_session_jobs": lambda arguments: self._sessions.cancel_jobs(arguments["session_id"]),
             "end_job": self._end_job,
             "progress": lambda _: self._progress,
+            "figures": lambda _: self._driver.figures(),
         }
 
     def serve(self) -> None:
@@ -201,7 +202,10 @@ class SparkHost:
             logger.info("the Spark host ends: %s", reason)
             if not is_orderly:
                 reason = self._better_reason(reason)
-            self._send({"event": "lost", "reason": reason})
+            culprit = self._culprit()
+            if culprit:
+                reason = f"a call of session {culprit} has ended the JVM ({reason})"
+            self._send({"event": "lost", "reason": reason, "session_id": culprit})
             if is_orderly:
                 self._stop_context()
             self._driver.process.kill()
@@ -216,9 +220,14 @@ class SparkHost:
             return reason
         return _JVM_EXIT_REASONS.get(code, f"the JVM ended with code {code}")
 
+    def _culprit(self) -> str:
+        """The session whose call made the JVM exit, "" if none did or the JVM could not say so (R23)."""
+        file = witness_file(self._settings)
+        return file.read_text() if file.exists() else ""
+
     def _stop_context(self) -> None:
         """Let Spark finish its event log; bounded, because the JVM may hang."""
-        stopping = threading.Thread(target=self._driver.spark.stop, name="stop", daemon=True)
+        stopping = threading.Thread(target=self._driver.stop, name="stop", daemon=True)
         stopping.start()
         stopping.join(_STOP_TIMEOUT)
         self._driver.process.close_stdin()

@@ -1,8 +1,7 @@
 """Sessions of slots in the driver: opened in the one order that tags everything, closed so that nothing stays.
 
-Local properties of Spark are inherited by threads. The gateway's accept thread starts in the constructor of
-Py4JServer and every connection's thread is its child, so tag, interruptOnCancel, pool and active session are set
-on the constructing thread before, and unset after (pitfall 4).
+What a session is inside the JVM is `jvm/SlotSession.java`: a context, a cache and views of its own (R22), and a gateway
+all of whose threads carry the session's tag (pitfall 4).
 """
 
 from __future__ import annotations
@@ -23,12 +22,7 @@ from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.driver import HOST_TAG, Driver
 from runtime.taskexecutor.spark.environment import SlotSession
-from runtime.taskexecutor.spark.gateway import (
-    PLANTED_CATALOG,
-    PLANTED_CONTEXT,
-    PLANTED_NO_PROPERTIES,
-    PLANTED_SESSION,
-)
+from runtime.taskexecutor.spark.worker_daemon import WORKING_DIRECTORY_PROPERTY
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +40,7 @@ _IDLE_INTERVAL = 0.005
 @dataclass(slots=True)
 class _OpenSession:
     slot_session: SlotSession
-    server: Any
-    java_session: Any
+    java: Any
 
 
 class Sessions:
@@ -85,66 +78,43 @@ class Sessions:
 
     def _open(self, tag: str, pool: str) -> _OpenSession:
         driver = self._driver
-        java_session = driver.java_session.newSession()
-        catalog = java_session.sessionState().catalog()  # built lazily otherwise, in the job's time
-        server = self._server(tag, pool, java_session)
-        gateway = server.server().getJavaServer().getGateway()
-        gateway.putObject(PLANTED_CONTEXT, driver.java_context)
-        gateway.putObject(PLANTED_SESSION, java_session)
-        gateway.putObject(PLANTED_CATALOG, catalog)
-        gateway.putObject(PLANTED_NO_PROPERTIES, driver.no_properties)
+        link = spark_settings.working_directory_link(driver.settings, tag)
+        java = driver.open_session(tag, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)})
         directory = spark_settings.session_directory(driver.settings, tag)
         directory.mkdir(mode=0o700)
-        port, secret = int(server.getListeningPort()), str(server.secret())
-        session = SlotSession(tag, port, secret, pool, str(directory), driver.conf)
-        return _OpenSession(session, server, java_session)
-
-    def _server(self, tag: str, pool: str, java_session: Any) -> Any:
-        driver = self._driver
-        session_class = driver.jvm.org.apache.spark.sql.classic.SparkSession
-        driver.bind_thread(tag, pool)
-        session_class.setActiveSession(java_session)
-        try:
-            return driver.jvm.org.apache.spark.api.python.Py4JServer(driver.java_context.sc().conf())
-        finally:
-            session_class.clearActiveSession()
-            driver.unbind_thread(tag)
+        port, secret = str(java.address()).split(" ")
+        return _OpenSession(SlotSession(tag, int(port), secret, pool, str(directory), driver.conf), java)
 
     def close(self, session_id: str, deadline: Deadline) -> bool:
-        """End a session whose process is gone. False when its tasks are still active at the deadline (R15)."""
+        """End a session whose process is gone. False when its tasks are still active at the deadline (R15).
+
+        When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22).
+        """
         with self._lock:
             session = self._sessions.pop(session_id, None)
         if session is None:
             return True
-        threads = _connection_threads(session.server)
-        session.server.shutdown()
-        self._stop_streams(session)
-        is_quiet = self._is_idle(session_id, threads) or self._drain(session_id, threads, deadline)
+        for problem in session.java.shut():
+            # It ends with its jobs then; a stream that does not stop in time says so here.
+            logger.warning("stopping what session %s has left: %s", session_id, problem)
+        is_quiet = self._is_idle(session.java) or self._drain(session.java, deadline)
         shutil.rmtree(session.slot_session.directory, ignore_errors=True)
         if is_quiet:
+            session.java.release()
             with self._lock:
                 self._live_tags.discard(session_id)
         return is_quiet
 
-    def _stop_streams(self, session: _OpenSession) -> None:
-        # Pitfall 14: streams of a killed process run on.
-        for query in session.java_session.streams().active():
-            try:
-                query.stop()
-            except Py4JError as error:
-                # It ends with its jobs then; a stream that does not stop in time throws here.
-                logger.warning("stopping a stream of session %s: %s", session.slot_session.session_id, error)
-
-    def _is_idle(self, tag: str, threads: list[Any]) -> bool:
+    def _is_idle(self, java: Any) -> bool:
         """True when nothing was in flight: the usual end, which needs no second cancel."""
         until = Deadline.after(self._clock, _IDLE_WAIT)
-        while any(thread.isAlive() for thread in threads):
+        while java.callsInFlight():
             if until.has_passed(self._clock):
                 return False
             self._wait(_IDLE_INTERVAL)
-        return not self._driver.cancel_tag(tag, _CLOSED) and not self._driver.has_active_tasks(tag)
+        return not java.cancelJobs(_CLOSED) and not java.hasActiveTasks()
 
-    def _drain(self, tag: str, threads: list[Any], deadline: Deadline) -> bool:
+    def _drain(self, java: Any, deadline: Deadline) -> bool:
         """Cancel until nothing of the session runs, and nothing can start any more (pitfall 3, R15).
 
         Calls that were in flight when the process died go on in the JVM, and a job that they plan starts later. Such
@@ -154,24 +124,24 @@ class Sessions:
         patience = until = Deadline.after(self._clock, CANCEL_DURATION)
         is_interrupted = False
         while True:
-            cancelled = self._driver.cancel_tag(tag, _CLOSED)
-            in_flight = [thread for thread in threads if thread.isAlive()]
+            cancelled, in_flight = java.cancelJobs(_CLOSED), java.callsInFlight()
             if cancelled or in_flight:
                 until = Deadline.after(self._clock, INTERRUPTED_DURATION if is_interrupted else CANCEL_DURATION)
-            is_active = bool(in_flight) or self._driver.has_active_tasks(tag)
+            is_active = in_flight > 0 or java.hasActiveTasks()
             if deadline.has_passed(self._clock):
                 return not is_active
             if until.has_passed(self._clock) and not is_active:
                 return True
             if in_flight and patience.has_passed(self._clock) and not is_interrupted:
                 is_interrupted = True
-                for thread in in_flight:
-                    thread.interrupt()
+                java.interruptCalls()
             self._wait(CANCEL_INTERVAL)
 
     def cancel_jobs(self, session_id: str) -> int:
         """The soft step: cancel what is active now."""
-        return self._driver.cancel_tag(session_id, "its task was canceled")
+        with self._lock:
+            session = self._sessions.get(session_id)
+        return 0 if session is None else int(session.java.cancelJobs("its task was canceled"))
 
     def sweep(self, age_min: float) -> int:
         """Remove what processes left that died while attaching: old `pyspark-<uuid>` directories (pitfall 13)."""
@@ -184,16 +154,3 @@ class Sessions:
                     shutil.rmtree(directory)
                     removed += 1
         return removed
-
-
-def _connection_threads(server: Any) -> list[Any]:
-    """The JVM threads that serve the session's connections; py4j keeps them to itself."""
-    java_server = server.server().getJavaServer()
-    field = java_server.getClass().getSuperclass().getDeclaredField("connections")
-    field.setAccessible(True)
-    threads: list[Any] = []
-    for connection in list(field.get(java_server)):
-        thread_field = connection.getClass().getDeclaredField("jvmThread")
-        thread_field.setAccessible(True)
-        threads.append(thread_field.get(connection))
-    return threads

@@ -13,7 +13,7 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.aio.retry import RetryPolicy
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, UnavailableError
-from runtime.taskexecutor.spark.environment import SparkLostError
+from runtime.taskexecutor.spark.environment import SparkLoss, SparkLostError
 from runtime.taskexecutor.spark_supervision import supervise_spark
 
 pytestmark = pytest.mark.asyncio
@@ -41,9 +41,9 @@ class FakeSpark:
     async def restart(self) -> None:
         await self.start()
 
-    async def wait_lost(self) -> str:
+    async def wait_lost(self) -> SparkLoss:
         await self.lost.wait()
-        return "the JVM ended with code 3"
+        return SparkLoss("the JVM ended with code 3")
 
 
 async def test_it_is_restarted_after_each_loss() -> None:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,17 @@ SOURCES: tuple[str, ...] = (
     "SlotRawLocalFileSystem",
     "SlotLocalFileSystem",
     "SlotLocalFs",
+    "SlotListenerBus",
+    "SlotStatusTracker",
+    "SlotContext",
+    "SlotRelationCache",
+    "SlotGateway",
+    "SlotSession",
+    "SharedContext",
+    "ExitWitness",
+    "Figures",
 )
 """What is compiled, in the order in which it is defined: a class comes after what it extends."""
-
-NEIGHBOURS = {
-    "org.apache.spark": "org.apache.spark.SparkContext",
-    "org.apache.hadoop.fs": "org.apache.hadoop.fs.Path",
-    "org.apache.hadoop.fs.local": "org.apache.hadoop.fs.local.LocalFs",
-}
-"""By package: a class that is there already. Ours join its package and its class loader."""
 
 SUPPORTED_VERSIONS = ("4.3",)
 """Minor versions of PySpark that the contract test has seen."""
@@ -56,7 +59,7 @@ def load_classes(gateway: Any, cache_directory: Path, spark_version: str, *, fol
     cache = cache_directory / f"jvm-{_digest(folder, spark_version)}.jar"
     try:
         classes = _read(cache) or _compile_into(gateway, folder, cache)
-        _define(gateway.jvm, classes)
+        _define(gateway, classes)
         missing = list(gateway.jvm.org.apache.spark.Fields.missing(_names(gateway, folder)))
     except Py4JJavaError as error:
         raise _unsupported(spark_version, str(error.java_exception)) from error
@@ -110,17 +113,19 @@ def _compile_into(gateway: Any, folder: Path, cache: Path) -> dict[str, bytes]:
 def _compile(gateway: Any, folder: Path) -> dict[str, bytes]:
     """The bytes of every class, inner ones too, by file name; in the order of `SOURCES`."""
     janino, resources = gateway.jvm.org.codehaus.janino, gateway.jvm.org.codehaus.commons.compiler.util.resource
-    # The installed classes are looked up by reflection: Janino cannot read the modules of a newer Java by itself.
-    installed = janino.ClassLoaderIClassLoader(gateway.jvm.java.lang.ClassLoader.getSystemClassLoader())
+    loader_class = gateway.jvm.java.lang.ClassLoader
+    # Java's own classes by reflection, because Janino cannot read the modules of a newer Java; all others from their
+    # files, because some name classes that nobody installs, which reflection trips over.
+    java = janino.ClassLoaderIClassLoader(loader_class.getPlatformClassLoader())
+    files = resources.ResourceFinders.fromClassLoader(loader_class.getSystemClassLoader())
+    installed = janino.ResourceFinderIClassLoader(files, java)
     compiler = janino.Compiler(resources.ResourceFinder.EMPTY_RESOURCE_FINDER, installed)
     compiler.setDebugLines(True)
     compiler.setDebugSource(True)
     made = gateway.jvm.java.util.HashMap()
     compiler.setClassFileCreator(resources.MapResourceCreator(made))
-    units = gateway.new_array(resources.Resource, len(SOURCES))
-    for index, name in enumerate(SOURCES):
-        units[index] = resources.StringResource(f"{name}.java", (folder / f"{name}.java").read_text())
-    compiler.compile(units)
+    units = [resources.StringResource(f"{name}.java", (folder / f"{name}.java").read_text()) for name in SOURCES]
+    compiler.compile(_array(gateway, resources.Resource, units))
     found = {str(name): bytes(made.get(name)) for name in made.keySet()}
 
     def order(name: str) -> tuple[int, int]:
@@ -130,21 +135,27 @@ def _compile(gateway: Any, folder: Path) -> dict[str, bytes]:
     return {name: found[name] for name in sorted(found, key=order)}
 
 
-def _define(jvm: Any, classes: dict[str, bytes]) -> None:
-    handles, class_of = jvm.java.lang.invoke.MethodHandles, jvm.java.lang.Class.forName
-    caller = handles.lookup()
-    lookups: dict[str, Any] = {}
+def _define(gateway: Any, classes: dict[str, bytes]) -> None:
+    """Give them to the application class loader. Unlike a lookup it links them late, so they may name each other."""
+    jvm = gateway.jvm
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    class_of, number = jvm.java.lang.Class.forName, jvm.java.lang.Integer.TYPE
+    types = _array(gateway, jvm.java.lang.Class, [class_of("java.lang.String"), class_of("[B"), number, number])
+    define = class_of("java.lang.ClassLoader").getDeclaredMethod("defineClass", types)
+    define.setAccessible(True)
     for name, content in classes.items():
-        package = name.rpartition("/")[0].replace("/", ".")
-        if package not in lookups:
-            lookups[package] = handles.privateLookupIn(class_of(NEIGHBOURS[package]), caller)
-        lookups[package].defineClass(content)
+        arguments = [name.removesuffix(".class").replace("/", "."), content, 0, len(content)]
+        define.invoke(loader, _array(gateway, jvm.java.lang.Object, arguments))
+
+
+def _array(gateway: Any, element: Any, values: Sequence[object]) -> Any:
+    array = gateway.new_array(element, len(values))
+    for index, value in enumerate(values):
+        array[index] = value
+    return array
 
 
 def _names(gateway: Any, folder: Path) -> Any:
     lines = [line.strip() for line in (folder / "names.txt").read_text().splitlines()]
     names = [line for line in lines if line and not line.startswith("#")]
-    array = gateway.new_array(gateway.jvm.java.lang.String, len(names))
-    for index, name in enumerate(names):
-        array[index] = name
-    return array
+    return _array(gateway, gateway.jvm.java.lang.String, names)

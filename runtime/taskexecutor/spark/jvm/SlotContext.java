@@ -1,0 +1,209 @@
+package org.apache.spark;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Iterator;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.WeakHashMap;
+import java.util.concurrent.ConcurrentMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.broadcast.Broadcast;
+import org.sparkproject.guava.collect.MapMaker;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag;
+
+/**
+ * The SparkContext of one session: a copy of the shared one that has a Hadoop configuration, persisted RDDs, a checkpoint
+ * directory, listeners, and names of job groups and tags of its own. Scheduler, storage and local properties are shared.
+ * It cannot be stopped.
+ */
+public final class SlotContext extends SparkContext {
+  private static final String TAGS = "spark.job.tags";
+  private static final String GROUP = "spark.jobGroup.id";
+
+  private SparkContext shared;
+  private String tag;
+  private SlotListenerBus listeners;
+  private Set broadcasts;
+  private Configuration ownHadoopConfiguration;
+
+  private SlotContext() {
+    super((SparkConf) null); // never run: `of` copies
+  }
+
+  static SlotContext of(SparkContext shared, String tag) throws Exception {
+    SlotContext made = (SlotContext) Fields.copy(shared, SlotContext.class);
+    made.shared = shared;
+    made.tag = tag;
+    made.listeners = SlotListenerBus.of(shared.listenerBus());
+    made.broadcasts = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
+    ConcurrentMap persisted = new MapMaker().weakValues().makeMap();
+    Fields.set(SparkContext.class, made, "persistentRdds", CollectionConverters.asScala(persisted));
+    Fields.set(SparkContext.class, made, "checkpointDir", Option.empty());
+    Fields.set(SparkContext.class, made, "_listenerBus", made.listeners);
+    Fields.set(SparkContext.class, made, "_conf", shared.getConf());
+    Fields.set(SparkContext.class, made, "_statusTracker", new SlotStatusTracker(made, shared.statusStore()));
+    return made;
+  }
+
+  public void stop() {}
+
+  public void stop(int exitCode) {}
+
+  public void stopInNewThread() {}
+
+  public void setLogLevel(String level) {}
+
+  /** Made at the first use: most jobs never look at it. */
+  public synchronized Configuration hadoopConfiguration() {
+    if (ownHadoopConfiguration == null) {
+      ownHadoopConfiguration = new Configuration(shared.hadoopConfiguration());
+    }
+    return ownHadoopConfiguration;
+  }
+
+  public Broadcast broadcastInternal(Object value, boolean serializedOnly, ClassTag classTag) {
+    Broadcast made = super.broadcastInternal(value, serializedOnly, classTag);
+    broadcasts.add(made);
+    return made;
+  }
+
+  // --- names of groups and tags: what one session cancels by name is its own ----------------------------------------
+
+  /** The name by which the scheduler knows a group or tag of this session. The session's own tag has no other. */
+  String inside(String name) {
+    return name.equals(tag) ? name : tag + "/" + name;
+  }
+
+  private String outside(String name) {
+    return name.startsWith(tag + "/") ? name.substring(tag.length() + 1) : name;
+  }
+
+  public void setLocalProperty(String key, String value) {
+    boolean isName = GROUP.equals(key) && value != null;
+    super.setLocalProperty(key, isName ? inside(outside(value)) : value);
+  }
+
+  public String getLocalProperty(String key) {
+    String value = super.getLocalProperty(key);
+    return GROUP.equals(key) && value != null ? outside(value) : value;
+  }
+
+  public void cancelJobGroup(String group) {
+    super.cancelJobGroup(inside(group));
+  }
+
+  public void cancelJobGroup(String group, String reason) {
+    super.cancelJobGroup(inside(group), reason);
+  }
+
+  public void cancelJobGroupAndFutureJobs(String group) {
+    super.cancelJobGroupAndFutureJobs(inside(group));
+  }
+
+  public void cancelJobGroupAndFutureJobs(String group, String reason) {
+    super.cancelJobGroupAndFutureJobs(inside(group), reason);
+  }
+
+  private Set rawTags() {
+    Set found = new LinkedHashSet();
+    String value = super.getLocalProperty(TAGS);
+    String[] names = value == null ? new String[0] : value.split(",");
+    for (int i = 0; i < names.length; i++) {
+      if (names[i].length() > 0) {
+        found.add(names[i]);
+      }
+    }
+    return found;
+  }
+
+  private void setRawTags(Set tags) {
+    tags.add(tag);
+    super.setLocalProperty(TAGS, String.join(",", tags));
+  }
+
+  public void addJobTags(scala.collection.immutable.Set names) {
+    Set tags = rawTags();
+    for (Iterator it = CollectionConverters.asJava(names).iterator(); it.hasNext(); ) {
+      String name = (String) it.next();
+      SparkContext$.MODULE$.throwIfInvalidTag(name);
+      tags.add(inside(name));
+    }
+    setRawTags(tags);
+  }
+
+  public void addJobTag(String name) {
+    SparkContext$.MODULE$.throwIfInvalidTag(name);
+    Set tags = rawTags();
+    tags.add(inside(name));
+    setRawTags(tags);
+  }
+
+  public void removeJobTags(scala.collection.immutable.Set names) {
+    Set tags = rawTags();
+    for (Iterator it = CollectionConverters.asJava(names).iterator(); it.hasNext(); ) {
+      tags.remove(inside((String) it.next()));
+    }
+    setRawTags(tags);
+  }
+
+  public void removeJobTag(String name) {
+    SparkContext$.MODULE$.throwIfInvalidTag(name);
+    Set tags = rawTags();
+    tags.remove(inside(name));
+    setRawTags(tags);
+  }
+
+  public void clearJobTags() {
+    setRawTags(new LinkedHashSet());
+  }
+
+  /** Without the session's own tag, which nobody has set and nobody can remove. */
+  public scala.collection.immutable.Set getJobTags() {
+    scala.collection.mutable.Builder found = scala.collection.immutable.Set$.MODULE$.newBuilder();
+    for (Iterator it = rawTags().iterator(); it.hasNext(); ) {
+      String name = (String) it.next();
+      if (!name.equals(tag)) {
+        found.addOne(outside(name));
+      }
+    }
+    return (scala.collection.immutable.Set) found.result();
+  }
+
+  public scala.concurrent.Future cancelJobsWithTagWithFuture(String name, String reason) {
+    return super.cancelJobsWithTagWithFuture(inside(name), reason);
+  }
+
+  public void cancelJobsWithTag(String name, String reason) {
+    super.cancelJobsWithTag(inside(name), reason);
+  }
+
+  public void cancelJobsWithTag(String name) {
+    super.cancelJobsWithTag(inside(name));
+  }
+
+  public void cancelAllJobs() {
+    super.cancelJobsWithTag(tag);
+  }
+
+  // --- the end -------------------------------------------------------------------------------------------------------
+
+  /** Drop what the session has left: listeners, persisted and checkpointed blocks, broadcasts. Idempotent. */
+  void release() {
+    listeners.removeAdded();
+    List ids = new ArrayList(CollectionConverters.asJava(getPersistentRDDs()).keySet());
+    for (int i = 0; i < ids.size(); i++) {
+      unpersistRDD(((Integer) ids.get(i)).intValue(), false);
+    }
+    Object[] made = broadcasts.toArray();
+    broadcasts.clear();
+    for (int i = 0; i < made.length; i++) {
+      if (made[i] != null && ((Broadcast) made[i]).isValid()) {
+        ((Broadcast) made[i]).destroy(false);
+      }
+    }
+  }
+}

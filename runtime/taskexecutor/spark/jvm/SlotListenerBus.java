@@ -1,0 +1,51 @@
+package org.apache.spark;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.scheduler.LiveListenerBus;
+import org.apache.spark.scheduler.SparkListenerInterface;
+
+/** The shared listener bus, as one session sees it: it remembers what the session adds, and takes it away at the end. */
+public final class SlotListenerBus extends LiveListenerBus {
+  private LiveListenerBus shared;
+  private List added;
+
+  private SlotListenerBus() {
+    super((SparkConf) null); // never run: `of` copies
+  }
+
+  static SlotListenerBus of(LiveListenerBus shared) throws Exception {
+    SlotListenerBus made = (SlotListenerBus) Fields.copy(shared, SlotListenerBus.class);
+    made.shared = shared;
+    made.added = new ArrayList();
+    return made;
+  }
+
+  public void addToQueue(SparkListenerInterface listener, String queue) {
+    synchronized (added) {
+      added.add(listener);
+    }
+    shared.addToQueue(listener, queue);
+  }
+
+  public void removeListener(SparkListenerInterface listener) {
+    synchronized (added) {
+      added.remove(listener);
+    }
+    shared.removeListener(listener);
+  }
+
+  /** The bus belongs to all: nobody stops it from here. */
+  public void stop() {}
+
+  void removeAdded() {
+    Object[] listeners;
+    synchronized (added) {
+      listeners = added.toArray();
+      added.clear();
+    }
+    for (int i = 0; i < listeners.length; i++) {
+      shared.removeListener((SparkListenerInterface) listeners[i]);
+    }
+  }
+}

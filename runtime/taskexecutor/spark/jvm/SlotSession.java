@@ -1,0 +1,287 @@
+package org.apache.spark;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Enumeration;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.api.python.Py4JServer;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
+import org.apache.spark.scheduler.TaskSetManager;
+import org.apache.spark.sql.artifact.ArtifactManager;
+import org.apache.spark.sql.catalyst.catalog.GlobalTempViewManager;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.CacheManager;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import org.apache.spark.sql.internal.SessionState;
+import org.apache.spark.sql.internal.SharedState;
+import org.apache.spark.streaming.StreamingContext;
+import org.apache.spark.streaming.StreamingContext$;
+import py4j.Gateway;
+import py4j.GatewayServer;
+import py4j.ClientServerConnection;
+import scala.Option;
+import scala.Some;
+
+/**
+ * One session of a slot process in the shared JVM: a SparkContext, a cache and global temporary views of its own below a
+ * SparkSession, and a py4j gateway whose threads carry the session's tag. Opened, asked and closed with few py4j calls.
+ */
+public final class SlotSession {
+  /** The local property that names the session in every thread and every task of it. */
+  public static final String PROPERTY = "flinklike.session";
+
+  private static final Map OPEN = new ConcurrentHashMap();
+
+  private final String tag;
+  private final SparkContext original;
+  private SlotContext context;
+  private SharedState state;
+  private SparkSession session;
+  private Py4JServer server;
+  private List threads = Collections.EMPTY_LIST;
+
+  private SlotSession(String tag, SparkContext original) {
+    this.tag = tag;
+    this.original = original;
+  }
+
+  public SlotContext context() {
+    return context;
+  }
+
+  /** The session to which the calling thread, or the task that it runs, belongs; null for none. */
+  public static SlotSession current() {
+    TaskContext task = TaskContext$.MODULE$.get();
+    String tag = null;
+    if (task != null) {
+      tag = task.getLocalProperty(PROPERTY);
+    } else {
+      Option active = SparkContext$.MODULE$.getActive();
+      tag = active.isEmpty() ? null : ((SparkContext) active.get()).getLocalProperty(PROPERTY);
+    }
+    return tag == null ? null : (SlotSession) OPEN.get(tag);
+  }
+
+  // --- opening -------------------------------------------------------------------------------------------------------
+
+  /**
+   * Open a session. `properties` are the local properties of all that runs for it, besides its tag. They are inherited by
+   * threads, and the gateway's accept thread starts in the constructor of Py4JServer: so that is made on a thread which
+   * has them, and whose end takes them along.
+   */
+  public static SlotSession open(
+      final SparkContext original, final SparkSession base, final String tag, final Map properties) throws Exception {
+    final SlotSession made = new SlotSession(tag, original);
+    final Throwable[] failure = new Throwable[1];
+    Thread thread = new Thread("open " + tag) {
+      public void run() {
+        try {
+          made.open(base, properties);
+        } catch (Throwable error) {
+          failure[0] = error;
+        }
+      }
+    };
+    thread.setDaemon(true);
+    thread.start();
+    thread.join();
+    if (failure[0] != null) {
+      throw new IllegalStateException("opening the session " + tag, failure[0]);
+    }
+    OPEN.put(tag, made);
+    return made;
+  }
+
+  private void open(SparkSession base, Map wanted) throws Exception {
+    context = SlotContext.of(original, tag);
+    state = stateOf(base.sharedState());
+    session = new SparkSession(context, new Some(state), Option.empty(), base.extensions(), none(), none());
+    Properties properties = new Properties();
+    properties.putAll(wanted);
+    properties.setProperty("spark.job.tags", tag);
+    properties.setProperty("spark.job.interruptOnCancel", "true");
+    properties.setProperty(PROPERTY, tag);
+    original.setLocalProperties(properties);
+    SparkSession.setActiveSession(session);
+    Object catalog = session.sessionState().catalog(); // built lazily otherwise, in the job's time
+    server = new Py4JServer(original.conf());
+    GatewayServer listener = javaServer();
+    SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"));
+    Fields.set(GatewayServer.class, listener, "gateway", gateway);
+    gateway.putObject("slot", this);
+    gateway.putObject("slot_jsc", new JavaSparkContext(context));
+    gateway.putObject("slot_session", session);
+    gateway.putObject("slot_catalog", catalog);
+    gateway.putObject("slot_no_properties", none());
+  }
+
+  private static scala.collection.immutable.Map none() {
+    return (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
+  }
+
+  /** The shared state with a cache and global temporary views of its own; catalog and status store are everybody's. */
+  private SharedState stateOf(SharedState shared) throws Exception {
+    shared.externalCatalog();
+    shared.globalTempViewManager();
+    SharedState made = (SharedState) Fields.copy(shared, SharedState.class);
+    CacheManager cache = new CacheManager();
+    Fields.set(SharedState.class, made, "sparkContext", context);
+    Fields.set(SharedState.class, made, "cacheManager", cache);
+    Fields.set(SharedState.class, made, "relationCache", new SlotRelationCache(cache));
+    String database = (String) Fields.get(SharedState.class, made, "globalTempDB");
+    Fields.set(SharedState.class, made, "globalTempViewManager", new GlobalTempViewManager(database));
+    return made;
+  }
+
+  private GatewayServer javaServer() {
+    return (GatewayServer) ((py4j.ClientServer) server.server()).getJavaServer();
+  }
+
+  /** Where the gateway listens, and its secret: "port secret". */
+  public String address() {
+    return server.getListeningPort() + " " + server.secret();
+  }
+
+  // --- while it is open ----------------------------------------------------------------------------------------------
+
+  /** Cancel the Spark jobs that the session has now; how many there were. */
+  public int cancelJobs(String reason) throws Exception {
+    scala.concurrent.Future cancelled = original.cancelJobsWithTagWithFuture(tag, reason);
+    Object jobs = scala.concurrent.Await$.MODULE$.result(
+        cancelled, scala.concurrent.duration.Duration$.MODULE$.apply("10s"));
+    return ((scala.collection.Seq) jobs).size();
+  }
+
+  /** True while the scheduler knows a running task of the session; those of a cancelled job may run on for a while. */
+  public boolean hasActiveTasks() {
+    TaskSchedulerImpl scheduler = (TaskSchedulerImpl) original.taskScheduler();
+    for (Enumeration it = scheduler.taskIdToTaskSetManager().elements(); it.hasMoreElements(); ) {
+      Properties properties = ((TaskSetManager) it.nextElement()).taskSet().properties();
+      if (properties != null && tag.equals(properties.getProperty(PROPERTY))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** True while the status store shows a running job of the session. */
+  public boolean hasActiveJobs() {
+    int[] active = original.statusTracker().getActiveJobIds();
+    if (active.length == 0) {
+      return false;
+    }
+    int[] own = original.statusTracker().getJobIdsForTag(tag);
+    for (int i = 0; i < active.length; i++) {
+      for (int j = 0; j < own.length; j++) {
+        if (active[i] == own[j]) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  /** Stop the streams that any SparkSession of this context has started, and its DStreams; what did not stop in time. */
+  public List stopStreams() {
+    List problems = new ArrayList();
+    Object[] queries = state.activeStreamingQueries().values().toArray();
+    for (int i = 0; i < queries.length; i++) {
+      StreamExecution query = (StreamExecution) queries[i];
+      if (query.sparkSession().sparkContext() == context) {
+        try {
+          query.stop();
+        } catch (Exception error) {
+          problems.add("streaming query " + query.id() + ": " + error);
+        }
+      }
+    }
+    Option active = StreamingContext$.MODULE$.getActive();
+    if (active.isDefined() && ((StreamingContext) active.get()).sparkContext() == context) {
+      try {
+        ((StreamingContext) active.get()).stop(false, false);
+      } catch (Exception error) {
+        problems.add("StreamingContext: " + error);
+      }
+    }
+    return problems;
+  }
+
+  // --- closing -------------------------------------------------------------------------------------------------------
+
+  /** Shut the gateway and stop the streams; what did not stop in time. */
+  public List shut() throws Exception {
+    threads = connectionThreads();
+    server.shutdown();
+    return stopStreams();
+  }
+
+  /** The threads that serve the session's connections; py4j keeps them to itself. */
+  private List connectionThreads() throws Exception {
+    List found = new ArrayList();
+    Object[] connections = ((List) Fields.get(GatewayServer.class, javaServer(), "connections")).toArray();
+    for (int i = 0; i < connections.length; i++) {
+      Thread thread = (Thread) Fields.get(ClientServerConnection.class, connections[i], "jvmThread");
+      if (thread != null) {
+        found.add(thread);
+      }
+    }
+    return found;
+  }
+
+  /** How many calls of the session's process were in flight when the gateway was shut and have not ended. */
+  public int callsInFlight() {
+    int alive = 0;
+    for (Iterator it = threads.iterator(); it.hasNext(); ) {
+      alive += ((Thread) it.next()).isAlive() ? 1 : 0;
+    }
+    return alive;
+  }
+
+  /** Interrupt them. */
+  public void interruptCalls() {
+    for (Iterator it = threads.iterator(); it.hasNext(); ) {
+      ((Thread) it.next()).interrupt();
+    }
+  }
+
+  /** Forget all that the session has cached, persisted, broadcast or registered. Nothing of it runs any more. */
+  public void release() throws Exception {
+    OPEN.remove(tag);
+    context.release();
+    state.cacheManager().clearCache();
+    SessionState ours = session.sessionState();
+    Object artifacts = Fields.get(SessionState.class, ours, "artifactManager");
+    if (artifacts != null) {
+      ((ArtifactManager) artifacts).close();
+    }
+  }
+
+  /** True if the thread serves a call of this session. */
+  boolean isServedBy(Thread thread) throws Exception {
+    return connectionThreads().contains(thread);
+  }
+
+  static SlotSession servedBy(Thread thread) throws Exception {
+    for (Iterator it = OPEN.values().iterator(); it.hasNext(); ) {
+      SlotSession session = (SlotSession) it.next();
+      if (session.isServedBy(thread)) {
+        return session;
+      }
+    }
+    return null;
+  }
+
+  String tag() {
+    return tag;
+  }
+
+  /** How many are open. */
+  public static int openCount() {
+    return OPEN.size();
+  }
+}
