@@ -142,7 +142,7 @@ def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: 
     )
 
 
-def of_lost_spark(loss: SparkLoss, *, is_own: bool, jobs: int, timestamp_millis: int) -> FailureInfo:
+def of_lost_environment(loss: SparkLoss, *, is_own: bool, jobs: int, timestamp_millis: int) -> FailureInfo:
     """The Spark that the task used is gone. `is_own`: the loss names its session; `jobs`: how many used Spark then."""
     if is_own and loss.is_deed:
         message = (

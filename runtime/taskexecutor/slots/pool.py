@@ -417,7 +417,7 @@ class SlotProcessPool:
         """R23: whoever ended it is told so and not run again, others are not charged, and what is not known is said."""
         own = process.session is not None and process.session.session_id == loss.session_id
         users = {one.attempt_id.job_id for one in self._running_attempts() if one.uses_spark}
-        return failures.of_lost_spark(
+        return failures.of_lost_environment(
             loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
         )
 
