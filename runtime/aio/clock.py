@@ -23,6 +23,23 @@ class LoopClock:
         return time.time_ns() // 1_000_000
 
 
+class BootClock:
+    """As the loop's clock, but it goes on while the host is suspended (CLOCK_BOOTTIME).
+
+    For deadlines that somebody else waits for too. Timers of the loop stand still meanwhile: compare, do not wait.
+    """
+
+    __slots__ = ()
+
+    def monotonic(self) -> float:
+        """Seconds since the boot."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def epoch_millis(self) -> int:
+        """Wall-clock milliseconds, for people only."""
+        return time.time_ns() // 1_000_000
+
+
 class SystemClock:
     """The same clock for code that has no loop (helper threads, small single-threaded processes)."""
 

@@ -49,6 +49,11 @@ class Layout:
         return self.pid / f"{kind}-{number}.json"
 
     @property
+    def guards(self) -> Path:
+        """Records of the lives of TaskManagers here (`runtime.taskexecutor.guard.records`)."""
+        return self.run / "guards"
+
+    @property
     def log(self) -> Path:
         """Logs of processes, and of attempts below `attempts/`."""
         return self.run / "log"

@@ -51,6 +51,7 @@ class JobManagerServices:
     storage_probe: StorageProbe
     heartbeats: HeartbeatService
     guards: GuardDialler
+    trusts_refusal: bool
     compactor: Compactor
     clock: Clock
     entropy: Entropy
@@ -171,7 +172,7 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
             heartbeats=own.heartbeats,
             registrations=StoredRegistrations(own.ha),
             storage=own.storage_probe,
-            deaths=ProcessDialler(own.rpc.identify, own.guards.trusts_refusal, own.guards.timeout),
+            deaths=ProcessDialler(own.rpc.identify, own.trusts_refusal, own.guards.timeout),
             blob_address=own.rpc.server.address,
         )
 

@@ -21,7 +21,7 @@ def run_guarded(name: str, load: Callable[[], Callable[[GuardChannel], ClusterPr
 
     channel = GuardChannel.from_environment(os.environ)
     if channel is None:
-        from runtime.taskexecutor.guard.guard_main import run_guard  # noqa: PLC0415 - only the guard needs it
+        from runtime.taskexecutor.guard.watcher import run_guard  # noqa: PLC0415 - only the guard needs it
 
         run_guard([sys.executable, *sys.orig_argv[1:]], os.environ)
     from runtime.entrypoint.process import run_process  # noqa: PLC0415 - only the main process may load the rest

@@ -134,6 +134,7 @@ class ClusterEntrypoint:
                 storage_probe=storage_probe(configuration, context.layout, io, context.entropy),
                 heartbeats=HeartbeatService(context.clock),
                 guards=self._make_guards(configuration),
+                trusts_refusal=options.trusts_refusal(configuration),
                 compactor=ha.compactor(),
                 clock=context.clock,
                 entropy=context.entropy,
@@ -296,7 +297,7 @@ def _rest(
 
 def _predecessor(context: ProcessContext, services: JobManagerServices) -> Predecessor:
     guards, rpc = services.guards, services.rpc
-    dialler = ProcessDialler(rpc.identify, guards.trusts_refusal, guards.timeout)
+    dialler = ProcessDialler(rpc.identify, services.trusts_refusal, guards.timeout)
     return Predecessor(context.incarnation, rpc, dialler.prove_death, services.entropy, timeout=guards.timeout)
 
 

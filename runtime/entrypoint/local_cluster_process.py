@@ -53,7 +53,7 @@ class LocalCluster:
         async with Scope("local-cluster") as scope:
             scope.spawn("job-manager", ClusterEntrypoint().run(job_manager))
             started = await job_manager.facts.wait_until(lambda facts: facts is not None)
-            scope.spawn("task-manager", TaskManagerProcess(self._guard).run(task_manager))
+            scope.spawn("task-manager", TaskManagerProcess(self._guard, states_end=False).run(task_manager))
             _ = await task_manager.facts.wait_until(lambda facts: facts is not None)
             assert started is not None
             context.ready(started)

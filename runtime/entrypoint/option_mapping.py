@@ -112,7 +112,9 @@ def heartbeat_timing(configuration: Configuration) -> HeartbeatTiming:
 
 def guard_dialler(configuration: Configuration) -> GuardDialler:
     """How TaskManagers' guards are asked whether they live (R13)."""
-    return GuardDialler(
-        trusts_refusal=configuration.get(c.TRUST_CONNECTION_REFUSED),
-        timeout=seconds(configuration, c.HEARTBEAT_INTERVAL),
-    )
+    return GuardDialler(timeout=seconds(configuration, c.HEARTBEAT_INTERVAL))
+
+
+def trusts_refusal(configuration: Configuration) -> bool:
+    """Does a refused connection prove that a JobManager or JobMaster process is gone?"""
+    return configuration.get(c.TRUST_CONNECTION_REFUSED)

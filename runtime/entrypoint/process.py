@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from runtime.aio.clock import LoopClock
+from runtime.aio.clock import BootClock, LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.clock import Clock
@@ -64,13 +64,17 @@ class Leaving:
 
 @dataclass
 class ProcessContext:
-    """What a process is made from. `store` takes the place of the etcd that is configured."""
+    """What a process is made from. `store` takes the place of the etcd that is configured.
+
+    `boot_clock` goes on while the host is suspended: deadlines that another host waits for as well are on it (R14).
+    """
 
     configuration: Configuration
     layout: Layout
     environment: Mapping[str, str]
     make_rpc: Callable[[RpcSettings, Clock], RpcService] = GrpcRpcService
     clock: Clock = field(default_factory=LoopClock)
+    boot_clock: Clock = field(default_factory=BootClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: KeyValueStore | None = None
     is_ready: bool = False

@@ -40,13 +40,13 @@ from runtime.taskexecutor.contact import ContactSettings, DeregisteredError
 from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
-from runtime.taskexecutor.guard.guard_main import boot_id
+from runtime.taskexecutor.guard.records import boot_id
 from runtime.taskexecutor.log_retention import LogRetention
 from runtime.taskexecutor.partitions import ExchangeDirectory
-from runtime.taskexecutor.runner import RunnerSettings, StartableSlotPool, TaskManagerRunner
+from runtime.taskexecutor.runner import EarlierLives, RunnerSettings, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slots.pool import SlotProcessPool
-from runtime.taskexecutor.slots.work import ProcessGuard, SlotSettings
+from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.launch import pyspark_version
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
@@ -59,8 +59,13 @@ DEFAULT_MASTER = "local[*]"
 _ENDED_JOBS_INTERVALS = 10
 """After so many heartbeat intervals jobs that nobody comes for are looked up again (R16)."""
 
+_END_STATED = 300.0
+"""Seconds: longer than leaders and etcd are usually away. The next start here says it as well."""
+_END_STATED_IN_MEMORY = 60.0
+"""A JobManager without etcd that does not ask at once has forgotten."""
+
 MakePool = Callable[
-    [SlotSettings, ProcessSparkEnvironment | None, Clock, Entropy, ProcessGuard | None], StartableSlotPool
+    [SlotSettings, ProcessSparkEnvironment | None, Clock, Entropy, ProcessGuard | None, OrphanReaper], StartableSlotPool
 ]
 """Makes the slots of a TaskManager."""
 
@@ -88,7 +93,7 @@ def _connect(guard: GuardChannel) -> GuardConnection:
 
 
 class TaskManagerProcess:
-    """Implements `ClusterProcess`."""
+    """Implements `ClusterProcess`. Without `states_end` its end is nobody's business: who would ask ends with it."""
 
     def __init__(
         self,
@@ -96,8 +101,11 @@ class TaskManagerProcess:
         make_pool: MakePool = SlotProcessPool,
         connect: Callable[[GuardChannel], GuardConnection] = _connect,
         check_guard: CheckGuard = _check_guard,
+        *,
+        states_end: bool = True,
     ) -> None:
         self._guard = guard
+        self._states_end = states_end
         self._check_guard = check_guard
         self._make_pool = make_pool
         self._connect = connect
@@ -109,7 +117,8 @@ class TaskManagerProcess:
         await self._check_guard(registration, context.configuration)
         io = BlockingIo()
         try:
-            runner = _make_runner(context, registration, self._connect(self._guard), io, self._make_pool)
+            guard = self._connect(self._guard)
+            runner = _make_runner(context, registration, guard, self._guard, io, self._make_pool, self._states_end)
             context.leaving = Leaving(runner.drain, runner.drain_time_max)
             await runner.run(lambda registered: context.ready(_facts(registered)))
         except* DeregisteredError as errors:
@@ -183,15 +192,17 @@ def _make_runner(
     context: ProcessContext,
     registration: RegisterTaskManager,
     guard: GuardConnection,
+    lives: EarlierLives,
     io: BlockingIo,
     make_pool: MakePool,
+    states_end: bool,  # noqa: FBT001 - as the process was made
 ) -> TaskManagerRunner:
     configuration, layout = context.configuration, context.layout
     directory = WorkingDirectory(layout.work, context.incarnation)
     logs = _attempt_logs(context, registration)
     spark = None
     if registration.has_spark:
-        spark = ProcessSparkEnvironment(_spark_settings(context, directory.spark), guard.note_spark)
+        spark = ProcessSparkEnvironment(_spark_settings(context, directory.spark), guard.note_spark, guard.sweep)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(
@@ -210,13 +221,17 @@ def _make_runner(
         settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE), Patience())
         return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
 
+    stated_for = 0.0
+    if states_end:
+        stated_for = _END_STATED if services is not None else _END_STATED_IN_MEMORY
     return TaskManagerRunner(
-        _runner_settings(context, logs.directory),
+        _runner_settings(context, logs.directory, stated_for),
         registration,
         rpc=rpc,
         leader_address=f"{configuration.get(JOBMANAGER_ADDRESS)}:{configuration.get(JOBMANAGER_PORT)}",
         services=services,
         guard=guard,
+        lives=lives,
         # Without durable services nobody holds a deadline: nothing is worth marking.
         pool=make_pool(
             _slot_settings(configuration, registration),
@@ -224,6 +239,7 @@ def _make_runner(
             context.clock,
             context.entropy,
             None if services is None else guard,
+            guard,
         ),
         spark=spark,
         make_blobs=make_blobs,
@@ -231,6 +247,7 @@ def _make_runner(
         directory=directory,
         logs=logs,
         clock=context.clock,
+        boot_clock=context.boot_clock,
         entropy=context.entropy,
     )
 
@@ -252,9 +269,10 @@ def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) ->
     return AttemptLogs(context.layout.attempt_logs, registration.task_manager_id, retention)
 
 
-def _runner_settings(context: ProcessContext, log_directory: Path) -> RunnerSettings:
+def _runner_settings(context: ProcessContext, log_directory: Path, end_stated_for: float) -> RunnerSettings:
     configuration = context.configuration
     return RunnerSettings(
+        end_stated_for=end_stated_for,
         ended_jobs_period=_ENDED_JOBS_INTERVALS * heartbeat_timing(configuration).interval,
         contact=ContactSettings(
             interval=heartbeat_timing(configuration).interval,

@@ -1,7 +1,8 @@
 """Dials the guards of TaskManagers: is one there, and is its TaskManager surely dead (R13)? JobMaster processes too.
 
-Whoever wants to act on a death proves it here by itself. A guard's address must have answered once (`is_guard_of`,
-which the leader asks at registration): one that never did refuses for other reasons.
+Whoever wants to act on a death proves it here by itself, by the word of who has reaped everything (R30). A guard's
+address is dialled once at registration (`is_guard_of`): where it does not lead to the guard, deaths are found by
+timeouts only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Protocol
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import Incarnation
 from runtime.heartbeat.core.death import (
-    GRACE,
     PROCESS_GRACE,
     Answered,
     ConnectionRefused,
@@ -52,29 +52,21 @@ async def dial(address: str, timeout: float) -> Dialled:
 
 @dataclass(frozen=True, slots=True)
 class GuardDialler:
-    """`trusts_refusal` is `cluster.trust-connection-refused`; `timeout` that of one dial, in seconds."""
+    """`timeout` is that of one dial, in seconds."""
 
-    trusts_refusal: bool
     timeout: float
     dial: Callable[[str, float], Awaitable[Dialled]] = dial
 
     async def is_guard_of(self, address: str, incarnation: Incarnation, boot_id: str) -> bool:
-        """True when that TaskManager's guard answers at the address: from then on a refusal there is a proof."""
+        """True when that TaskManager's guard answers at the address: it will state its end there."""
         return await self._verdict(address, incarnation, boot_id) is Verdict.ALIVE
 
     async def prove_death(self, address: str, incarnation: Incarnation, boot_id: str) -> bool:
-        """True when everything of that TaskManager is reaped. False when it lives, or nobody can tell.
-
-        Returns True after the grace only.
-        """
-        if await self._verdict(address, incarnation, boot_id) is not Verdict.DEAD:
-            return False
-        await asyncio.sleep(GRACE)
-        return True
+        """True when everything of that TaskManager is reaped. False when it lives, or nobody can tell."""
+        return await self._verdict(address, incarnation, boot_id) is Verdict.DEAD
 
     async def _verdict(self, address: str, incarnation: Incarnation, boot_id: str) -> Verdict:
-        dialled = await self.dial(address, self.timeout)
-        return judge(dialled, GuardIdentity(incarnation, boot_id), trusts_refusal=self.trusts_refusal)
+        return judge(await self.dial(address, self.timeout), GuardIdentity(incarnation, boot_id))
 
 
 class Identify(Protocol):

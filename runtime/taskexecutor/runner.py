@@ -22,9 +22,10 @@ from runtime.blob.client import BlobSharedClient
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
-from runtime.common.ids import JobId
+from runtime.common.ids import Incarnation, JobId
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.highavailability.records import TaskManagerRecord
+from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.highavailability.retrieval import LeaderInformation
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
@@ -47,6 +48,20 @@ _IDLE_LOOKUPS = 10
 """Jobs that are without a slot here, but not without an owner, are looked up that much more rarely."""
 
 
+_REAPING = frozenset({"slots", "Spark"})
+"""Steps of the stop after which user code may be alive, should they fail."""
+
+
+class EarlierLives(Protocol):
+    """TaskManagers that ran in this run directory before, as our guard has found them (R30)."""
+
+    def earlier_lives(self, *, age: float) -> list[str]:
+        """Incarnations of which everything was reaped, at least `age` seconds ago."""
+
+    def forget(self, incarnation: str, /) -> None:
+        """Everybody knows."""
+
+
 class StartableSlotPool(SlotPool, Protocol):
     """A pool with its life."""
 
@@ -61,7 +76,8 @@ class StartableSlotPool(SlotPool, Protocol):
 class RunnerSettings:
     """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s.
 
-    It begins with a short drain, `stop_patience`; whoever has more time drains before.
+    It begins with a short drain, `stop_patience`; whoever has more time drains before. `end_stated_for`: for how long
+    the guard states a sudden end where it listens (R30), 0 where nobody will ask.
     """
 
     executor: TaskExecutorSettings
@@ -69,6 +85,7 @@ class RunnerSettings:
     stop_patience: float = 2.0
     report_patience: float = 5.0
     step_timeout: float = 6.0
+    end_stated_for: float = 300.0
     log_period: float = 60.0
     leftover_period: float = 600.0
     ended_jobs_period: float = 30.0
@@ -106,6 +123,7 @@ class TaskManagerRunner:
         leader_address: str,
         services: HighAvailabilityServices | None,
         guard: GuardConnection,
+        lives: EarlierLives,
         pool: StartableSlotPool,
         spark: ProcessSparkEnvironment | None,
         make_blobs: Callable[[Callable[[], str | None]], BlobSharedClient],
@@ -113,6 +131,7 @@ class TaskManagerRunner:
         directory: WorkingDirectory,
         logs: AttemptLogs,
         clock: Clock,
+        boot_clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._settings = settings
@@ -121,6 +140,8 @@ class TaskManagerRunner:
         self._leader_address = leader_address
         self._services = services
         self._guard = guard
+        self._lives = lives
+        self._unreaped: list[str] = []
         self._pool = pool
         self._spark = spark
         self._blobs = make_blobs(lambda: None if self._executor is None else self._executor.blob_address)
@@ -128,6 +149,7 @@ class TaskManagerRunner:
         self._directory = directory
         self._logs = logs
         self._clock = clock
+        self._boot_clock = boot_clock
         self._entropy = entropy
         self._executor: TaskExecutor | None = None
         self._lookups = 0
@@ -159,6 +181,9 @@ class TaskManagerRunner:
         self._directory.acquire()
         self._at_stop("working directory", self._remove_directory)
         await asyncio.to_thread(self._logs.acquire)
+        if self._services is None:
+            for life in self._lives.earlier_lives(age=self._settings.end_stated_for):
+                self._lives.forget(life)
         await self._pool.start()
         async with Scope("task manager") as scope:
             if self._spark is not None:
@@ -200,6 +225,7 @@ class TaskManagerRunner:
             contact=contact,
         )
         self._at_stop("task executor", executor.stop)
+        await self._guard.state_end(self._settings.end_stated_for)
         if self._services is not None:
             await self._register(self._services)
         self._at_stop("Spark", self._stop_spark)
@@ -222,6 +248,7 @@ class TaskManagerRunner:
             deadline=deadline,
             on_retry=lambda error, delay: logger.warning("etcd is away, next try in %.1f s: %s", delay, error),
         )
+        await self._bury_earlier_lives(services)
         scope.spawn_eternal("job store", services.wait_failed())
         retrieval = services.leader_retrieval()
         scope.spawn_eternal("leader retrieval", retrieval.run())
@@ -232,13 +259,13 @@ class TaskManagerRunner:
             self._settings.contact,
             services.task_manager_fences(self._registration.incarnation),
             self._guard,
-            self._clock,
+            self._boot_clock,
         )
 
     async def _register(self, services: HighAvailabilityServices) -> None:
         registration, registry = self._registration, services.task_manager_registry()
         # Also when the write is cut short: it may have been done.
-        self._at_stop("registration", lambda: registry.unregister(registration.incarnation))
+        self._at_stop("registration", lambda: self._unregister(registry))
         await registry.register(
             TaskManagerRecord(
                 incarnation=registration.incarnation,
@@ -249,6 +276,23 @@ class TaskManagerRunner:
                 slots=registration.slots,
             )
         )
+
+    async def _unregister(self, registry: TaskManagerRegistry) -> None:
+        """R13: only when everything is reaped. Else the key stays, and the guard states the end when it has come."""
+        left = ", ".join(self._unreaped) or await self._guard.sweep()
+        if left:
+            logger.error("the key of this TaskManager stays until its guard has reaped everything: %s", left)
+            return
+        await registry.unregister(self._registration.incarnation)
+        await self._guard.state_end(0.0)
+
+    async def _bury_earlier_lives(self, services: HighAvailabilityServices) -> None:
+        """R30: what died in this run directory is reaped; our guard has seen to it before this process began."""
+        registry = services.task_manager_registry()
+        for life in self._lives.earlier_lives(age=0.0):
+            await registry.unregister(Incarnation(life))
+            self._lives.forget(life)
+            logger.warning("an earlier TaskManager of this run directory, %s, is reaped: its key is deleted", life)
 
     # --- background -----------------------------------------------------------------------------------------
 
@@ -326,6 +370,8 @@ class TaskManagerRunner:
             except Exception:
                 # The boundary of the stop: what is left is ended by the guard.
                 logger.exception("stopping %s failed", name)
+                if name in _REAPING:
+                    self._unreaped.append(f"stopping {name} failed")
             logger.debug("stopping %s took %.2f s", name, self._clock.monotonic() - started)
 
     async def _stop_slots(self) -> None:

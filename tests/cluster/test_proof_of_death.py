@@ -135,16 +135,26 @@ async def test_a_guard_is_dialled_back_as_soon_as_its_task_manager_registers(pla
         await reached(plane, task_manager)
 
 
-async def test_another_incarnation_at_the_same_address_is_a_proof(plane: ControlPlane) -> None:
+@pytest.mark.parametrize("answer", ["", f"{'e' * 32} boot\n", f"{'e' * 32} boot reaped\n"])
+async def test_guards_that_were_killed_prove_nothing(plane: ControlPlane, answer: str) -> None:  # R30
+    """Nobody listens where they did, or somebody else does."""
     await plane.lead()
     dead = await plane.start_task_manager(1)
     await reached(plane, dead)
-    plane.guards[dead.guard_address] = f"{'e' * 32} boot\n"
     await plane.kill_task_manager(dead)
-    await eventually(lambda: bool(plane.dead), "it is found dead")
+    if answer:
+        plane.guards[dead.guard_address] = answer
+    else:
+        del plane.guards[dead.guard_address]
+        plane.killed_guards.add(dead.guard_address)
+    await asyncio.sleep(1.0)
+    assert plane.dead == []
+    assert set(await stored(plane)) == {dead.incarnation}
+    await plane.registry.unregister(dead.incarnation)
+    await eventually(lambda: bool(plane.dead), "the next start there has reaped what they left")
 
 
-async def test_a_guard_that_nobody_has_reached_proves_nothing_by_refusing(plane: ControlPlane) -> None:
+async def test_a_guard_that_nobody_has_reached_proves_nothing(plane: ControlPlane) -> None:
     leader = await plane.lead()
     plane.guards = _Deaf()
     dead = await plane.start_task_manager(1)
@@ -158,8 +168,8 @@ async def test_a_guard_that_nobody_has_reached_proves_nothing_by_refusing(plane:
 class _Deaf(dict[str, str]):
     """A firewall before every guard."""
 
-    def __contains__(self, _address: object) -> bool:
-        return False
+    def get(self, _address: object, _default: object = None) -> str:
+        return "220 mail\n"
 
 
 async def test_nothing_is_given_to_a_task_manager_before_its_guard_was_looked_for(plane: ControlPlane) -> None:
@@ -237,7 +247,9 @@ async def test_a_task_manager_that_is_only_cut_off_keeps_its_key(plane: ControlP
     assert set(await stored(plane)) == {cut_off.incarnation}
 
 
-async def test_a_new_leader_believes_the_refusal_where_an_earlier_one_was_answered(plane: ControlPlane) -> None:
+async def test_a_new_leader_believes_the_statement_of_a_guard_that_an_earlier_one_has_reached(
+    plane: ControlPlane,
+) -> None:
     leader = await plane.lead()
     dead = await plane.start_task_manager(1)
     await reached(plane, dead)

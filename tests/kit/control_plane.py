@@ -254,8 +254,8 @@ class ControlPlane:
         self.heartbeat_timeout = 1.0
         self.isolation_timeout = 1000.0
         self.guards: dict[str, str] = {}
-        """What answers where guards listen; elsewhere nobody answers, unless a guard has listened there."""
-        self.guard_addresses: set[str] = set()
+        self.guard_addresses: dict[str, Incarnation] = {}
+        self.killed_guards: set[str] = set()
         self.are_guards_held_up = False
         self.have_task_managers_keys = True
         self.dead: list[tuple[Incarnation, str]] = []
@@ -317,21 +317,21 @@ class ControlPlane:
         )
 
     async def dial_guard(self, address: str, timeout: float) -> Dialled:
-        """A guard's socket."""
+        """A guard's socket; where one has listened the end is stated, unless all guards were killed there."""
         until = self.clock.monotonic() + timeout
         while self.are_guards_held_up:
             if self.clock.monotonic() > until:
                 return NoAnswer("held up")
             await asyncio.sleep(0.01)
-        if address in self.guards:
-            return Answered(self.guards[address])
-        return ConnectionRefused() if address in self.guard_addresses else NoAnswer("nobody")
+        if address in self.killed_guards or address not in self.guard_addresses:
+            return ConnectionRefused()
+        return Answered(self.guards.get(address, f"{self.guard_addresses[address]} boot reaped\n"))
 
     def guard_of(self, task_manager: Incarnation) -> str:
         """A guard begins to listen; its address."""
         address = f"guard:{len(self.guard_addresses) + 1}"
         self.guards[address] = f"{task_manager} boot\n"
-        self.guard_addresses.add(address)
+        self.guard_addresses[address] = task_manager
         return address
 
     def stored_task_managers(self, term: LeaderTerm) -> TaskManagerKeys:
@@ -369,7 +369,7 @@ class ControlPlane:
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
-        guards = GuardDialler(trusts_refusal=True, timeout=1.0, dial=self.dial_guard)
+        guards = GuardDialler(timeout=1.0, dial=self.dial_guard)
         heartbeats = self.new_heartbeats()
         runners = self.runners if self.is_split else self.runner_factory(rpc, heartbeats)
 

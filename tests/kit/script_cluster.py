@@ -115,6 +115,11 @@ class ScriptCluster:
             raise RuntimeError(message)
         return done.stdout
 
+    def start_task_manager(self) -> None:
+        """One more, or another one in its place."""
+        done = self.script("taskmanager.sh", "start", *self.dynamic)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def stop(self) -> subprocess.CompletedProcess[str]:
         """stop-cluster.sh; the run directory stays."""
         return self.script("stop-cluster.sh", *self.dynamic)

@@ -20,6 +20,7 @@ from runtime.jobgraph.graph import dump_operators
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import StreamKind
 from runtime.rpc.settings import RpcSettings
+from runtime.taskexecutor.slots.linux import children_of
 from tests.kit.slot_work import operator
 from tests.kit.task_executor_cluster import ScriptedPeer
 from tests.kit.task_messages import (
@@ -91,8 +92,14 @@ class TaskManager:
                     continue
         return found[1:]
 
+    def guard_pid(self) -> int:
+        """The watcher's child."""
+        (guard,) = children_of(self.process.pid)
+        return guard
+
     def main_pid(self) -> int:
-        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+        (main,) = children_of(self.guard_pid())
+        return main
 
     def dial_guard(self) -> str:
         host, _, port = self.registration.guard_address.rpartition(":")

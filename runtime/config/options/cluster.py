@@ -17,9 +17,9 @@ HEARTBEAT_TIMEOUT = duration_option(
 )
 TRUST_CONNECTION_REFUSED = bool_option(
     "cluster.trust-connection-refused",
-    "A connection that is refused where a TaskManager's guard once answered proves that nothing of that TaskManager "
-    "runs any more, and one that is refused at a JobMaster process's address that it has died. Turn it off where a "
-    "firewall refuses for hosts that live: deaths are then found by leases and timeouts.",
+    "A connection that is refused at the address of a JobManager or JobMaster process proves that it has died. Turn it "
+    "off where a firewall refuses for hosts that live: deaths are then found by leases and timeouts. Of a TaskManager "
+    "a refusal proves nothing: its guards state its end.",
     default=True,
 )
 RPC_TIMEOUT = duration_option("rpc.timeout", "10 s", "Deadline of one call between processes.")

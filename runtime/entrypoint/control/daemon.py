@@ -22,6 +22,8 @@ from runtime.config import log_files
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
+from runtime.taskexecutor.guard.records import who_states
+from runtime.taskexecutor.guard.signals import END_AT_ONCE
 
 READY_FILE_VARIABLE = "FLINKLIKE_READY_FILE"
 LOG_FILE_VARIABLE = "FLINKLIKE_LOG_FILE"
@@ -40,17 +42,19 @@ class DaemonKind:
     """`name` is what scripts and files call it, `module` what Python runs.
 
     `drains`: it lets its tasks finish first. `keeps_id`: the next one of its number has its name (D-058).
+    `is_guarded`: its process is a watcher, which is never killed before it was told to end everything at once (R30).
     """
 
     name: str
     module: str
     drains: bool = False
     keeps_id: bool = False
+    is_guarded: bool = False
 
 
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
 JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
-TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True, keeps_id=True)
+TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True, keeps_id=True, is_guarded=True)
 KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 
@@ -184,9 +188,14 @@ class Daemon:
             self._end(running[-1:])
 
     def stop_all(self) -> None:
-        """Stop all of them, side by side."""
+        """Stop all of them, side by side, and who states the end of those that were killed: the next start does."""
         with self._pids.locked():
             self._end(self._pids.running())
+        if self.kind.is_guarded:
+            stating = [ProcessId(*one) for one in who_states(self._layout.guards)]
+            for process in stating:
+                self._signal(process, signal.SIGTERM)
+            wait_ended(stating, KILL_TIMEOUT)
 
     def drain_last(self, timeout: float) -> None:
         """Stop the one that was started last as soon as its tasks have ended, or run elsewhere, within `timeout`."""
@@ -248,6 +257,11 @@ class Daemon:
         for process in stubborn:
             patience = drain_timeout + STOP_TIMEOUT
             self._say(f"Daemon {self.kind.name} didn't stop within {patience:.0f} seconds. Killing it.")
+            self._signal(process, END_AT_ONCE if self.kind.is_guarded else signal.SIGKILL)
+        wait_ended(stubborn, KILL_TIMEOUT)
+        for process in [process for process in stubborn if self.kind.is_guarded and process.is_running]:
+            # Its guard goes on; should that be killed too, nothing is proved before the next start here (R30).
+            self._say(f"Not everything that {self.kind.name} (pid {process.pid}) has started has ended yet.")
             self._signal(process, signal.SIGKILL)
         wait_ended(stubborn, KILL_TIMEOUT)
         for record in records:

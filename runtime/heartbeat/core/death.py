@@ -7,10 +7,6 @@ from enum import Enum
 
 from runtime.common.ids import Incarnation, is_hex_id
 
-GRACE = 0.5
-"""Seconds after a finding: should the guard itself have been killed, parent-death signals end the rest meanwhile."""
-
-
 PROCESS_GRACE = 0.2
 """Seconds between the two findings about a process without a guard: one that is stopping refuses and still lives."""
 
@@ -53,12 +49,17 @@ class Verdict(Enum):
     UNKNOWN = "UNKNOWN"
 
 
-def identity_of(text: str) -> GuardIdentity | None:
-    """What a guard says: "<incarnation> <boot id>\\n". None for anything else: it did not come from a guard."""
+REAPED = "reaped"
+"""What a guard says behind its identity once everything is killed and reaped."""
+
+
+def identity_of(text: str) -> tuple[GuardIdentity, bool] | None:
+    """What a guard says: "<incarnation> <boot id>[ reaped]\\n", True when it is reaped. None: no guard says that."""
     words = text.split()
-    if not text.endswith("\n") or len(words) != 2 or not is_hex_id(words[0]):
+    is_reaped = words[2:] == [REAPED]
+    if not text.endswith("\n") or len(words) != 2 + is_reaped or not is_hex_id(words[0]):
         return None
-    return GuardIdentity(Incarnation(words[0]), words[1])
+    return GuardIdentity(Incarnation(words[0]), words[1]), is_reaped
 
 
 def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bool) -> Verdict:
@@ -72,18 +73,10 @@ def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bo
             return Verdict.UNKNOWN
 
 
-def judge(dialled: Dialled, expected: GuardIdentity, *, trusts_refusal: bool) -> Verdict:
-    """What it proves, at an address that was once dialled successfully.
-
-    Without `trusts_refusal` (a firewall refuses for hosts that live) only another guard's answer is a proof.
+def judge(dialled: Dialled, expected: GuardIdentity) -> Verdict:
+    """What it proves of that TaskManager. Only who has reaped everything says so; a guard that was killed is refused,
+    and another one at its address says nothing of it (R30).
     """
-    match dialled:
-        case Answered(text):
-            found = identity_of(text)
-            if found is None:
-                return Verdict.UNKNOWN
-            return Verdict.ALIVE if found == expected else Verdict.DEAD
-        case ConnectionRefused():
-            return Verdict.DEAD if trusts_refusal else Verdict.UNKNOWN
-        case NoAnswer():
-            return Verdict.UNKNOWN
+    if not isinstance(dialled, Answered) or (found := identity_of(dialled.text)) is None or found[0] != expected:
+        return Verdict.UNKNOWN
+    return Verdict.DEAD if found[1] else Verdict.ALIVE

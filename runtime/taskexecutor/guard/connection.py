@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 
 from runtime.common.errors import UnavailableError
-from runtime.taskexecutor.guard.channel import EXCLUSIVE, HELD, HOLD, LINE_BYTES_MAX, SHARED, SPARK
+from runtime.taskexecutor.guard.channel import (
+    EXCLUSIVE,
+    HELD,
+    HOLD,
+    LINE_BYTES_MAX,
+    SHARED,
+    SPARK,
+    STATE_END,
+    STATING,
+    SWEEP,
+    SWEPT,
+)
+
+logger = logging.getLogger(__name__)
+
+_SWEEP_PAUSE = 0.1
 
 
 class GuardConnection:
@@ -15,7 +31,8 @@ class GuardConnection:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._received = b""
-        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._waiting: dict[tuple[str, str], asyncio.Future[str]] = {}
+        self._sweeps = 0
 
     def open(self) -> None:
         """Begin to hear answers."""
@@ -28,13 +45,34 @@ class GuardConnection:
 
     async def hold(self, deadline: float, /) -> None:
         """Returns when the guard will act at `deadline` unless it is given a later one. Waits for a frozen guard."""
-        text = repr(deadline)
-        answered = self._waiting[text] = asyncio.get_running_loop().create_future()
+        await self._ask(HOLD, repr(deadline), HELD)
+
+    async def state_end(self, seconds: float) -> None:
+        """Have the end of this life stated for so long where the guard answers; 0: nobody will ask (R30)."""
+        await self._ask(STATE_END, repr(seconds), STATING)
+
+    async def sweep(self) -> str:
+        """Returns when nothing is left of what dead processes have started: "", or who does not die (R29).
+
+        Waits for a guard that is frozen; one that has ended takes this process along.
+        """
+        self._sweeps += 1
+        number = str(self._sweeps)
+        while True:
+            try:
+                return await self._ask(SWEEP, number, SWEPT)
+            except UnavailableError as error:
+                logger.warning("what dead processes have left cannot be ended yet: %s", error)
+                await asyncio.sleep(_SWEEP_PAUSE)
+
+    async def _ask(self, request: str, argument: str, answer: str) -> str:
+        answered: asyncio.Future[str]
+        answered = self._waiting[answer, argument] = asyncio.get_running_loop().create_future()
         try:
-            self._send(f"{HOLD} {text}")
-            await answered
+            self._send(f"{request} {argument}")
+            return await answered
         finally:
-            self._waiting.pop(text, None)
+            self._waiting.pop((answer, argument), None)
 
     def mark_exclusive(self, pid: int) -> None:
         """Before an exclusive task is handed to this slot process. Raises UnavailableError: then do not."""
@@ -69,7 +107,7 @@ class GuardConnection:
             return
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            word, _, rest = line.decode(errors="replace").partition(" ")
-            answered = self._waiting.get(rest) if word == HELD else None
+            word, argument, *rest = [*line.decode(errors="replace").split(" ", 2), "", ""]
+            answered = self._waiting.get((word, argument))
             if answered is not None and not answered.done():
-                answered.set_result(None)
+                answered.set_result(rest[0])

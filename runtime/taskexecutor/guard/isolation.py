@@ -16,14 +16,14 @@ from runtime.taskexecutor.slots.linux import is_descendant, process_tree
 class IsolationDeadline:
     """A deadline, the slot processes that run exclusive tasks, and Spark."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self, boottime: Callable[[], float]) -> None:
+        self._boottime = boottime
         self._deadline: float | None = None
         self._exclusive: dict[int, int | None] = {}  # pid -> its descriptor, None when it was gone already
         self._spark: tuple[int, int] | None = None
 
     def hold(self, deadline: float) -> None:
-        """Act at that time of the monotonic clock; never earlier than was promised before."""
+        """Act at that time of CLOCK_BOOTTIME, which a suspended host counts too; never earlier than was promised."""
         self._deadline = max(deadline, self._deadline or deadline)
 
     def mark(self, pid: int, main: int) -> None:
@@ -42,15 +42,14 @@ class IsolationDeadline:
         descriptor = _descriptor_of(pid, main)
         self._spark = None if descriptor is None else (pid, descriptor)
 
-    def patience(self) -> float | None:
-        """Seconds until `enforce` is due, None when there is nothing to wait for."""
-        if self._deadline is None or not self._exclusive:
-            return None
-        return max(0.0, self._deadline - self._monotonic())
+    @property
+    def due(self) -> float | None:
+        """When `enforce` has something to do, on the clock of the deadline; None when there is nothing to wait for."""
+        return None if self._deadline is None or not self._exclusive else self._deadline
 
     def enforce(self) -> None:
         """Kill, if the deadline has passed and an exclusive task runs."""
-        if self.patience() != 0.0:
+        if self.due is None or self._boottime() < self.due:
             return
         for pid, descriptor in self._exclusive.items():
             if descriptor is not None:

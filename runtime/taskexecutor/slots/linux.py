@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 import os
 import signal
+import time
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -14,12 +15,15 @@ _PR_SET_CHILD_SUBREAPER = 36
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
 _IOLBF = 1
+_TFD_CLOEXEC = os.O_CLOEXEC
+_TFD_TIMER_ABSTIME = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
 _libc.setvbuf.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
 _libc.fflush.argtypes = [ctypes.c_void_p]
+_libc.timerfd_settime.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 
 
 def _prctl(option: int, value: int) -> None:
@@ -44,6 +48,33 @@ def set_process_name(name: str) -> None:
     """What `ps` and `top` show; 15 characters."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     _prctl(_PR_SET_NAME, ctypes.addressof(buffer))
+
+
+def boottime() -> float:
+    """Seconds on CLOCK_BOOTTIME: as the monotonic clock, and it goes on while the host is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class BootTimer:
+    """Readable from a time of CLOCK_BOOTTIME on: a timeout would stand still while the host is suspended."""
+
+    def __init__(self) -> None:
+        self._descriptor = _libc.timerfd_create(time.CLOCK_BOOTTIME, _TFD_CLOEXEC)
+        if self._descriptor < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"timerfd_create: {os.strerror(number)}")
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return int(self._descriptor)
+
+    def set(self, at: float | None) -> None:
+        """From then on; None: never. What it was set to before counts no more."""
+        nanoseconds = 0 if at is None else max(1, int(at * 1e9))
+        spec = (ctypes.c_long * 4)(0, 0, *divmod(nanoseconds, 1_000_000_000))
+        if _libc.timerfd_settime(self._descriptor, _TFD_TIMER_ABSTIME, spec, None) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"timerfd_settime: {os.strerror(number)}")
 
 
 def line_buffer_c_stdout() -> None:

@@ -30,7 +30,7 @@ from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
 from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.template_main import TemplateConfig
 from runtime.taskexecutor.slots.wire import TaskOutcome
-from runtime.taskexecutor.slots.work import ProcessGuard, SlotListener, SlotSettings, SlotWork
+from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ class SlotProcessPool:
         clock: Clock,
         entropy: Entropy,
         guard: ProcessGuard | None = None,
+        reaper: OrphanReaper | None = None,
     ) -> None:
         self._settings = settings
         self._spark = spark
@@ -84,6 +85,7 @@ class SlotProcessPool:
         self._sessions = SlotSessions(settings, spark, self._scope)
         self._monitor = AttemptMonitor(settings, spark, clock, self._running_attempts)
         self._guard = guard
+        self._reaper = reaper
         self._marked: set[int] = set()
         self._is_stopping = False
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
@@ -184,6 +186,8 @@ class SlotProcessPool:
                 self._keep(slot, process)
             return attempt.report_of(ending)
         await self._end_process(process)
+        if process.left_behind:
+            attempt.note_left_behind(process.left_behind)
         return attempt.report_of(ending)
 
     async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess:
@@ -237,9 +241,16 @@ class SlotProcessPool:
         process.kill()
         exit_ = await process.wait_exited()
         if exit_.lost_reason:
-            await _wait_gone(process.pid)
+            process.left_behind = await self._end_orphans(process.pid)
         await self._sessions.end(process)
         self._unmark(process)
+
+    async def _end_orphans(self, pid: int) -> str:
+        """A process whose template is lost dies by its parent-death signal; what it has started does not (R29)."""
+        if self._reaper is not None:
+            return await self._reaper.sweep()
+        await _wait_gone(pid)
+        return ""
 
     def _mark(self, process: SlotProcess, attempt: RunningAttempt) -> None:
         """R14: from here on the guard ends the process should this one be frozen. Raises UnavailableError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
@@ -56,6 +57,13 @@ class RunningAttempt:
         self.kill_failure = self.kill_failure or failure
         if self.process is not None:
             self.process.kill()
+
+    def note_left_behind(self, processes: str) -> None:
+        """R29: the report says what did not end, and nothing runs again beside it."""
+        why = self.kill_failure.message if self.kill_failure is not None else "the task's process was lost"
+        message = f"{why}; of what it has started there is still alive: {processes}"
+        self.is_cancelled = False
+        self.kill_failure = replace(self.system_failure(message), is_recoverable=False)
 
     def tell_running(self) -> None:
         """The work is handed over."""

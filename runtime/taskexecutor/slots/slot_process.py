@@ -105,6 +105,8 @@ class SlotProcess(asyncio.Protocol):
         self.session: SlotSession | None = None
         self.has_used_session = False
         self.uses_spark = False
+        self.left_behind = ""
+        """Who of what it has started does not die, by name and pid."""
         self.reuse_key: ReuseKey | None = None
 
     @classmethod

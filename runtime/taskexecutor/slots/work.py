@@ -71,6 +71,13 @@ class ProcessGuard(Protocol):
         """After nothing of the task is left, in the process and in Spark. Raises UnavailableError."""
 
 
+class OrphanReaper(Protocol):
+    """Who ends what dead processes of this TaskManager have left behind (R29)."""
+
+    async def sweep(self) -> str:
+        """Returns when nothing is left: "", or who does not die."""
+
+
 class SlotListener(Protocol):
     """Who runs an attempt. Called on the loop, in the order in which things happened; calls never block."""
 

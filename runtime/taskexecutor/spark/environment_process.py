@@ -14,7 +14,8 @@ import signal
 import socket
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,33 @@ _STOP_TIMEOUT = 15.0
 _CLOSE_MARGIN = 25.0
 
 
+async def _nothing_is_left() -> str:
+    """Without a guard nobody can tell."""
+    return ""
+
+
 class SparkStartError(FlinklikeError):
     """Host or JVM did not come up. The message carries the reason, or where the logs are."""
 
 
 class ProcessSparkEnvironment:
-    """The production SparkEnvironment. `on_launch` hears the process id of each host, before it serves anybody."""
+    """The production SparkEnvironment. `on_launch` hears the process id of each host, before it serves anybody; `sweep`
+    ends what a JVM that is gone has started (Python workers, programs), and says who of it does not die (R29).
+    """
 
-    def __init__(self, settings: SparkSettings, on_launch: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        on_launch: Callable[[int], None] = lambda _: None,
+        sweep: Callable[[], Awaitable[str]] = _nothing_is_left,
+    ) -> None:
         problems = settings.problems()
         if problems:
             message = "settings of Spark that cannot be used"
             raise InvalidInputError(message, problems)
         self._settings = settings
         self._on_launch = on_launch
+        self._sweep = sweep
         self._host: _HostProcess | None = None
         self._used_by: OrderedDict[str, None] = OrderedDict()
 
@@ -73,7 +87,7 @@ class ProcessSparkEnvironment:
         if self._host is not None:
             message = "the Spark environment is started twice"
             raise BugError(message)
-        host = _HostProcess(self._settings, self._on_launch)
+        host = _HostProcess(self._settings, self._on_launch, self._sweep)
         self._host = host
         try:
             await host.start()
@@ -157,9 +171,12 @@ class ProcessSparkEnvironment:
 class _HostProcess:
     """One host process with its JVM, from launch to the end of both."""
 
-    def __init__(self, settings: SparkSettings, on_launch: Callable[[int], None]) -> None:
+    def __init__(
+        self, settings: SparkSettings, on_launch: Callable[[int], None], sweep: Callable[[], Awaitable[str]]
+    ) -> None:
         self._settings = settings
         self._on_launch = on_launch
+        self._sweep = sweep
         self._scope = ServiceScope("spark-host")
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -255,6 +272,7 @@ class _HostProcess:
         await self._reap(process)
         await self._wait_jvm_gone()
         self._note(SparkLoss(f"the Spark host ended with code {process.returncode}"))
+        await self._note_left_behind()
         self._fail_calls()
         self._lost.set()
 
@@ -286,6 +304,13 @@ class _HostProcess:
     def _note(self, loss: SparkLoss) -> None:
         """The first that is said of the end stays."""
         self._loss = self._loss or loss
+
+    async def _note_left_behind(self) -> None:
+        """R29: what the JVM has started ends before anybody hears of its loss, or the loss says who does not."""
+        left = await self._sweep()
+        if left and self._loss is not None:
+            reason = f"{self._loss.reason}; of what its JVM has started there is still alive: {left}"
+            self._loss = replace(self._loss, reason=reason)
 
     def _on_reply(self, message: frames.Frame) -> None:
         future = self._calls.pop(int(message["id"]), None)

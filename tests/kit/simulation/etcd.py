@@ -133,11 +133,15 @@ class EtcdState:
         """A TaskManager reads its own keys (R14)."""
         self._history.add(self._loop.time(), client, InContact())
 
-    def spoil(self, key: str) -> None:
+    def spoil(self, key: str, value: bytes = b"spoiled", lease: int = 0) -> None:
         """Somebody has written what nobody can read."""
-        before = self.store.revision
-        self.store.txn(Txn((), (Put(key, b"spoiled"),)), leases=self.leases)
         self._history.add(self._loop.time(), HOST, Damaged(key))
+        self.overwrite(key, value, lease)
+
+    def overwrite(self, key: str, value: bytes, lease: int = 0) -> None:
+        """Somebody has written this, and asked nobody."""
+        before = self.store.revision
+        self.store.txn(Txn((), (Put(key, value, lease),)), leases=self.leases)
         self.on_change(self._changes_after(before))
 
     def everything(self, prefix: str) -> tuple[KeyValue, ...]:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Awaitable, Callable
 from enum import Enum
 
+from runtime.highavailability.kv import KeyValue
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.etcd_trouble import MEMBERS
 from tests.kit.simulation.history import Fault
@@ -60,6 +61,9 @@ class FaultKind(Enum):
     TASK_MANAGER_FREEZE = "task-manager-freeze"
     TASK_MANAGER_STOP = "task-manager-stop"
     TASK_MANAGER_DRAIN = "task-manager-drain"
+    TEMPLATE_CRASH = "template-crash"
+    GUARDS_CRASH = "guards-crash"
+    UNREADABLE_RECORD = "unreadable-record"
     POWER_CUT = "power-cut"
     PARTITION = "partition"
 
@@ -99,6 +103,9 @@ SURVIVABLE = frozenset(
         FaultKind.TASK_MANAGER_FREEZE,
         FaultKind.TASK_MANAGER_STOP,
         FaultKind.TASK_MANAGER_DRAIN,
+        FaultKind.TEMPLATE_CRASH,
+        FaultKind.GUARDS_CRASH,
+        FaultKind.UNREADABLE_RECORD,
         FaultKind.PARTITION,
         FaultKind.POWER_CUT,
     }
@@ -224,6 +231,9 @@ class Fate:
             FaultKind.TASK_MANAGER_FREEZE: self._freeze_task_manager,
             FaultKind.TASK_MANAGER_STOP: lambda: self._terminate(self._one_of(world.task_managers)),
             FaultKind.TASK_MANAGER_DRAIN: self._drain_slots,
+            FaultKind.TEMPLATE_CRASH: self._crash_template,
+            FaultKind.GUARDS_CRASH: self._crash_guards,
+            FaultKind.UNREADABLE_RECORD: self._make_unreadable,
             FaultKind.POWER_CUT: self._cut_power,
             FaultKind.PARTITION: self._partition,
         }
@@ -295,6 +305,40 @@ class Fate:
         name = self._one_of(self._world.task_managers)
         if self._may_lose(name) and self._world.is_running(name):
             await self._crash(name, 0.5, 10.0)
+
+    async def _crash_template(self) -> None:
+        """Slot processes and what they have started; main process and guards go on."""
+        name = self._one_of(self._world.task_managers)
+        if self._may_lose(name) and self._world.is_running(name):
+            self._world.crash_template(name)
+
+    async def _crash_guards(self) -> None:
+        """Nobody reaps before the next start there; its supervisor is quicker than a fence is waited out."""
+        world, name = self._world, self._one_of(self._world.task_managers)
+        if self._may_lose(name) and world.is_running(name):
+            world.crash_guards(name)
+            world.loop.outside_later(self._entropy.uniform(0.5, 10.0), self._start, name)
+
+    async def _make_unreadable(self) -> None:
+        """A record of who is there is of another version for a while (R31)."""
+        world = self._world
+        if not world.is_running(HOST):
+            return
+        there = [
+            *world.etcd_state.everything(world.keys.task_managers),
+            *world.etcd_state.everything(world.keys.job_masters),
+        ]
+        if there:
+            chosen = there[int(self._entropy.uniform(0, len(there)))]
+            world.etcd_state.spoil(chosen.key, b'{"v": 99, "record": {}}', chosen.lease)
+            world.loop.outside_later(self._entropy.uniform(0.5, 15.0), self._make_readable, chosen)
+
+    def _make_readable(self, record: KeyValue) -> None:
+        """Unless it was deleted, or written anew, meanwhile."""
+        state = self._world.etcd_state
+        now = next((kv for kv in state.everything(record.key) if kv.key == record.key), None)
+        if now is not None and now.value.startswith(b'{"v": 99'):
+            state.overwrite(record.key, record.value, now.lease)
 
     async def _cut_power(self) -> None:
         """Everything is killed at once, etcd included, and comes back one by one."""

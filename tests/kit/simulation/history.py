@@ -17,6 +17,7 @@ KILLED = "is killed"
 REACHED = "can send to"
 STARTS = "starts"
 STOPPED = "has stopped"
+TEMPLATE_KILLED = "has lost its template"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tests.kit.simulation.history import (
     REACHED,
     STARTS,
     STOPPED,
+    TEMPLATE_KILLED,
     Applied,
     AttemptEnded,
     AttemptStarted,
@@ -66,7 +67,7 @@ class NothingRunsTwice(CheckerBase):
                 return
 
     def _note(self, host: str, what: str) -> None:
-        if what in {KILLED, STARTS, STOPPED}:
+        if what in {KILLED, STARTS, STOPPED, TEMPLATE_KILLED}:
             self._excuse(host)
         elif what in {FROZEN, AWAKE}:
             self._note_reach(host, is_lost=what == FROZEN)

@@ -150,6 +150,8 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
             programs[made.vertices[-1].id] = UserCode(
                 0.0, longest, fails=fails, is_restarted=is_restarted, is_short_of_input=not fails
             )
+        daemons = entropy.child(f"daemons-{number}").uniform
+        programs = {one: replace(code, leaves_daemon=daemons(0, 1) < 0.3) for one, code in programs.items()}
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
         leaves_after = None
         leave = entropy.child(f"leave-{number}").uniform

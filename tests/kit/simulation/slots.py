@@ -23,6 +23,7 @@ from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening
 from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
 
 GUARD_DELAY = 0.05
+_DAEMON_MAX = 0.3
 _CANCEL_MAX = 0.5
 
 
@@ -31,6 +32,7 @@ class UserCode:
     """What the attempts of one vertex do. `is_short_of_input`: its very first one cannot read one of its partitions.
 
     `is_restarted`: its job asks for restarts of code that fails.
+    `leaves_daemon`: it starts a program that goes on when its own process has ended, until somebody ends it (R29).
     """
 
     seconds_low: float = 0.0
@@ -38,6 +40,7 @@ class UserCode:
     fails: bool = False
     is_restarted: bool = False
     is_short_of_input: bool = False
+    leaves_daemon: bool = False
 
 
 @dataclass
@@ -121,6 +124,23 @@ class SlotMachine:
             self.loop.outside_later(self.entropy.uniform(0.001, GUARD_DELAY), attempt.kill)
         self.loop.outside_later(GUARD_DELAY, all_reaped)
 
+    def guards_died(self) -> None:
+        """With the main process: slot processes die by their parent-death signals, what they have started lives on."""
+        self._deadline = math.inf
+        for attempt in list(self._alive.values()):
+            if not attempt.leaves_daemon:
+                self.loop.outside_later(self.entropy.uniform(0.001, GUARD_DELAY), attempt.kill)
+
+    def reap_leftovers(self) -> None:
+        """The next life on this host, before anything else of it runs (R30)."""
+        for attempt in list(self._alive.values()):
+            attempt.kill()
+
+    def template_died(self) -> None:
+        """All slot processes die with it; what they have started ends before anybody is told (R29)."""
+        for attempt in list(self._alive.values()):
+            attempt.end_by_template(self.entropy.uniform(0.01, _DAEMON_MAX))
+
 
 class _RunningAttempt:
     """One attempt's user code, outside of the TaskManager's main process."""
@@ -137,6 +157,7 @@ class _RunningAttempt:
         self._is_stopping = False
         self._is_killed = False
         self.is_exclusive = self._task.task.is_exclusive
+        self.leaves_daemon = machine.programs.of(work.task.attempt_id).leaves_daemon
         self._lost_input = machine.programs.lost_input(work.task)
         self.attempt_id = work.task.attempt_id
         self.reaped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -163,22 +184,42 @@ class _RunningAttempt:
         self._machine.end(self.attempt_id, None)
 
     def end_by_guard(self) -> None:
-        """Its slot process is killed; the main process learns of it, when it wakes."""
-        if not self._is_over:
+        """Its slot process is killed, and all below it; the main process learns of it, when it wakes."""
+        if self.attempt_id in self._machine.alive:
             self._is_killed = True
             self.kill()
             self._process.post(self._tell, ExecutionState.FAILED)
 
+    def end_by_template(self, delay: float) -> None:
+        """Its slot process is gone; its daemon, if it has one, a moment later."""
+        if not self._is_over:
+            self._is_over = self._is_killed = True
+            if self.leaves_daemon:
+                self._machine.loop.outside_later(delay, self._ended, ExecutionState.FAILED)
+            else:
+                self._ended(ExecutionState.FAILED)
+
     def _finish(self, state: ExecutionState) -> None:
         if not self._is_over:
             self._is_over = True
+            if self.leaves_daemon:
+                delay = self._machine.entropy.uniform(0.001, _DAEMON_MAX)
+                self._machine.loop.outside_later(delay, self._ended, state)
+            else:
+                self._ended(state)
+
+    def _ended(self, state: ExecutionState) -> None:
+        """Nothing that it has started is left."""
+        if self.attempt_id in self._machine.alive:
             self._machine.end(self.attempt_id, state, is_users_last=self._is_users_last(state))
             self._process.post(self._tell, state)
 
     def _is_users_last(self, state: ExecutionState) -> bool:
         """R36: its code has failed, by itself, where nobody has asked for a restart."""
         code = self._machine.programs.of(self.attempt_id)
-        is_own = state is ExecutionState.FAILED and not self._is_stopping and not self._lost_input
+        is_own = (
+            state is ExecutionState.FAILED and not self._is_stopping and not self._is_killed and not self._lost_input
+        )
         return is_own and self.is_exclusive and not code.is_restarted
 
     def _tell(self, state: ExecutionState) -> None:

@@ -46,6 +46,7 @@ from tests.kit.simulation.history import (
     REACHED,
     STARTS,
     STOPPED,
+    TEMPLATE_KILLED,
     Fault,
     History,
     ProcessEvent,
@@ -142,6 +143,7 @@ class World:
         self._machines: dict[str, SlotMachine] = {}
         self._once_cut_off: set[str] = set()
         self._guards: dict[str, SimulatedGuard] = {}
+        self._lives_guarded: dict[str, list[SimulatedGuard]] = {}
         self._running: dict[str, tuple[ProcessContext, asyncio.Task[Any]]] = {}
         person = SimulatedProcess(loop, "operator")
         self.operator = Operator(self.network, self.history, self.rest_addresses, person, self.entropy)
@@ -261,13 +263,22 @@ class World:
             return JobMasterEntryPoint(_Load)
         machine = self.machine(name)
         beside = SimulatedProcess(self.loop, name, self._lives[name])
-        guard = self._guards[name] = SimulatedGuard(self.network, beside, entropy.hex_id())
+        earlier = self._lives_guarded.setdefault(name, [])
+        self._reap_leftovers(name, machine)
+        guard = self._guards[name] = SimulatedGuard(self.network, beside, entropy.hex_id(), earlier)
+        earlier.append(guard)
         return TaskManagerProcess(
             guard,
-            lambda _settings, _spark, clock, _entropy, _guard: SimulatedSlotPool(machine, clock),
+            lambda _settings, _spark, clock, _entropy, _guard, _reaper: SimulatedSlotPool(machine, clock),
             lambda _guard: SimulatedGuardConnection(machine),
             _guard_is_there,
         )
+
+    def _reap_leftovers(self, name: str, machine: SlotMachine) -> None:
+        """What the guards of this life do before it begins."""
+        machine.reap_leftovers()
+        for guard in self._lives_guarded.get(name, ()):
+            guard.end()
 
     def _guard_dialler(self, configuration: Configuration) -> GuardDialler:
         real = guard_dialler(configuration)
@@ -289,6 +300,7 @@ class World:
             {},
             make_rpc=make_rpc,
             clock=ProcessClock(self.loop, offset),
+            boot_clock=ProcessClock(self.loop, offset),
             entropy=entropy,
             store=SimulatedKeyValueStore(self.network, entropy.child("etcd")),
             on_ready=ready,
@@ -328,6 +340,23 @@ class World:
         """SIGKILL: nothing of it runs any more, and the kernel closes its sockets."""
         self._record(name, Fault(KILLED))
         self._bury(name)
+
+    def crash_template(self, name: str) -> None:
+        """SIGKILL of a TaskManager's template process: its slot processes die with it."""
+        self._record(name, Fault(TEMPLATE_KILLED))
+        self.machine(name).template_died()
+
+    def crash_guards(self, name: str) -> None:
+        """SIGKILL of a TaskManager's main process and of both its guards, at once (R30)."""
+        self._record(name, Fault(KILLED))
+        self._record(name, Fault("has no guard any more"))
+        process = self.processes[name]
+        process.kill()
+        self.network.process_died(process)
+        guard = self._guards.pop(name, None)
+        if guard is not None:
+            guard.kill()
+        self.machine(name).guards_died()
 
     def terminate(self, name: str) -> None:
         """SIGTERM: it hands over what it has, then stops in order, cut short after a while; it is started again."""

@@ -1,0 +1,68 @@
+"""One life of a TaskManager as both of its guards have it: who it is, how it is told, how it ends (R30)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.taskexecutor.guard.cgroup import Cgroup
+from runtime.taskexecutor.guard.mark import carry, new_mark
+from runtime.taskexecutor.guard.reaping import end_all
+from runtime.taskexecutor.guard.records import Life, LifeRecord, boot_id, forget_life, host_identity, pid_namespace
+from runtime.taskexecutor.guard.statement import leave_statement
+
+
+@dataclass
+class GuardedLife:
+    """Made by the watcher before anything runs; the guard has a copy of it.
+
+    `states_for` is for how many seconds the end is stated where the guard answered: 0 while nobody would ask.
+    """
+
+    incarnation: str
+    cgroup: Cgroup | None
+    mark: int
+    record: LifeRecord
+    listener: socket.socket | None = None
+    states_for: float = 0.0
+
+    @classmethod
+    def begin(cls, records: Path) -> GuardedLife:
+        """Raises OSError where the run directory cannot be written."""
+        incarnation = secrets.token_hex(16)
+        cgroup = Cgroup.make(f"flinklike-{incarnation}")
+        mark = new_mark()
+        life = Life(
+            incarnation=incarnation,
+            host=host_identity(),
+            boot_id=boot_id(),
+            pid_namespace=pid_namespace(),
+            ends_namespace=os.getpid() == 1,
+            cgroup=str(cgroup.path) if cgroup is not None else "",
+            mark=mark,
+        )
+        return cls(incarnation, cgroup, mark, LifeRecord.create(records, life))
+
+    @property
+    def identity(self) -> str:
+        """What a dialler hears while anything of it is alive."""
+        return f"{self.incarnation} {boot_id()}"
+
+    def enter(self) -> None:
+        """This process, and all that it starts from now on, belong to it. Raises OSError."""
+        if self.cgroup is not None:
+            self.cgroup.enter()
+        carry(self.mark)
+
+    def end(self, pause: Callable[[float], object]) -> None:
+        """Kill and reap everything, note it, and leave the statement behind."""
+        end_all(self.cgroup, self.mark, pause)
+        self.record.note_reaped()
+        if self.listener is not None and self.states_for:
+            leave_statement(self.listener, self.identity, self.record, self.states_for)
+        else:
+            forget_life(self.record.path.parent, self.incarnation)

@@ -1,0 +1,59 @@
+"""A mark that every descendant of a TaskManager's main process carries, whatever it does to its environment (R30).
+
+It is a limit that limits nothing (RLIMIT_RTTIME, of real-time processes, at centuries): the kernel hands it down
+through every fork and exec, also to another user's processes, and shows it to everybody. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import secrets
+
+_LOWEST = 1 << 61
+_BITS = 60
+_LINE = b"Max realtime timeout"
+NO_MARK = 0
+"""Where another limit is set already: then nobody can be told by it."""
+
+
+def new_mark() -> int:
+    """One that nobody else has; NO_MARK where it could not be set."""
+    if resource.getrlimit(resource.RLIMIT_RTTIME)[1] != resource.RLIM_INFINITY:
+        return NO_MARK
+    return _LOWEST + secrets.randbits(_BITS)
+
+
+def carry(mark: int) -> None:
+    """This process, and all that it starts from now on."""
+    if mark != NO_MARK:
+        resource.setrlimit(resource.RLIMIT_RTTIME, (mark, mark))
+
+
+def carriers(mark: int) -> list[int]:
+    """All processes that carry it now, zombies left out: those run nothing any more. Not this one."""
+    if mark == NO_MARK:
+        return []
+    own, wanted = os.getpid(), str(mark).encode()
+    names = os.listdir("/proc")  # noqa: PTH208 - one of many reads
+    return [int(name) for name in names if name.isdecimal() and int(name) != own and _carries(name, wanted)]
+
+
+def _carries(pid: str, wanted: bytes) -> bool:
+    try:
+        limits = _read(f"/proc/{pid}/limits")
+        line = next((line for line in limits.splitlines() if line.startswith(_LINE)), b"")
+        # The hard limit: a process may lower its soft one.
+        if wanted not in line.split()[3:5]:
+            return False
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+    except OSError:
+        return False  # it has ended
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,155 @@
+"""What the guards of one life leave in the run directory, for whoever starts there next (R30). Standard library only.
+
+One file a life. While any guard of it lives, it is locked; the lock goes with the last of them, however they end. A
+line says that everything is reaped, the next one who states it. Without that line, and without the lock, the guards
+were killed: nothing is known of what they have left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_REAPED = b"reaped\n"
+_STATED_BY = b"stated-by "
+_BYTES_MAX = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How the processes of one life can be told. `ends_namespace`: the kernel ends them all with the guard."""
+
+    incarnation: str
+    host: str
+    boot_id: str
+    pid_namespace: str
+    ends_namespace: bool
+    cgroup: str
+    mark: int
+
+
+def boot_id() -> str:
+    """Identity of this boot of this host: an answer from after a reboot is another one."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def host_identity() -> str:
+    """Of this host, or this container, over its boots: a run directory may be shared with others."""
+    try:
+        machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except OSError:
+        machine = ""
+    return f"{socket.gethostname()} {machine}"
+
+
+def pid_namespace() -> str:
+    """In which processes are numbered as here."""
+    return str(Path("/proc/self/ns/pid").readlink())
+
+
+def records_directory(environment: Mapping[str, str]) -> Path:
+    """Below the run directory, as `runtime.config.layout` has it."""
+    home = environment.get("FLINKLIKE_HOME") or Path(__file__).resolve().parents[3]
+    run = environment.get("FLINKLIKE_RUN_DIR") or Path(home) / "run"
+    return Path(run).absolute() / "guards"
+
+
+class LifeRecord:
+    """One file, open and locked."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, directory: Path, life: Life) -> LifeRecord:
+        """Before anything of that life runs. Raises OSError."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / life.incarnation
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, json.dumps(asdict(life)).encode() + b"\n")
+        os.fsync(descriptor)
+        return cls(path, descriptor)
+
+    @classmethod
+    def take_over(cls, path: Path) -> LifeRecord | None:
+        """That of guards which are gone; None when one of them lives, or the file is gone."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return cls(path, descriptor)
+
+    def life(self) -> Life | None:
+        """What it says; None when it cannot be read, which proves nothing (R31)."""
+        try:
+            fields = json.loads(self._read().partition(b"\n")[0])
+            return Life(**{name: fields[name] for name in Life.__slots__})
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def is_reaped(self) -> bool:
+        """True once everything of that life is known to be reaped."""
+        return b"\n" + _REAPED in self._read()
+
+    def note_reaped(self) -> None:
+        """Everything is reaped: durable from here on."""
+        os.write(self._descriptor, _REAPED)
+        os.fsync(self._descriptor)
+
+    def note_stated_by_this(self) -> None:
+        """This process states it from here on."""
+        ticks = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19]
+        os.write(self._descriptor, _STATED_BY + f"{os.getpid()} {ticks}\n".encode())
+
+    def close(self) -> None:
+        """Give the lock back, unless another process has it too."""
+        os.close(self._descriptor)
+
+    def _read(self) -> bytes:
+        return os.pread(self._descriptor, _BYTES_MAX, 0)
+
+
+def reaped_lives(directory: Path, *, age: float = 0.0) -> list[str]:
+    """The incarnations of which nothing runs any more, as noted `age` seconds ago or earlier."""
+    try:
+        paths = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return []
+    found = []
+    for path in paths:
+        try:
+            is_old = age == 0.0 or time.time() - path.stat().st_mtime >= age  # noqa: TID251 - as files have it
+            if is_old and b"\n" + _REAPED in path.read_bytes():
+                found.append(path.name)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def who_states(directory: Path) -> list[tuple[int, int]]:
+    """Who states the end of a life there: process ids, and when they were started. They may have ended."""
+    try:
+        contents = [path.read_bytes() for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+    lines = [line for content in contents for line in content.splitlines() if line.startswith(_STATED_BY)]
+    return [(int(pid), int(ticks)) for pid, ticks in (line.removeprefix(_STATED_BY).split() for line in lines)]
+
+
+def forget_life(directory: Path, incarnation: str) -> None:
+    """Nobody asks for it any more. Who still states its end stops doing so."""
+    (directory / incarnation).unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""Signals of a guard and its watcher: noted while they come, handled when it suits. Standard library only."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Collection
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The main process decides what they mean."""
+END_AT_ONCE = signal.SIGQUIT
+"""Kill the main process, and end what it leaves: for whoever has waited long enough. Never kill a guard instead."""
+HANDLED = (*FORWARDED, END_AT_ONCE, signal.SIGCHLD)
+_BYTES_MAX = 4096
+
+
+def block_signals() -> Collection[int]:
+    """Until `noted_signals`, or `unblock_signals` in a child; the mask from before."""
+    return signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+
+
+def unblock_signals(mask: Collection[int]) -> None:
+    """What `block_signals` has returned."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def noted_signals(mask: Collection[int]) -> socket.socket:
+    """From here on each signal is one byte to read; those that came while they were blocked are there."""
+    reader, writer = socket.socketpair()
+    reader.settimeout(0)
+    writer.settimeout(0)
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    for number in HANDLED:
+        # nohup's SIG_IGN for SIGHUP stays.
+        if signal.getsignal(number) is not signal.SIG_IGN or number is signal.SIGCHLD:
+            signal.signal(number, lambda *_: None)
+    unblock_signals(mask)
+    return reader
+
+
+def read_signals(reader: socket.socket) -> list[int]:
+    """Those that wait to be handled, without SIGCHLD."""
+    return [number for number in reader.recv(_BYTES_MAX) if number != signal.SIGCHLD]
