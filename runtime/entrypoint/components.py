@@ -34,6 +34,7 @@ from runtime.highavailability.job_fences import JobFences
 from runtime.highavailability.records import DRAINING, JobMasterRecord, TaskManagerRecord
 from runtime.highavailability.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.services import HighAvailabilityServices
+from runtime.highavailability.store_mark import StoreMark
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.resourcemanager.core.liveness import GuardedProcess, StoredProcess
 from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
@@ -53,6 +54,7 @@ class JobManagerServices:
     guards: GuardDialler
     trusts_refusal: bool
     compactor: Compactor
+    mark: StoreMark
     clock: Clock
     entropy: Entropy
 

@@ -41,6 +41,7 @@ from runtime.entrypoint.storage import (
     BlobCollector,
     RestBlobs,
     StoredGraphs,
+    mark_file,
     open_blob_store,
     storage_probe,
 )
@@ -49,6 +50,7 @@ from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
 from runtime.highavailability.compaction import COMPACTION_PERIOD
+from runtime.highavailability.follower import patiently
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.context import LeaderComponents, RestContext
@@ -59,6 +61,9 @@ from runtime.security.tokens import ClusterToken
 logger = logging.getLogger(__name__)
 
 STOP_GRACE = 1.0
+
+MARK_PERIOD = 60.0
+"""Seconds of the store's history that a restore may lose unseen, if every process was away meanwhile."""
 
 
 class RestFrontend(Protocol):
@@ -125,6 +130,9 @@ class ClusterEntrypoint:
             logger.warning("high-availability.type is none: jobs are kept in memory, a restart forgets every job")
         try:
             await ha.start()
+            mark = ha.store_mark(mark_file(configuration, context.layout, io, context.entropy))
+            if ha.is_durable:
+                await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
             services = JobManagerServices(
                 incarnation=context.incarnation,
@@ -136,6 +144,7 @@ class ClusterEntrypoint:
                 guards=self._make_guards(configuration),
                 trusts_refusal=options.trusts_refusal(configuration),
                 compactor=ha.compactor(),
+                mark=mark,
                 clock=context.clock,
                 entropy=context.entropy,
             )
@@ -174,6 +183,11 @@ class ClusterEntrypoint:
                 "job-manager/compaction", services.compactor.activate, period=COMPACTION_PERIOD, clock=context.clock
             )
             scope.spawn_eternal("compaction", _while_leading(runner, compaction.run))
+            if services.ha.is_durable:
+                marking = Reconciler(
+                    "job-manager/store-mark", services.mark.note, period=MARK_PERIOD, clock=context.clock
+                )
+                scope.spawn_eternal("store-mark", _while_leading(runner, marking.run))
             collector = BlobCollector(services.blobs, services.ha)
             collection = Reconciler(
                 "job-manager/blob-collection", collector.activate, period=COLLECTION_PERIOD, clock=context.clock

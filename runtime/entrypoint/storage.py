@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
+from runtime.blob.mark_file import MarkFile
 from runtime.blob.server import BlobServer
 from runtime.blob.storage_probe import StorageProbe
 from runtime.blob.store import BlobStore, BlobStoreSettings, BlobTooLargeError, DigestMismatchError
@@ -14,7 +15,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import InvalidInputError, MessageTooLargeError
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
-from runtime.config.options.high_availability import BLOB_MAX_SIZE
+from runtime.config.options.high_availability import BLOB_MAX_SIZE, HA_CLUSTER_ID
 from runtime.gateways.blob import BlobKey
 from runtime.highavailability.references import referenced_objects
 from runtime.highavailability.services import HighAvailabilityServices
@@ -31,6 +32,12 @@ def open_blob_store(
 def storage_probe(configuration: Configuration, layout: Layout, io: BlockingIo, entropy: Entropy) -> StorageProbe:
     """R20, on high-availability.storageDir."""
     return StorageProbe(open_directory(layout.storage_url(configuration)), io, entropy)
+
+
+def mark_file(configuration: Configuration, layout: Layout, io: BlockingIo, entropy: Entropy) -> MarkFile:
+    """R35, on high-availability.storageDir."""
+    directory = open_directory(layout.storage_url(configuration))
+    return MarkFile(directory, configuration.get(HA_CLUSTER_ID), io, entropy)
 
 
 COLLECTION_PERIOD = 3600.0

@@ -25,6 +25,19 @@ class LeaseNotFoundError(PermanentError):
     """A put under a lease that has ended. Nothing was written."""
 
 
+WHAT_TO_DO_WHEN_RESTORED = (
+    "it was restored from a snapshot or has lost data, and nothing is decided on it: stop all processes of the cluster "
+    "and run bin/restored-etcd.sh, see docs/operations.md"
+)
+
+
+class StoreRestoredError(PermanentError):
+    """R35: the store has gone back, or is another one. Says what to do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: {WHAT_TO_DO_WHEN_RESTORED}")
+
+
 class CompactedError(RetryableError):
     """A read or watch asked for a revision that is compacted: list again and watch from there."""
 
@@ -236,10 +249,13 @@ class KeyValueStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """`revision` is the current one. The quota counts `size_bytes`; of it `used_bytes` would remain defragmented."""
+    """`revision` is the current one, of the member that was asked. The quota counts `size_bytes`; of it `used_bytes`
+    would remain defragmented. `store_id` is another one when the store is.
+    """
 
     version: str
     revision: int
     size_bytes: int
     quota_bytes: int
     used_bytes: int
+    store_id: str

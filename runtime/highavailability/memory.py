@@ -124,7 +124,7 @@ class MemoryKeyValueStore:
         """Size and revision."""
         self._begin(timeout)
         size = self._store.size_bytes
-        return StoreStatus("memory", self._store.revision, size, self._quota_bytes, size)
+        return StoreStatus("memory", self._store.revision, size, self._quota_bytes, size, "memory")
 
     async def defragment(self, *, timeout: float) -> None:
         """Nothing to do: forgotten history takes no space."""

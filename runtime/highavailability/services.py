@@ -37,6 +37,7 @@ from runtime.highavailability.registration import (
     revoke_lease_of,
 )
 from runtime.highavailability.retrieval import LeaderRetrieval
+from runtime.highavailability.store_mark import MarkFile, StoreMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,10 @@ class HighAvailabilityServices:
     async def check_cluster(self) -> None:
         """Raises ClusterChangedError when the store is another cluster's than at `start` (R1)."""
         await check_cluster(self.kv, self.keys, self.cluster, timeout=self._settings.timeout)
+
+    def store_mark(self, file: MarkFile) -> StoreMark:
+        """R35: how far the store was when it was last looked at."""
+        return StoreMark(self.kv, self.keys, self.cluster, file, timeout=self._settings.timeout)
 
     def leader_election(self, record: LeaderRecord, proof_of_death: ProofOfDeath = no_proof) -> LeaderElection:
         """A candidacy for JobManager leadership."""

@@ -15,6 +15,7 @@ from runtime.highavailability.core.mvcc import check_txn
 from runtime.highavailability.etcd import messages
 from runtime.highavailability.etcd.channels import Connection, Metadata
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
+from runtime.highavailability.etcd.position import Position, store_id_of
 from runtime.highavailability.etcd.session import EtcdSession
 from runtime.highavailability.etcd.settings import EtcdSettings, check_version
 from runtime.highavailability.etcd.status import Verdict, judge, translate
@@ -56,6 +57,7 @@ class EtcdKeyValueStore:
         self._clock = clock
         self._entropy = entropy
         self._session = EtcdSession(settings)
+        self._position = Position()
 
     async def open(self, *, timeout: float) -> None:
         """Connect, log in, and look at the version of every endpoint that answers.
@@ -84,9 +86,11 @@ class EtcdKeyValueStore:
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
         """Run one transaction."""
         check_txn(txn)
+        at_least = self._position.revision
         response = await self._call(
             "transaction", lambda connection: connection.txn, messages.to_txn(txn), timeout=timeout, is_write=True
         )
+        self._position.note(response.header, at_least)
         return messages.from_txn(response, response.header.revision)
 
     async def range(
@@ -112,14 +116,17 @@ class EtcdKeyValueStore:
             max_create_revision=max_create_revision,
             newest_first=newest_first,
         )
+        at_least = self._position.revision
         response = await self._call(
             f"read of {key}", lambda connection: connection.range, request, timeout=timeout, is_write=False
         )
+        self._position.note(response.header, at_least)
         kvs = tuple(messages.from_kv(kv) for kv in response.kvs)
         return RangeResult(response.header.revision, kvs, response.count)
 
     async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
         """How many, and the youngest: etcd sends one key, without its value."""
+        at_least = self._position.revision
         response = await self._call(
             f"look at {prefix}",
             lambda connection: connection.range,
@@ -127,6 +134,7 @@ class EtcdKeyValueStore:
             timeout=timeout,
             is_write=False,
         )
+        self._position.note(response.header, at_least)
         youngest = response.kvs[0].mod_revision if response.kvs else 0
         return PrefixState(response.header.revision, response.count, youngest)
 
@@ -188,7 +196,9 @@ class EtcdKeyValueStore:
             "status", lambda connection: connection.status, pb.StatusRequest(), timeout=timeout, is_write=False
         )
         quota = status.db_size_quota or self._settings.quota_bytes
-        return StoreStatus(status.version, status.header.revision, status.db_size, quota, status.db_size_in_use)
+        header = status.header
+        size, used = status.db_size, status.db_size_in_use
+        return StoreStatus(status.version, header.revision, size, quota, used, store_id_of(header))
 
     async def defragment(self, *, timeout: float) -> None:
         """One member after the other, so that only one is away at a time; then the alarm is lifted."""
@@ -224,6 +234,7 @@ class EtcdKeyValueStore:
         is_write: bool,
     ) -> ResponseT:
         """One call on the connection in use, with at most one new login and one try per endpoint."""
+        self._position.check()  # R35
         deadline = Deadline.after(self._clock, timeout)
         logins_left = 1
         endpoints_left = len(self._settings.endpoints)

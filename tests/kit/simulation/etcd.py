@@ -375,7 +375,7 @@ class SimulatedKeyValueStore:
 
         def look(state: EtcdState, _client: str) -> StoreStatus:
             size = state.store.size_bytes
-            return StoreStatus("3.6.0", state.store.revision, size, QUOTA_BYTES, size)
+            return StoreStatus("3.6.0", state.store.revision, size, QUOTA_BYTES, size, "etcd")
 
         status: StoreStatus = await self._ask("status", look, timeout)
         return status

@@ -1,0 +1,77 @@
+"""`bin/restored-etcd.sh` (R35): what a cluster may believe after its etcd was restored, and what it may not.
+
+Between the snapshot and now jobs may have ended, and tasks may have run, of which nothing is known. So each job that
+has no result is to be cancelled, with that reason, unless the operator knows that nothing is lost (`--keep-jobs`). The
+cluster gets a new uuid, so that a process which is still there, somewhere, stops everything (R1), and no TaskManager is
+known any more. The mark in the storage is written last. May be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.blob.blocking import BlockingIo
+from runtime.common.clock import Deadline
+from runtime.common.errors import FlinklikeError, PermanentError
+from runtime.config.configuration import load, parse_dynamic
+from runtime.config.layout import Layout
+from runtime.config.options.high_availability import LEASE_TIMEOUT
+from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint.storage import mark_file, open_blob_store
+from runtime.highavailability import services as ha_services
+from runtime.highavailability.restored import RestoredStore
+
+_LEASES_FACTOR = 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; exit code 1 with one sentence when it fails."""
+    parser = argparse.ArgumentParser(
+        prog="restored-etcd.sh", description="Let a cluster begin again whose etcd was restored from a snapshot."
+    )
+    parser.add_argument(
+        "--keep-jobs", action="store_true", help="nothing has happened since the snapshot: unfinished jobs go on"
+    )
+    given, dynamic = parser.parse_known_args(arguments)
+    try:
+        sys.stdout.write(f"{asyncio.run(_accept(dynamic, keep_jobs=given.keep_jobs))}\n")
+    except FlinklikeError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+async def _accept(dynamic: Sequence[str], *, keep_jobs: bool) -> str:
+    layout = Layout.from_environment(os.environ)
+    configuration = load(layout.conf, environment=os.environ, dynamic=parse_dynamic(dynamic))
+    settings = options.high_availability_settings(configuration, layout)
+    if settings.etcd is None:
+        message = "high-availability.type is none: there is no etcd"
+        raise PermanentError(message)
+    clock, entropy, io = SystemClock(), SystemEntropy(), BlockingIo()
+    blobs = open_blob_store(configuration, layout, io, clock, entropy)
+    ha = ha_services.create(settings, objects=blobs, clock=clock, entropy=entropy)
+    try:
+        await ha.start()
+        restored = RestoredStore(ha.kv, ha.keys, ha.job_reader(), entropy, timeout=settings.timeout)
+        deadline = Deadline.after(clock, _LEASES_FACTOR * options.seconds(configuration, LEASE_TIMEOUT))
+        await restored.wait_for_silence(lambda: deadline.has_passed(clock))
+        cancelled = 0 if keep_jobs else await restored.cancel_jobs()
+        await restored.begin_again()
+        await ha.start()
+        mark = await ha.store_mark(mark_file(configuration, layout, io, entropy)).note()
+    finally:
+        await ha.close()
+        io.close()
+    jobs = "unfinished jobs go on" if keep_jobs else f"{cancelled} unfinished jobs will be cancelled"
+    return f"cluster {mark.cluster} begins at revision {mark.revision}: {jobs}; start its processes"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

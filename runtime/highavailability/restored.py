@@ -1,0 +1,74 @@
+"""A store that was restored from a snapshot is made one on which a cluster may decide again (R35)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from runtime.common.entropy import Entropy
+from runtime.common.errors import PermanentError
+from runtime.common.ids import ClusterUuid, JobId
+from runtime.highavailability.cluster import ClusterRecord
+from runtime.highavailability.guards import absent, gets, present, settle, unchanged
+from runtime.highavailability.job_reader import JobReader
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import WantedRecord
+
+REASON = "etcd was restored from a snapshot: what became of the job since then is not known"
+_LOOK_PERIOD = 0.5
+
+
+class RestoredStore:
+    """What an operator does to it, while nobody else does anything. Every step may be repeated."""
+
+    def __init__(self, kv: KeyValueStore, keys: Keys, reader: JobReader, entropy: Entropy, *, timeout: float) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._reader = reader
+        self._entropy = entropy
+        self._timeout = timeout
+
+    async def wait_for_silence(self, is_over: Callable[[], bool]) -> None:
+        """Until the leases that were in the snapshot have run out. Raises PermanentError when somebody renews one."""
+        while alive := await self._count(self._keys.leaders) + await self._count(self._keys.job_masters):
+            if is_over():
+                message = (
+                    f"{alive} JobManager and JobMaster processes of the cluster run: stop all processes, TaskManagers "
+                    "too, on every host, and then run this again"
+                )
+                raise PermanentError(message)
+            await asyncio.sleep(_LOOK_PERIOD)
+
+    async def _count(self, prefix: str) -> int:
+        return (await self._kv.prefix_state(prefix, timeout=self._timeout)).count
+
+    async def cancel_jobs(self) -> int:
+        """Each job without a result is to be cancelled by whoever owns it next. How many those are."""
+        jobs, _ = await self._reader.jobs()
+        unfinished = [job.job_id for job in jobs if job.result is None]
+        for job_id in unfinished:
+            await self._cancel(job_id)
+        return len(unfinished)
+
+    async def _cancel(self, job_id: JobId) -> None:
+        key = self._keys.wanted(job_id)
+        record = encode_record(WantedRecord(wants_cancel=True, client="", reason=REASON))
+        read = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+        before = read.kvs[0].mod_revision if read.kvs else 0
+        guards = (present(self._keys.graph(job_id)), absent(self._keys.result(job_id)), unchanged(key, before))
+        await settle(
+            self._kv, Txn(guards, (Put(key, record),), gets(key)), timeout=self._timeout, entropy=self._entropy
+        )
+
+    async def begin_again(self) -> ClusterUuid:
+        """Nobody is registered, and the cluster is another one: who is still there stops everything (R1)."""
+        cluster = self._keys.cluster
+        read = await self._kv.range(cluster, is_prefix=False, timeout=self._timeout)
+        before = read.kvs[0].mod_revision if read.kvs else 0
+        uuid = ClusterUuid(self._entropy.hex_id())
+        writes = (Put(cluster, encode_record(ClusterRecord(uuid))), Delete(self._keys.task_managers, is_prefix=True))
+        txn = Txn((unchanged(cluster, before),), writes, gets(cluster))
+        await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        return uuid

@@ -1,0 +1,83 @@
+"""How far the store was, kept where the store is not (R35): a restart finds by it that etcd was restored meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass
+from typing import Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.common.ids import ClusterUuid
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import KeyValueStore, StoreRestoredError
+
+logger = logging.getLogger(__name__)
+
+
+class MarkFile(Protocol):
+    """`runtime.blob.mark_file.MarkFile`."""
+
+    async def read(self) -> bytes | None:
+        """None: there is none."""
+
+    async def write(self, data: bytes, /) -> None:
+        """Durable when it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """`store_id`: etcd's own cluster id. What is stored lies at or before `revision`."""
+
+    cluster: ClusterUuid
+    store_id: str
+    revision: int
+
+
+_MARK = TypeAdapter(Mark)
+
+
+class StoreMark:
+    """Of one cluster. `check` before anything is decided, `note` every minute or so by whoever leads."""
+
+    def __init__(self, kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, file: MarkFile, *, timeout: float) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._cluster = cluster
+        self._file = file
+        self._timeout = timeout
+        self._noted: Mark | None = None
+
+    async def check(self) -> None:
+        """Raises StoreRestoredError when the store is not the one, or not as far, as it was."""
+        data = await self._file.read()
+        if data is None:
+            return
+        try:
+            mark = _MARK.validate_json(data)
+        except ValidationError as error:
+            message = "what was noted of etcd in the storage cannot be read"  # R31
+            raise StoreRestoredError(message) from error
+        now = await self._now()
+        if mark.cluster != now.cluster:
+            logger.warning("the storage was used by cluster %s, this is %s", mark.cluster, now.cluster)
+        elif mark.store_id != now.store_id:
+            message = f"etcd was cluster {mark.store_id}, and is cluster {now.store_id} now"
+            raise StoreRestoredError(message)
+        elif now.revision < mark.revision:
+            message = f"etcd was at revision {mark.revision}, and is at {now.revision} now"
+            raise StoreRestoredError(message)
+
+    async def note(self) -> Mark:
+        """Remember how far the store is. Idempotent."""
+        now = await self._now()
+        if now != self._noted:
+            await self._file.write(json.dumps(asdict(now)).encode())
+            self._noted = now
+        return now
+
+    async def _now(self) -> Mark:
+        status = await self._kv.status(timeout=self._timeout)
+        state = await self._kv.prefix_state(self._keys.cluster, timeout=self._timeout)
+        return Mark(self._cluster, status.store_id, state.revision)
