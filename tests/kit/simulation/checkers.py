@@ -37,6 +37,7 @@ from tests.kit.simulation.history import (
     Shown,
     Submitting,
 )
+from tests.kit.simulation.outputs import OutputsAppear
 from tests.kit.simulation.store_checkers import (
     LeadersHoldTheirLease,
     RefusedForLackOfSpace,
@@ -566,6 +567,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     RefusedForLackOfSpace,
     SlotsGoToOwners,
     LeadersHoldTheirLease,
+    OutputsAppear,
 )
 """What every history must satisfy, whatever fate did."""
 

@@ -149,6 +149,7 @@ class Fate:
         world.network.weather = Weather()
         world.etcd_state.trouble.heal()
         world.loop.storage_delay = _quick
+        world.loop.outputs_delay = lambda: 0.0005
         SimulatedFileSystem.heal()
         world.history.add(world.loop.time(), "fate", Fault("is kind from now on"))
         for source in world.processes:
@@ -198,6 +199,9 @@ class Fate:
             hangs = entropy.uniform(0.0, 1.0) < _HANGS
             return entropy.uniform(2.0, 20.0) if hangs else entropy.uniform(0.0, slowest)
 
+        outputs = entropy.child("outputs").uniform
+        slow = outputs(0.1, 2.0)
+        self._world.loop.outputs_delay = lambda: outputs(0.0, slow)  # a commit lasts: much may happen to it
         if FaultKind.STORAGE_SLOW in kinds:
             self._world.loop.storage_delay = delay
         if FaultKind.STORAGE_FAILS in kinds:

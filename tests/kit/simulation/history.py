@@ -140,6 +140,19 @@ class BlobDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputChanged:
+    """A file below the directory that a job writes to is there now with so many bytes; None: it is gone.
+
+    `by_task`: its task wrote it.
+    """
+
+    job_id: JobId
+    name: str
+    size: int | None
+    by_task: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Damaged:
     """Fate has taken an object of the storage, or spoiled what the store has under a key."""
 
@@ -167,6 +180,7 @@ Happening = (
     | Fault
     | ProcessEvent
     | BlobDeleted
+    | OutputChanged
     | Damaged
     | InContact
 )

@@ -168,6 +168,8 @@ class SimulatedLoop(VirtualTimeLoop):
         self._task_count = 0
         self.callbacks = 0
         self.storage_delay: Callable[[SimulatedProcess | None], float] = lambda _: 0.0005
+        self.outputs_delay: Callable[[], float] = lambda: 0.0005
+        """The same for work that has threads of its own: that is the commit of outputs, on storage of users."""
         self.outside = contextvars.Context()
         self.processes: list[SimulatedProcess] = []
         self._due: deque[Handle] = deque()
@@ -253,7 +255,8 @@ class SimulatedLoop(VirtualTimeLoop):
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Files: all at once, after the time that the storage takes now."""
         done: asyncio.Future[Any] = self.create_future()
-        self.call_later(self.storage_delay(CURRENT.get()), _work, done, func, args)
+        delay = self.storage_delay(CURRENT.get()) if executor is None else self.outputs_delay()
+        self.call_later(delay, _work, done, func, args)
         return done
 
     def resume(self, handles: list[Handle]) -> None:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.exchange import ExchangeMode
-from runtime.common.ids import JobId
+from runtime.common.ids import JobId, VertexId
+from runtime.gateways.task import APPEND, OVERWRITE
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
 from tests.kit.simulation.checker import Violation
@@ -152,6 +153,7 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
             )
         daemons = entropy.child(f"daemons-{number}").uniform
         programs = {one: replace(code, leaves_daemon=daemons(0, 1) < 0.3) for one, code in programs.items()}
+        programs = _with_outputs(made, programs, entropy.child(f"outputs-{number}").uniform)
         cancel_after = draw(0.0, 10.0) if draw(0, 1) < 0.15 else None
         leaves_after = None
         leave = entropy.child(f"leave-{number}").uniform
@@ -161,6 +163,18 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
         job_id = JobId(entropy.child(f"id-{number}").hex_id())
         jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after, leaves_after))
     return jobs
+
+
+def _with_outputs(
+    made: JobGraph, programs: dict[VertexId, UserCode], draw: Callable[[float, float], float]
+) -> dict[VertexId, UserCode]:
+    """Half of the jobs write files: each vertex without a consumer a few."""
+    if draw(0, 1) < 0.5:
+        return programs
+    mode = OVERWRITE if draw(0, 1) < 0.6 else APPEND
+    sinks = [one.id for one in made.vertices if not made.out_edges(one.id)]
+    files = {vertex_id: 1 + int(draw(0, 6)) for vertex_id in sinks}
+    return {one: replace(code, files=files.get(one, 0), mode=mode) for one, code in programs.items()}
 
 
 def _large() -> JobGraph:

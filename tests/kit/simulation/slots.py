@@ -16,11 +16,20 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo, Fault, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
+from runtime.gateways.task import (
+    OVERWRITE,
+    FailureInfo,
+    Fault,
+    OutputDirectory,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskMetrics,
+)
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from tests.kit.job_master_driver import parquet
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
 from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
+from tests.kit.simulation.storage import OUTPUTS, SimulatedFileSystem
 
 GUARD_DELAY = 0.05
 _DAEMON_MAX = 0.3
@@ -33,6 +42,7 @@ class UserCode:
 
     `is_restarted`: its job asks for restarts of code that fails.
     `leaves_daemon`: it starts a program that goes on when its own process has ended, until somebody ends it (R29).
+    `files`: so many are written by `ctx.output_path()` in that mode.
     """
 
     seconds_low: float = 0.0
@@ -41,6 +51,8 @@ class UserCode:
     is_restarted: bool = False
     is_short_of_input: bool = False
     leaves_daemon: bool = False
+    files: int = 0
+    mode: str = OVERWRITE
 
 
 @dataclass
@@ -159,6 +171,10 @@ class _RunningAttempt:
         self.is_exclusive = self._task.task.is_exclusive
         self.leaves_daemon = machine.programs.of(work.task.attempt_id).leaves_daemon
         self._lost_input = machine.programs.lost_input(work.task)
+        self._code = machine.programs.of(work.task.attempt_id)
+        base = f"{OUTPUTS}/{work.task.attempt_id.job_id}"
+        written = OutputDirectory(base, f"{base}/.attempt-{work.task.attempt_id}", self._code.mode)
+        self._outputs = (written,) if self._code.files else ()
         self.attempt_id = work.task.attempt_id
         self.reaped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -202,6 +218,7 @@ class _RunningAttempt:
     def _finish(self, state: ExecutionState) -> None:
         if not self._is_over:
             self._is_over = True
+            self._write(is_whole=state is ExecutionState.FINISHED)
             if self.leaves_daemon:
                 delay = self._machine.entropy.uniform(0.001, _DAEMON_MAX)
                 self._machine.loop.outside_later(delay, self._ended, state)
@@ -213,6 +230,12 @@ class _RunningAttempt:
         if self.attempt_id in self._machine.alive:
             self._machine.end(self.attempt_id, state, is_users_last=self._is_users_last(state))
             self._process.post(self._tell, state)
+
+    def _write(self, *, is_whole: bool) -> None:
+        for output in self._outputs:
+            for number in range(self._code.files if is_whole else 1):
+                name = f"part-{self.attempt_id.vertex_id[:6]}-{self.attempt_id.subtask_index}-{number}"
+                SimulatedFileSystem.task_writes(f"{output.directory}/{name}", f"{self.attempt_id}".encode())
 
     def _is_users_last(self, state: ExecutionState) -> bool:
         """R36: its code has failed, by itself, where nobody has asked for a restart."""
@@ -249,7 +272,7 @@ class _RunningAttempt:
             failure=failure,
             value=b"1" if is_finished else b"",
             partitions=tuple(parquet(self.attempt_id, spec) for spec in self._task.outputs) if is_finished else (),
-            outputs=(),
+            outputs=self._outputs,
             metrics=TaskMetrics(),
         )
 

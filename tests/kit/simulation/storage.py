@@ -12,13 +12,16 @@ from functools import partial
 from typing import Any
 
 import fsspec
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from tests.kit.simulation.history import BlobDeleted, Damaged, History
+from runtime.common.ids import JobId
+from tests.kit.simulation.history import BlobDeleted, Damaged, History, OutputChanged
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 
 PROTOCOL = "simulated"
 URL = f"{PROTOCOL}://storage"
+OUTPUTS = f"{PROTOCOL}://outputs"
+"""Jobs write below `<OUTPUTS>/<job id>`. There is no rename: a file is copied and deleted."""
 
 Mishap = Callable[[], int]
 """The errno of the next operation, 0 when it goes well."""
@@ -41,6 +44,7 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
     lost: set[str] = set()  # noqa: RUF012 - as above
     deleted: Callable[[str], None] = staticmethod(lambda _name: None)
     damaged: Callable[[str], None] = staticmethod(lambda _name: None)
+    changed: Callable[[str, str, int | None, bool], None] = staticmethod(lambda *_: None)
 
     @classmethod
     def attach(cls, loop: SimulatedLoop, history: History) -> None:
@@ -54,6 +58,13 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
         cls.pseudo_dirs = [""]
         cls.lost = set()
         cls.heal()
+
+        def changed(job_id: str, name: str, size: int | None, by_task: bool) -> None:
+            process = CURRENT.get()
+            who = "-" if process is None else process.name
+            history.add(loop.time(), who, OutputChanged(JobId(job_id), name, size, by_task))
+
+        cls.changed = staticmethod(changed)
         cls.deleted = staticmethod(deleted)
         cls.damaged = staticmethod(lambda name: history.add(loop.time(), "storage", Damaged(name)))
 
@@ -97,6 +108,48 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
         write(data[: len(data) // 2])
         raise OSError(type(self).takes_nothing, os.strerror(type(self).takes_nothing), file.path)
 
+    @classmethod
+    def task_writes(cls, path: str, data: bytes) -> None:
+        """By user code, which has storage of its own: it does not fail."""
+        name = cls._strip_protocol(path)
+        cls.store[name] = MemoryFile(None, name, data)
+        cls._tell(name, by_task=True)
+
+    @classmethod
+    def _tell(cls, name: str, *, by_task: bool = False) -> None:
+        _, _, below = name.partition("/outputs/")
+        if name.startswith("/outputs/"):
+            job_id, _, inner = below.partition("/")
+            cls.changed(job_id, inner, cls.store[name].size if name in cls.store else None, by_task)
+
+    def _keep(self, name: str, data: bytes) -> None:
+        """As one object. What does not fit any more is there in part."""
+        number = type(self).takes_nothing
+        self.store[name] = MemoryFile(self, name, data[: len(data) // 2] if number else data)
+        self._tell(name)
+        if number:
+            raise OSError(number, os.strerror(number), name)
+
+    def pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        """Write at once; it may have succeeded although it fails."""
+        self._operate(path)
+        self._keep(self._strip_protocol(path), value)
+        self._operate(path)
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Copy; it may have succeeded although it fails."""
+        self._operate(path1)
+        source = self._strip_protocol(path1)
+        if source not in self.store:
+            raise FileNotFoundError(path1)
+        self._keep(self._strip_protocol(path2), self.store[source].getvalue())
+        self._operate(path2)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        """Read."""
+        self._operate(path)
+        return bytes(super().cat_file(path, start, end, **options))
+
     def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
         """List."""
         self._operate(path)
@@ -106,7 +159,8 @@ class SimulatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has
         """Delete; what was published is told."""
         self._operate(path)
         super().rm_file(path)
-        if "/tmp/" not in path:
+        self._tell(self._strip_protocol(path))
+        if "/tmp/" not in path and "/outputs/" not in path:
             type(self).deleted(path.rpartition("/")[2])
 
     @classmethod

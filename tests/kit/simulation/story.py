@@ -22,6 +22,7 @@ from tests.kit.simulation.history import (
     Happening,
     History,
     InContact,
+    OutputChanged,
     ProcessEvent,
     Received,
     Refused,
@@ -92,7 +93,12 @@ _WORDS: dict[type, Callable[[Any, Keys], str]] = {
     InContact: lambda _what, _keys: "",
     Damaged: lambda what, _: f"*** {what.key} is lost or spoiled",
     BlobDeleted: lambda what, _: f"object {what.key} is deleted",
+    OutputChanged: lambda what, _: f"{what.name} of job {what.job_id} {_there(what.size)}",
 }
+
+
+def _there(size: int | None) -> str:
+    return "is gone" if size is None else f"has {size} bytes"
 
 
 def _changes(events: tuple[WatchEvent, ...], keys: Keys) -> str:

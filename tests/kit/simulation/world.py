@@ -53,9 +53,10 @@ from tests.kit.simulation.history import (
 )
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
+from tests.kit.simulation.outputs import OLD_FILE
 from tests.kit.simulation.processes import EPOCH_MILLIS, Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
-from tests.kit.simulation.storage import URL, SimulatedFileSystem
+from tests.kit.simulation.storage import OUTPUTS, URL, SimulatedFileSystem
 from tests.kit.simulation.transport import SimulatedRpcService
 
 logger = logging.getLogger(__name__)
@@ -431,6 +432,8 @@ class World:
         """A client with a job."""
         for vertex_id, code in job.programs.items():
             self.programs.by_vertex[(job.job_id, vertex_id)] = code
+        if any(code.files for code in job.programs.values()):
+            SimulatedFileSystem.task_writes(f"{OUTPUTS}/{job.job_id}/{OLD_FILE}", b"of an earlier job")
         name = f"client-{len(self.clients) + 1}"
         process = self.processes[name] = SimulatedProcess(self.loop, name)
 

@@ -1,0 +1,198 @@
+"""Commits of outputs on a real cluster, with storage that a test holds: movers and owners die, freeze and come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.exceptions import FlinklikeClientError
+from runtime.common.ids import JobId
+from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
+from tests.kit.gated_files import install, visible, waiting
+from tests.kit.levels import reached
+from tests.kit.script_cluster import ScriptCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(240)]
+
+FILES = 20
+OPTIONS = {
+    "taskmanager.spark.enabled": "false",
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.isolation-timeout": "8 s",
+    "heartbeat.interval": "500 ms",
+    "heartbeat.timeout": "4 s",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.delay": "0 s",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ScriptCluster]:
+    made = ScriptCluster(OPTIONS, workers=2)
+    made.environment["PYTHONPATH"] = install(tmp_path / "path")
+    with made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
+    with cluster.connect() as made:
+        yield made
+
+
+def vertex(name: str, code: str = "write", parallelism: int = 1) -> JobVertex:
+    operator = Operator(
+        name=name, kind=OperatorKind.FUNCTION, code=FunctionReference(target=f"tests.kit.commit_programs:{code}")
+    )
+    return JobVertex(
+        id=vertex_id_of(name),
+        name=name,
+        operators=(operator,),
+        parallelism=parallelism,
+        max_parallelism=parallelism,
+    )
+
+
+def submit(client: FlinklikeClient, base: Path, *vertices: JobVertex, **params: int) -> JobId:
+    job_id = new_job_id()
+    graph = JobGraph(
+        name="commit",
+        vertices=vertices or (vertex("sink", parallelism=2),),
+        params={"base": f"gated://{base}", "files": FILES, **params},
+    )
+    client.submit(graph, job_id=job_id)
+    return job_id
+
+
+def hold(base: Path, what: str, after: int = 0) -> Path:
+    gate = Path(f"{base}.hold-{what}")
+    gate.write_text(str(after))
+    return gate
+
+
+def expected(subtasks: int = 2, name: str = "sink") -> list[str]:
+    return sorted(f"part-{name}-{subtask}-{number}" for subtask in range(subtasks) for number in range(FILES))
+
+
+def state(client: FlinklikeClient, job_id: JobId) -> str:
+    (found,) = [job["state"] for job in client.get("/jobs/overview")["jobs"] if job["jid"] == job_id]
+    return str(found)
+
+
+def ended(client: FlinklikeClient, job_id: JobId) -> str:
+    reached(lambda: state(client, job_id) in {"FINISHED", "FAILED", "CANCELED"}, "the job ends", timeout=90)
+    return state(client, job_id)
+
+
+def reason(client: FlinklikeClient, job_id: JobId) -> str:
+    return str(client.get(f"/jobs/{job_id}").get("pending-reason", ""))
+
+
+def held(base: Path, others: Sequence[int] = ()) -> int:
+    """The one mover that waits at the gate."""
+    reached(lambda: len(waiting(base) - {*others}) == 1, "one mover waits", timeout=60)
+    (mover,) = waiting(base) - {*others}
+    return mover
+
+
+def test_the_owner_dies_while_a_task_manager_moves(
+    cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
+) -> None:
+    base = tmp_path / "out"
+    gate = hold(base, "copy", 5)
+    job_id = submit(client, base)
+    mover = held(base)
+    owner = client.get(f"/jobs/{job_id}")["jobmaster"]
+    for pid in cluster.pids()["jobmaster"]:
+        os.kill(pid, signal.SIGKILL)
+        break
+    other = submit(client, tmp_path / "other", vertex("busy", "wait", parallelism=4))
+    reached(lambda: "committing" in reason(client, job_id), "the commit goes on", timeout=60)
+    assert waiting(base) == {mover}, owner
+    gate.unlink()
+    assert ended(client, job_id) == "FINISHED"
+    assert visible(base) == expected()
+    assert waiting(base) == {mover}
+    client.cancel(other)
+
+
+def test_the_mover_is_killed_and_another_one_goes_on(client: FlinklikeClient, tmp_path: Path) -> None:
+    base = tmp_path / "out"
+    gate = hold(base, "copy", 5)
+    job_id = submit(client, base)
+    first = held(base)
+    os.kill(first, signal.SIGKILL)
+    second = held(base, [first])
+    assert second != first
+    gate.unlink()
+    assert ended(client, job_id) == "FINISHED"
+    assert visible(base) == expected()
+
+
+def test_the_mover_is_killed_between_copies_and_deletions(client: FlinklikeClient, tmp_path: Path) -> None:
+    """No rename: the files are there twice, and the next mover finds them proved."""
+    base = tmp_path / "out"
+    base.mkdir()
+    (base / "old").touch()
+    gate = hold(base, "delete")
+    job_id = submit(client, base)
+    first = held(base)
+    assert visible(base) == expected()
+    os.kill(first, signal.SIGKILL)
+    held(base, [first])
+    gate.unlink()
+    assert ended(client, job_id) == "FINISHED"
+    assert visible(base) == expected()
+    reached(lambda: [path.name for path in base.glob(".*")] == [], "nothing is left over", timeout=30)
+
+
+def test_a_mover_that_was_given_up_has_no_say_when_it_wakes(client: FlinklikeClient, tmp_path: Path) -> None:
+    base = tmp_path / "out"
+    gate = hold(base, "copy", 5)
+    job_id = submit(client, base)
+    first = held(base)
+    os.kill(first, signal.SIGSTOP)
+    try:
+        second = held(base, [first])
+        gate.unlink()
+        assert ended(client, job_id) == "FINISHED"
+        after = {path.name: path.stat().st_ino for path in base.iterdir()}
+    finally:
+        os.kill(first, signal.SIGCONT)
+    reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back", timeout=60)
+    assert psutil.pid_exists(second)
+    assert state(client, job_id) == "FINISHED"
+    seen = {path.name: path.stat().st_ino for path in base.iterdir()}
+    assert {name for name in seen if name[0] != "."} == {name for name in after if name[0] != "."}
+    assert visible(base) == expected()
+
+
+def test_a_cancel_while_files_move_is_too_late(client: FlinklikeClient, tmp_path: Path) -> None:
+    base = tmp_path / "out"
+    gate = hold(base, "copy", 5)
+    job_id = submit(client, base)
+    held(base)
+    reached(lambda: reason(client, job_id).startswith("committing"), "it is said", timeout=30)
+    with pytest.raises(FlinklikeClientError, match="cannot be cancelled any more"):
+        client.cancel(job_id)
+    assert state(client, job_id) == "RUNNING"
+    gate.unlink()
+    assert ended(client, job_id) == "FINISHED"
+    assert visible(base) == expected()
+
+
+def test_a_sink_beside_a_vertex_that_fails_leaves_nothing_visible(client: FlinklikeClient, tmp_path: Path) -> None:
+    base = tmp_path / "out"
+    job_id = submit(client, base, vertex("sink", parallelism=2), vertex("other", "fail"), writers=2)
+    assert ended(client, job_id) == "FAILED"
+    assert visible(base) == []
+    assert not (base / "_SUCCESS").exists()
+    assert ended(client, submit(client, base)) == "FINISHED"
+    assert ended(client, submit(client, base)) == "FINISHED", "a rerun gives the same rows"
+    assert visible(base) == expected()
