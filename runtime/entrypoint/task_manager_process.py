@@ -322,6 +322,7 @@ def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
         advertised_host="" if master.startswith("local") else configuration.get(tm.TASKMANAGER_HOST),
         log_prefix=f"{Path(log_file).stem}-spark" if log_file else "spark",
         spark_conf=conf,
+        warehouse=configuration.get(tm.SPARK_WAREHOUSE),
         warm_up_count=configuration.get(tm.SPARK_WARM_UP),
         class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),
     )

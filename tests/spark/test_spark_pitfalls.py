@@ -214,3 +214,22 @@ ask()
     after = sorted(path.name for path in offsets.glob("[0-9]*"))
     time.sleep(1.2)  # two more triggers would have come
     assert sorted(path.name for path in offsets.glob("[0-9]*")) == after
+
+
+TEMPORARY = """
+spark.range(3).count()
+spark.sparkContext.parallelize(range(3)).map(str).collect()
+spark.createDataFrame([(1, "a")], "n int, t string").toPandas()
+emit(spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+"""
+
+
+def test_what_the_jvm_keeps_in_its_temporary_directory_does_not_grow_with_sessions(box: SparkBox) -> None:
+    """`artifacts-*` and the like lie with the other scratch of the TaskManager, which goes with it."""
+    seen = []
+    for _ in range(3):
+        place = Path(box.evaluate(TEMPORARY))
+        assert place == box.settings.work_directory / "tmp"
+        seen.append(sorted(path.relative_to(place).as_posix() for path in place.rglob("*")))
+    assert seen[0] == seen[2]
+    assert any(name.startswith("artifacts-") for name in seen[0])

@@ -65,6 +65,14 @@ SPARK_WARM_UP = int_option(
     low=0,
     high=1000,
 )
+SPARK_WAREHOUSE: ConfigOption[str] = ConfigOption(
+    "taskmanager.spark.warehouse",
+    matching(r"(/[^;\n]+)?", "an absolute path without ';'"),
+    "",
+    "Directory of tables that outlive their jobs, with a catalog that one TaskManager at a time can use.",
+    "String",
+    "none: each job has a database of its own, which ends with it",
+)
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."
 )

@@ -54,7 +54,7 @@ def build(settings: SparkSettings) -> bool:
 
 
 def _train(settings: SparkSettings, archive: ClassArchive, target: Path) -> None:
-    settings = dataclasses.replace(settings, log_directory=settings.work_directory / "log")
+    settings = dataclasses.replace(settings, log_directory=settings.work_directory / "log", warehouse="")
     prepare_directories(settings)
     clock = SystemClock()
     deadline = Deadline.after(clock, _START_TIMEOUT)

@@ -25,6 +25,7 @@ from runtime.common.errors import BugError, InvalidInputError, RetryableError
 from runtime.taskexecutor.spark.environment import SlotSession
 from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
 from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfPolicy
+from runtime.taskexecutor.spark.warehouse import is_persistent
 from runtime.taskexecutor.spark.worker_daemon import JOB_DIRECTORY_VARIABLE, JOB_ID_VARIABLE
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class AttachedSpark:
             binding.on_first_use()
         self._link_directory()
         self._context.setJobDescription(binding.description)
-        if binding.database:
+        if binding.database and not is_persistent(self.session.conf):
             self._create_database(binding.database)
             self._spark._jsparkSession.catalog().setCurrentDatabase(binding.database)  # noqa: SLF001 - as below
         self.apply_conf(binding.spark_conf)

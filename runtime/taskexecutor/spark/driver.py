@@ -30,7 +30,6 @@ from runtime.taskexecutor.spark.launch import (
     pyspark_version,
 )
 from runtime.taskexecutor.spark.settings import SparkSettings
-from runtime.taskexecutor.spark.worker_daemon import WORKING_DIRECTORY_PROPERTY
 
 logger = logging.getLogger(__name__)
 
@@ -78,8 +77,6 @@ class Driver:
         self._scala_context.addJobTag(tag)
         self._scala_context.setInterruptOnCancel(True)
         self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
-        link = spark_settings.working_directory_link(self.settings, tag)
-        self._scala_context.setLocalProperty(WORKING_DIRECTORY_PROPERTY, str(link))
 
     def open_session(self, tag: str, properties: Mapping[str, str]) -> Any:
         """A SlotSession of `jvm/`: all of it in one call."""
@@ -113,8 +110,13 @@ class Driver:
 
 
 def prepare_directories(settings: SparkSettings) -> None:
-    """Make what the JVM needs on disk; what an earlier life left in the sessions' and Spark's directories goes."""
-    for directory in (spark_settings.local_directory(settings), spark_settings.sessions_directory(settings)):
+    """Make what the JVM needs on disk; what an earlier life left in them goes."""
+    for place in (
+        spark_settings.local_directory,
+        spark_settings.sessions_directory,
+        spark_settings.temporary_directory,
+    ):
+        directory = place(settings)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True, mode=0o700)
     settings.log_directory.mkdir(parents=True, exist_ok=True)
@@ -138,7 +140,7 @@ def start_driver(
         java,
         conf=conf,
         properties_file=properties_file,
-        archive_options=archive_options,
+        archive_options=(*archive_options, f"-Djava.io.tmpdir={spark_settings.temporary_directory(settings)}"),
     )
     environment = jvm_environment(os.environ, connection_file=connection_file, local_host=settings.driver_host)
     process = JvmProcess(command, environment, log_file=log_file, cwd=settings.work_directory)

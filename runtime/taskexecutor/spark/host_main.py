@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
@@ -19,6 +20,7 @@ from runtime.taskexecutor.spark.driver import Driver, prepare_directories, start
 from runtime.taskexecutor.spark.java import JavaRuntime, find_java
 from runtime.taskexecutor.spark.launch import JvmStartError, class_path, spark_home
 from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark.warehouse import hold_metastore
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
         java = find_java(os.environ)
         conf = spark_settings.effective_conf(settings)
         archive = ClassArchive.locate(java, settings.cds_directory, class_path(spark_home(), conf))
+        hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
         driver = start(settings, java, archive, clock)
     except (FlinklikeError, OSError) as error:
         connection.sendall(frames.encode({"event": "failed", "reason": str(error)}))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from runtime.common.spark_conf import OWNED
+from runtime.taskexecutor.spark.warehouse import catalog_conf
 
 WORKING_DIRECTORY_LINK = "job"
 DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
@@ -30,7 +32,8 @@ class SparkSettings:
     """Everything the Spark host needs. Directories are made when missing; times are seconds.
 
     `advertised_host` is where executors on other hosts reach the driver; "" = `bind_address`, or what Spark finds out
-    where that is a wildcard. `log_prefix` tells the logs of several TaskManagers in one directory apart.
+    where that is a wildcard. `warehouse` is where the catalog is kept; "" = nowhere. `log_prefix` tells the logs of
+    several TaskManagers in one directory apart.
     """
 
     master: str
@@ -44,6 +47,7 @@ class SparkSettings:
     advertised_host: str = ""
     log_prefix: str = "spark"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
+    warehouse: str = ""
     warm_up_count: int = 200
     class_archive: bool = True
     start_timeout: float = 240.0
@@ -100,8 +104,12 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "4s",
         # A cancelled task counts as active until its Python worker is killed (R15); Spark waits 2 s by default.
         "spark.python.task.killTimeout": "200ms",
+        # Spark's default is the JVM's temporary directory; below ours a socket's name would be too long.
+        "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
         "spark.sql.warehouse.dir": (settings.work_directory / "warehouse").as_uri(),
     }
+    if settings.warehouse:
+        conf.update(catalog_conf(settings.warehouse, settings.spark_conf))
     for pool in ("shuffleExchange", "resultQueryStage", "broadcastExchange", "subquery"):
         conf[f"spark.sql.{pool}.maxThreadThreshold"] = _POOL_THREADS_MAX
     if settings.is_local:
@@ -140,6 +148,11 @@ def local_directory(settings: SparkSettings) -> Path:
 def sessions_directory(settings: SparkSettings) -> Path:
     """Where the temporary files of sessions lie, one directory each."""
     return settings.work_directory / "sessions"
+
+
+def temporary_directory(settings: SparkSettings) -> Path:
+    """What Java calls so: Spark's `artifacts-*`, and libraries that Java unpacks. A killed JVM cannot tidy up."""
+    return settings.work_directory / "tmp"
 
 
 def session_directory(settings: SparkSettings, tag: str) -> Path:

@@ -47,6 +47,7 @@ class _Driver:
 
     def __init__(self, directory: Path) -> None:
         self.settings = spark_settings(directory)
+        self.conf: dict[str, str] = {}
         self.process = SimpleNamespace(pid=os.getpid())
         self.java_session = SimpleNamespace(sessionState=lambda: SimpleNamespace(catalog=_Catalog))
 

@@ -1,0 +1,70 @@
+"""The catalog of a TaskManager's Spark: a database for each job, deleted with it, or one that stays (D-046).
+
+What stays is Spark's own Hive catalog: tables below a directory, and what is known of them in a Derby database below
+`.metastore` there. Derby serves one process, so the Spark host holds a lock on it, which ends with the host.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from runtime.common.clock import Clock, Deadline
+from runtime.common.errors import UnavailableError
+
+_CATALOG = "spark.sql.catalogImplementation"
+_METASTORE_SERVICE = "spark.hadoop.hive.metastore.uris"
+_METASTORE = ".metastore"
+_LOCK_TIMEOUT = 10.0
+"""A host that was killed is gone at once; one that is told to stop takes some seconds."""
+_LOCK_INTERVAL = 0.1
+
+
+def catalog_conf(warehouse: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark conf of a catalog that stays. A metastore service of the user's takes the place of Derby."""
+    conf = {_CATALOG: "hive", "spark.sql.warehouse.dir": f"file:{warehouse}"}
+    if _METASTORE_SERVICE not in spark_conf:
+        url = f"jdbc:derby:;databaseName={warehouse}/{_METASTORE}/derby;create=true"
+        conf["spark.hadoop.javax.jdo.option.ConnectionURL"] = url
+    return conf
+
+
+def is_persistent(conf: Mapping[str, str]) -> bool:
+    """True if jobs share a catalog that outlives them: they get no databases of their own then."""
+    return conf.get(_CATALOG) == "hive"
+
+
+def hold_metastore(
+    warehouse: str, spark_conf: Mapping[str, str], clock: Clock, wait: Callable[[float], object]
+) -> None:
+    """Lock the warehouse's metastore for the life of this process. Raises UnavailableError while another one has it."""
+    if not warehouse or _METASTORE_SERVICE in spark_conf:
+        return
+    directory = Path(warehouse) / _METASTORE
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = Deadline.after(clock, _LOCK_TIMEOUT)
+    while not _locked(lock):
+        if deadline.has_passed(clock):
+            holder = os.read(lock, 200).decode(errors="replace")
+            os.close(lock)
+            message = (
+                f"taskmanager.spark.warehouse: the catalog in {warehouse} is used by {holder or 'another process'}, "
+                f"and serves one TaskManager: give this one another directory, or let both use a Hive metastore "
+                f"({_METASTORE_SERVICE})"
+            )
+            raise UnavailableError(message)
+        wait(_LOCK_INTERVAL)
+    os.ftruncate(lock, 0)
+    os.write(lock, f"process {os.getpid()} of {socket.gethostname()}".encode())
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
