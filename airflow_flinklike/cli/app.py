@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 
 from airflow_flinklike.cli import planned, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
-from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, follow
+from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.logs import LogFollower
@@ -19,7 +19,7 @@ from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
 from runtime.common.ids import parse_job_id
-from runtime.common.restart_strategies import USER_FAILURES
+from runtime.common.restart_strategies import USER_FAILURES, in_words
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 
@@ -78,6 +78,7 @@ def run(
     ] = None,
     job_id: Annotated[str | None, typer.Option(help="choose the id: submitting again is harmless")] = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="submit and return")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="show neither the tasks' output nor progress")] = False,
     py_files: Annotated[str, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH")] = "",
     files: Annotated[str, typer.Option(help="comma-separated files for the working directory")] = "",
     archives: Annotated[str, typer.Option(help="comma-separated archives, x.zip#alias")] = "",
@@ -97,8 +98,9 @@ def run(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a job and watch it. Exit code 1 when it fails, with the root cause first.
+    """Submit a job, show what it writes, and wait for its end. Exit code 1 when it fails; the last line says why.
 
+    What the tasks write to stdout goes to stdout, what they write to stderr and log goes to stderr, and progress too.
     Options stand before a script, as with spark-submit: what follows the script are its arguments.
     """
     options = ScriptOptions(args or (), py_files, files, archives, conf or (), name, secret or ())
@@ -115,7 +117,7 @@ def run(
         client.retry_for = ATTACHED_RETRY_SECONDS
         errors = render.console(stderr=True)
         errors.print(sentence)
-        code = follow(client, chosen, render.console(), errors, as_json=as_json)
+        code = follow(client, chosen, render.console(), errors, Shown(is_quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
 
@@ -155,7 +157,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     )
     for line in render.ownership_lines(details):
         console.print(line)
-    console.print(render.restarts_line(config))
+    console.print(in_words(config["restart-strategy"], config.get("user-failures", "")))
     console.print(render.vertices_table(details))
     for entry in exceptions:
         console.print(f"\n{render.failure_title(entry)}", style="red")

@@ -1,45 +1,62 @@
-"""An attached run: live progress per vertex until the job ends, Ctrl-C, and the exit code."""
+"""An attached run: the tasks' output and progress until the job ends, Ctrl-C, the exit code, the cause in one sentence.
+
+On a terminal progress is a table that follows the output; elsewhere it is a line on stderr now and then.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from airflow_flinklike.cli.output import TaskOutput
 from airflow_flinklike.cli.render import duration_text, state_text, vertices_table
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
 from airflow_flinklike.exceptions import ClusterUnavailableError, JobConflictError
+from airflow_flinklike.progress import ProgressLines
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
 ATTACHED_RETRY_SECONDS = 300.0
 """How long a cluster that does not answer is asked again for a job that it has accepted."""
 
-_POLL_SECONDS = 2.0
+_SENTENCE_LENGTH_MAX = 500
+_SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
 
-def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Console, *, as_json: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What an attached run shows: `is_quiet` neither output nor progress, `as_json` one document on stdout."""
+
+    is_quiet: bool = False
+    as_json: bool = False
+
+
+def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Console, shown: Shown) -> int:
     """Watch a job to its end: 0 when FINISHED, 1 when it failed or was canceled, 130 when the user cancelled it.
 
     Ctrl-C asks on a terminal whether to detach or to cancel; without a terminal it detaches and leaves the job alone.
     """
     asked_to_cancel = False
+    output = None if shown.is_quiet else TaskOutput(client, job_id, errors, uses_stdout=not shown.as_json)
     ended: JobExecutionResult | None = None
     while ended is None:
         try:
-            ended = _watch(client, job_id, errors)
+            ended = _watch(client, job_id, errors, output)
         except KeyboardInterrupt:
             choice = _ask(job_id, errors)
             if choice == "detach":
                 errors.print(f"Detached; the job goes on: flinklike status {job_id}")
-                if as_json:
+                if shown.as_json:
                     sys.stdout.write(json.dumps({"job_id": job_id, "detached": True}) + "\n")
                 return 0
             if choice == "cancel":
@@ -48,28 +65,29 @@ def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Con
         except ClusterUnavailableError:
             errors.print(f"The job may go on: flinklike status {job_id}")
             raise
-    return _report(ended, console, errors, as_json=as_json, asked_to_cancel=asked_to_cancel)
+    if shown.as_json:
+        _write_document(ended)
+    elif ended.status is JobStatus.FINISHED and ended.value is not None:
+        console.print_json(json.dumps(ended.value))
+    return _report(ended, errors, output, asked_to_cancel=asked_to_cancel)
 
 
-def _watch(client: FlinklikeClient, job_id: JobId, errors: Console) -> JobExecutionResult:
-    if not errors.is_terminal:
-        found = None
-        while found is None:
-            found = client.result_within(job_id, wait=LONG_POLL_SECONDS)
-        return found
-    since = 0
-    with Live(console=errors, refresh_per_second=8, transient=True) as live:
-        while True:
-            details = client.get(f"/jobs/{job_id}", wait=f"{_POLL_SECONDS:g}", since=str(since))
-            since = int(details.get("last-modification", 0))
-            live.update(_progress(details))
-            found = client.result_within(job_id, wait=_POLL_SECONDS if _is_over(details) else 0.0)
-            if found is not None:
-                return found
-
-
-def _is_over(details: Mapping[str, Any]) -> bool:
-    return JobStatus(details["state"]).is_globally_terminal
+def _watch(client: FlinklikeClient, job_id: JobId, errors: Console, output: TaskOutput | None) -> JobExecutionResult:
+    if output is not None and errors.is_terminal:
+        with Live(console=errors, refresh_per_second=8, transient=True) as live:
+            while output.is_readable and not output.has_ended:
+                output.look()
+                live.update(_progress(client.get(f"/jobs/{job_id}")))
+    elif output is not None:
+        progress = ProgressLines()
+        while output.is_readable and not output.has_ended:
+            output.look()
+            if line := progress.take(output.vertices, time.monotonic_ns() / 1e9):
+                errors.print(f"Progress: {line}")
+    found = None
+    while found is None:
+        found = client.result_within(job_id, wait=LONG_POLL_SECONDS)
+    return found
 
 
 def _progress(details: Mapping[str, Any]) -> Group:
@@ -101,32 +119,40 @@ def _cancel(client: FlinklikeClient, job_id: JobId, errors: Console) -> None:
         errors.print(str(error))
 
 
-def _report(
-    ended: JobExecutionResult, console: Console, errors: Console, *, as_json: bool, asked_to_cancel: bool
-) -> int:
-    if as_json:
-        document = {
-            "job_id": ended.job_id,
-            "status": ended.status.value,
-            "result": ended.value,
-            "failure": {key: value for key, value in ended.failure.items() if key != "serialized-throwable"},
-            "net_runtime_millis": ended.net_runtime_millis,
-        }
-        sys.stdout.write(json.dumps(document) + "\n")
+def _write_document(ended: JobExecutionResult) -> None:
+    document = {
+        "job_id": ended.job_id,
+        "status": ended.status.value,
+        "result": ended.value,
+        "failure": {key: value for key, value in ended.failure.items() if key != "serialized-throwable"},
+        "net_runtime_millis": ended.net_runtime_millis,
+    }
+    sys.stdout.write(json.dumps(document) + "\n")
+
+
+def _report(ended: JobExecutionResult, errors: Console, output: TaskOutput | None, *, asked_to_cancel: bool) -> int:
+    spent = duration_text(ended.net_runtime_millis)
     if ended.status is JobStatus.FINISHED:
-        if not as_json:
-            errors.print(f"Job {ended.job_id} FINISHED in {duration_text(ended.net_runtime_millis)}.", style="green")
-            if ended.value is not None:
-                console.print_json(json.dumps(ended.value))
+        errors.print(f"Job {ended.job_id} FINISHED in {spent}.", style="green")
         return 0
     if ended.status is JobStatus.CANCELED:
         errors.print(f"Job {ended.job_id} was CANCELED.", style="yellow")
         return 130 if asked_to_cancel else 1
     failure = ended.failure
     cause = f"{failure.get('class', 'Error')}: {failure.get('message', '')}"
-    errors.print(Text(cause, style="bold red"))
     stack = str(failure.get("stack-trace", "")).strip()
-    if stack not in {"", cause.strip()}:
-        errors.print(Text(stack))
-    errors.print(f"Job {ended.job_id} FAILED after {duration_text(ended.net_runtime_millis)}.", style="red")
+    own = stack.partition(_CAUSED_BY)[2] if stack.startswith(_SUPPRESSED) else stack
+    if output is None or not own or not output.has_shown(own):
+        errors.print(Text(cause, style="bold red"))
+        if stack not in {"", cause.strip()}:
+            errors.print(Text(stack))
+    sentence = one_sentence(failure)
+    errors.print(Text(f"Job {ended.job_id} FAILED after {spent}: {sentence}", style="red"))
     return 1
+
+
+def one_sentence(failure: Mapping[str, Any]) -> str:
+    """The cause of a failure: its class without its module, and the first line of what it says."""
+    name = str(failure.get("class", "Error")).rpartition(".")[2]
+    says = next((line.strip() for line in str(failure.get("message", "")).splitlines() if line.strip()), "")
+    return f"{name}: {says}"[:_SENTENCE_LENGTH_MAX] if says else name

@@ -85,18 +85,6 @@ def ownership_lines(details: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-_USER_FAILURES = {
-    "final-when-exclusive": "; a failure of user code in an exclusive task is final",
-    "final": "; a failure of user code is final",
-    "restart": ", also after a failure of user code",
-}
-
-
-def restarts_line(config: Mapping[str, Any]) -> str:
-    """What follows from a failed task. A cluster of an older release does not tell user code from others."""
-    return f"After a failure: {config['restart-strategy']}{_USER_FAILURES.get(config.get('user-failures', ''), '')}"
-
-
 def failure_title(entry: Mapping[str, Any]) -> str:
     """When something failed, what, and where."""
     place = f" on {entry['taskManagerId']}" if entry.get("taskManagerId") else ""

@@ -32,7 +32,7 @@ def submit(job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: st
     complete = yield from upload_artifacts(graph, contents)
     document = {
         "job_id": job_id,
-        "job_graph": complete.model_dump(mode="json"),
+        "job_graph": complete.document(),
         "options": {"client": client},
     }
     request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True)

@@ -22,6 +22,18 @@ USER_FAILURES: tuple[UserFailures, ...] = get_args(UserFailures)
 DEFAULT_USER_FAILURES: UserFailures = "final-when-exclusive"
 
 
+_IN_WORDS = {
+    "final-when-exclusive": "; a failure of user code in an exclusive task is final",
+    "final": "; a failure of user code is final",
+    "restart": ", also after a failure of user code",
+}
+
+
+def in_words(restart_strategy: str, user_failures: str) -> str:
+    """What follows from a failed task, for people. Earlier releases did not tell user code from others."""
+    return f"After a failure: {restart_strategy}{_IN_WORDS.get(user_failures, '')}"
+
+
 def parse_user_failures(text: str) -> UserFailures:
     """One of the three. Raises ValueError."""
     for one in USER_FAILURES:

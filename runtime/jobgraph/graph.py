@@ -141,12 +141,12 @@ class JobGraph(JobGraphModel):
     client_version: str = ""
 
     def canonical_json(self) -> bytes:
-        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested.
+        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested."""
+        return _canonical(self.document())
 
-        What nobody has asked for is left out where an earlier release does not know it: it reads the graph too (D-029).
-        """
-        unknown = {"user_failures"} if self.user_failures is None else None
-        return _canonical(self.model_dump(mode="json", exclude=unknown))
+    def document(self) -> dict[str, JsonValue]:
+        """This graph as JSON. Left out is what nobody has asked for and an earlier release does not know (D-029)."""
+        return self.model_dump(mode="json", exclude={"user_failures"} if self.user_failures is None else None)
 
     def digest(self) -> str:
         """sha256 of the canonical JSON, in hex."""

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import ExecutionAttemptId, parse_job_id
+from runtime.common.restart_strategies import in_words
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary
@@ -114,6 +115,7 @@ def render_job(
     spent = duration(graph.start_millis, graph.end_millis, now)
     reason = f'<p class="muted">{escape(graph.pending_reason)}</p>' if graph.pending_reason else ""
     result = f"<h2>Result</h2><pre>{escape(graph.result)}</pre>" if graph.result else ""
+    restarts = in_words(graph.config.restart_strategy, graph.config.user_failures)
     rows = "".join(_vertex_row(vertex, now) for vertex in graph.vertices)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{refresh}<title>{escape(graph.name)}</title>'
@@ -121,6 +123,7 @@ def render_job(
         f"<h1>{escape(graph.name)} {state_html(graph.status.value)}</h1>"
         f'<p class="muted">{graph.job_id} &middot; started {time_text(graph.start_millis)}'
         f" &middot; {seconds_text(spent)}</p>{reason}{_ownership(owner, graph.takeovers)}"
+        f'<p class="muted">{escape(restarts)}</p>'
         "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>restarts</th><th>progress</th><th>time</th></tr>"
         f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
     )

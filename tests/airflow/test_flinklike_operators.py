@@ -169,6 +169,7 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
         job_timeout=timedelta(minutes=1),
         secrets=["DB_PASSWORD"],
         restart_strategy="fixed-delay,attempts=5",
+        user_failures="final",
     )
     operator.render_template_fields(context())
     graph = graph_of(operator)
@@ -180,6 +181,7 @@ def test_an_application_is_a_script_job(tmp_path: Path) -> None:
     assert (graph.environment, graph.execution_timeout_seconds) == ({"A": "b"}, 60)
     assert graph.secrets == ("DB_PASSWORD",)
     assert graph.restart_strategy == FixedDelayRestartStrategy(attempts=5)
+    assert graph.user_failures == "final"
 
 
 def test_what_spark_submit_users_bring(tmp_path: Path) -> None:
@@ -487,7 +489,13 @@ def test_the_decorated_function_is_one_job(rest: FakeCluster) -> None:
 
     with DAG(dag_id="finish_dag", schedule=None):
         operator = decorated(
-            lambda: 1, options={"conf": {"spark.sql.ansi.enabled": False}, "secrets": "A,B", "restart_strategy": "none"}
+            lambda: 1,
+            options={
+                "conf": {"spark.sql.ansi.enabled": False},
+                "secrets": "A,B",
+                "restart_strategy": "none",
+                "user_failures": "restart",
+            },
         )
     rest.results["finish_dag.fn"] = 12
     assert operator.execute(context()) == 12
@@ -495,6 +503,7 @@ def test_the_decorated_function_is_one_job(rest: FakeCluster) -> None:
     assert submitted.graph["spark_conf"] == {"spark.sql.ansi.enabled": "false"}
     assert submitted.graph["secrets"] == ["A", "B"]
     assert submitted.graph["restart_strategy"] == {"type": "none"}
+    assert submitted.graph["user_failures"] == "restart"
     assert submitted.client == "airflow dag.run manual__1"
 
 

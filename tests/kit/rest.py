@@ -295,10 +295,11 @@ class FakeTaskExecutor:
     """Answers logs from one text."""
 
     text = b"hello from the task\n"
+    stream = LogStream.STDOUT
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
-        """stdout has the text, the others nothing."""
-        data = self.text if request.stream is LogStream.STDOUT else b""
+        """One stream has the text, the others nothing."""
+        data = self.text if request.stream is self.stream else b""
         start = request.offset if request.offset >= 0 else max(0, len(data) + request.offset)
         piece = data[start : start + request.limit]
         return AttemptLogResponse(piece, start + len(piece), len(data), False)

@@ -131,7 +131,7 @@ def rounds_of(handle: JobHandle) -> int:
 def test_a_bad_job_fails_with_its_cause_and_the_other_goes_on(
     job: str, class_name: str, words: list[str], spark_cluster: ScriptCluster, jobs: Path, other_job: JobHandle
 ) -> None:
-    done = spark_cluster.cli("run", f"bad_jobs:job_{job}", cwd=jobs)
+    done = spark_cluster.cli("run", "--quiet", f"bad_jobs:job_{job}", cwd=jobs)
     assert done.returncode == 1, done.stdout + done.stderr
     said = [line for line in done.stderr.splitlines() if "has been submitted" not in line]
     assert said[0].startswith(class_name), done.stderr

@@ -104,7 +104,7 @@ def test_ctrl_c_without_a_terminal_detaches(server: RestThread, environment: dic
     with attached_run(server, environment, job_file) as process:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (0, "")
+    assert (process.returncode, out) == (0, 2 * "hello from the task\n")
     assert f"Detached; the job goes on: flinklike status {JOB}" in err
     assert "Traceback" not in err
     assert not server.dispatcher.cancelled
@@ -121,8 +121,24 @@ def test_a_run_ends_with_its_job(server: RestThread, environment: dict[str, str]
     with attached_run(server, environment, job_file) as process:
         server.put(JOB, JobStatus.FAILED, 2000)
         out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (1, "")
-    assert err.splitlines()[1] == "ValueError: no such column"
+    assert (process.returncode, out) == (1, 2 * "hello from the task\n")
+    assert err.splitlines()[-1].endswith(": ValueError: no such column")
+
+
+def test_a_reader_that_has_seen_enough_does_not_end_the_run(
+    server: RestThread, environment: dict[str, str], job_file: str
+) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    with subprocess.Popen(
+        [*COMMAND, "run", job_file], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        assert process.wait(PATIENCE) == 1
+    assert err.splitlines()[-1].endswith(": ValueError: no such column")
+    assert "BrokenPipe" not in err
 
 
 class Terminal:
@@ -167,6 +183,7 @@ def test_ctrl_c_on_a_terminal_asks(
 ) -> None:
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.RUNNING))
     terminal = Terminal([*COMMAND, "run", "--job-id", JOB, job_file], environment)
+    terminal.read_until("hello from the task")
     terminal.read_until("write <b>")  # live progress: a line a vertex
     terminal.type("\x03")
     terminal.read_until("[w]atch on?")

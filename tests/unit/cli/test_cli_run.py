@@ -2,18 +2,21 @@
 
 import json
 import pickle
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from airflow_flinklike.cli.attached import one_sentence
 from runtime.common.states import JobStatus
+from runtime.gateways.task_executor import LogStream
 from runtime.jobgraph.graph import PickledCode, ScriptCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy, NoRestartStrategy
 from tests.kit.command_line import RunCommand
 from tests.kit.job_graphs import diamond
-from tests.kit.rest import JOB
+from tests.kit.rest import FAILURE, JOB, FakeResourceManager, FakeTaskExecutor
 from tests.kit.rest_server import RestThread
 
 PIPELINES = """
@@ -65,11 +68,40 @@ def test_params_fill_arguments_and_the_job(flinklike: RunCommand, server: RestTh
     assert server.dispatcher.submitted[0].client == "flinklike run"
 
 
-def test_an_attached_run_prints_the_result_and_nothing_else_on_stdout(flinklike: RunCommand, jobs: str) -> None:
+WRITTEN = "hello from the task\n"
+"""What every task of the fake cluster writes to its stdout; a job has two of them."""
+
+
+def test_an_attached_run_prints_what_the_tasks_write_and_then_the_result(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike("run", f"{jobs}:built")
+    assert done.code == 0
+    assert done.out.startswith(2 * WRITTEN)
+    assert json.loads(done.out.removeprefix(2 * WRITTEN)) == {"rows": 3}
+    submitted, first, second, finished = done.err.splitlines()
+    assert "Job has been submitted with JobID" in submitted
+    assert (first, second) == ("==> read", "==> write <b>")
+    assert "FINISHED" in finished
+
+
+def test_a_quiet_run_prints_the_result_only(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike("run", "--quiet", f"{jobs}:built")
+    assert (done.code, json.loads(done.out)) == (0, {"rows": 3})
+    assert ["submitted" in line for line in done.err.splitlines()] == [True, False]
+
+
+def test_with_json_the_output_of_tasks_goes_to_stderr(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike("run", "--json", f"{jobs}:built")
+    assert (done.code, json.loads(done.out)["result"]) == (0, {"rows": 3})
+    assert done.err.count(WRITTEN) == 2
+
+
+def test_output_that_is_gone_does_not_fail_the_run(
+    flinklike: RunCommand, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeResourceManager, "task_managers", lambda _self: ())
     done = flinklike("run", f"{jobs}:built")
     assert (done.code, json.loads(done.out)) == (0, {"rows": 3})
-    assert "Job has been submitted with JobID" in done.err
-    assert "FINISHED" in done.err
+    assert "The output of read is gone: TaskManager tm-1 is not registered" in done.err
 
 
 def test_options_may_stand_behind_a_pipeline(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
@@ -112,11 +144,37 @@ def test_a_job_graph_from_a_file(flinklike: RunCommand, server: RestThread, tmp_
 
 def test_a_failed_job_is_1_with_the_root_cause_first(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
-    done = flinklike("run", f"{jobs}:built")
+    done = flinklike("run", "-q", f"{jobs}:built")
     lines = done.err.splitlines()
     assert (done.code, done.out) == (1, "")
     assert lines[1:3] == ["ValueError: no such column", "Traceback ..."]
-    assert "FAILED after" in lines[-1]
+    assert re.fullmatch(r"Job \w+ FAILED after [\d.]+ s: ValueError: no such column", lines[-1])
+
+
+def test_a_stack_that_the_tasks_have_shown_is_not_repeated(
+    flinklike: RunCommand, server: RestThread, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    shown = f"working\n{FAILURE.stack_trace}\n"
+    monkeypatch.setattr(FakeTaskExecutor, "text", shown.encode())
+    monkeypatch.setattr(FakeTaskExecutor, "stream", LogStream.STDERR)
+    done = flinklike("run", f"{jobs}:built")
+    assert done.out == ""
+    assert done.err.count("Traceback ...") == 2, "each of the two tasks has written it"
+    assert done.err.splitlines()[-1].endswith(": ValueError: no such column")
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        ({"class": "a.b.ValueError", "message": "\n  no such day\nmore"}, "ValueError: no such day"),
+        ({"class": "MemoryError", "message": ""}, "MemoryError"),
+        ({}, "Error"),
+        ({"class": "X", "message": "y" * 9_999}, f"X: {'y' * 497}"),
+    ],
+)
+def test_the_cause_of_a_failure_is_one_sentence(failure: dict[str, str], sentence: str) -> None:
+    assert one_sentence(failure) == sentence
 
 
 def test_a_failed_job_as_json(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
@@ -248,6 +306,17 @@ def test_a_restart_strategy_wins_over_the_jobs_own(
     done = flinklike("run", "-d", "--restart-strategy", "fixeddelay,attempts=5", what)
     assert done.code == 0, done.err
     assert server.dispatcher.graph().restart_strategy == FixedDelayRestartStrategy(attempts=5)
+
+
+@pytest.mark.parametrize("text", ["restart", "final", "final-when-exclusive"])
+def test_user_failures_are_the_jobs_own_choice(flinklike: RunCommand, server: RestThread, jobs: str, text: str) -> None:
+    assert flinklike("run", "-d", "--user-failures", text, f"{jobs}:built").code == 0
+    assert server.dispatcher.graph().user_failures == text
+
+
+def test_other_words_about_user_failures_are_refused(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike("run", "--user-failures", "sometimes", f"{jobs}:built")
+    assert (done.code, "'sometimes': expected one of final-when-exclusive, restart, final" in done.err) == (1, True)
 
 
 def test_without_the_option_a_job_keeps_its_own(

@@ -126,6 +126,14 @@ def test_keys_of_uploaded_files_are_filled_in_everywhere() -> None:
     assert JobGraph.model_validate_json(after.canonical_json()) == after
 
 
+def test_what_earlier_releases_do_not_know_is_sent_and_stored_only_when_it_is_asked_for() -> None:  # D-029
+    plain = lone()
+    assert "user_failures" not in plain.document()
+    asked = plain.model_copy(update={"user_failures": "final"})
+    assert asked.document() == {**plain.document(), "user_failures": "final"}
+    assert JobGraph.parse(asked.canonical_json()) == asked
+
+
 def test_the_schema_changes_only_on_purpose() -> None:
     """Update the file together with JOB_GRAPH_SCHEMA_VERSION, or with an optional field that has a default."""
     assert json.loads(SCHEMA_FILE.read_text()) == json.loads(json.dumps(job_graph_schema()))

@@ -1,0 +1,103 @@
+"""What the tasks of an attached run write, as spark-submit shows it: their stdout on stdout, the rest on stderr, live.
+
+Nothing of it can fail the run: output that cannot be read, or a stdout that nobody reads any more, costs the output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
+from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+
+_PAUSE_SECONDS = 0.25
+_PAUSE_SECONDS_MAX = 1.0
+_REMEMBERED_BYTES = 128 * 1024
+
+
+class TaskOutput:
+    """Of one job, over as many looks as it takes. `uses_stdout`: else all of it goes to stderr."""
+
+    def __init__(self, client: FlinklikeClient, job_id: JobId, errors: Console, *, uses_stdout: bool) -> None:
+        self._client = client
+        self._errors = errors
+        self._logs = AttemptLogs(job_id)
+        self._uses_stdout = uses_stdout
+        self._pause, self._since = 0.0, 0
+        self._title: str | None = None
+        self._on_stderr = b""
+        self.has_ended = False
+        """True when the job is over and nothing is left to show."""
+        self.is_readable = True
+        self.vertices: list[Mapping[str, Any]] = []
+
+    def has_shown(self, text: str) -> bool:
+        """True when the tasks have written this to stderr, not long ago."""
+        return text.strip().encode() in self._on_stderr
+
+    def look(self) -> None:
+        """Wait a moment for a change of the job, and show what is new."""
+        try:
+            answer = self._client.run(self._logs.look(wait=self._pause, since=self._since))
+        except ClusterUnavailableError:
+            raise
+        except FlinklikeClientError as error:
+            self.is_readable = False
+            self._errors.print(f"The output of the job cannot be read now: {error}")
+            return
+        is_over = JobStatus(answer["state"]).is_globally_terminal
+        self.vertices = answer["vertices"]
+        is_lone = sum(int(one["parallelism"]) for one in self.vertices) == 1
+        chunks = self._logs.take(answer, is_last=is_over)
+        for chunk in chunks:
+            self._show(chunk, is_lone=is_lone)
+        self._since = int(answer["last-modification"])
+        self.has_ended = is_over and not self._logs.has_more
+        if self._logs.has_more:
+            self._pause = 0.0
+        else:
+            self._pause = _PAUSE_SECONDS if chunks else min(2 * (self._pause or _PAUSE_SECONDS), _PAUSE_SECONDS_MAX)
+
+    def _show(self, chunk: LogChunk, *, is_lone: bool) -> None:
+        if chunk.notice:
+            self._errors.print(f"The output of {chunk.title} is gone: {chunk.notice}")
+            return
+        if self._title is None and is_lone:
+            self._title = chunk.title
+        title = f"{chunk.title} (its beginning was dropped)" if chunk.is_truncated else chunk.title
+        if title != self._title:
+            self._title = title
+            self._errors.print(f"==> {title}", style="dim")
+        if chunk.stream == "stdout" and self._uses_stdout:
+            self._write_stdout(chunk)
+        else:
+            self._on_stderr = (self._on_stderr + chunk.data)[-_REMEMBERED_BYTES:]
+            self._write_stderr(chunk)
+
+    def _write_stdout(self, chunk: LogChunk) -> None:
+        if self._errors.is_terminal and sys.stdout.isatty():
+            self._write_stderr(chunk)  # the same screen, on which the progress has to stay below
+            return
+        try:
+            sys.stdout.buffer.write(chunk.data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # Its reader has seen enough (`| head`); the job goes on, and so does the wait for its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def _write_stderr(self, chunk: LogChunk) -> None:
+        if self._errors.is_terminal:
+            for line in chunk.lines():
+                self._errors.print(Text.from_ansi(line), soft_wrap=True)
+        else:
+            sys.stderr.buffer.write(chunk.data)
+            sys.stderr.buffer.flush()

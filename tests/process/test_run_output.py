@@ -1,0 +1,140 @@
+"""`flinklike run` shows a script as spark-submit does: stdout on stdout, the rest on stderr, live; then the cause."""
+
+from __future__ import annotations
+
+import re
+import select
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.kit.script_cluster import ROOT, ScriptCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(240)]
+
+TALKS = """
+import logging, os, sys, time
+print("to stdout, first")
+print("to stderr", file=sys.stderr)
+logging.getLogger("etl").warning("to the log")
+os.write(1, b"from below Python\\n")
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+print("to stdout, last")
+"""
+
+FAILING = """
+import sys
+from pyspark.sql import SparkSession
+with open(sys.argv[1], "a") as runs:
+    runs.write("x")
+spark = SparkSession.builder.getOrCreate()
+"""
+
+CAUSES = {
+    "missing-path": (
+        "spark.read.parquet('/no/such/path').count()",
+        r"AnalysisException: \[PATH_NOT_FOUND\] Path does not exist: file:/no/such/path",
+    ),
+    "missing-column": ("spark.range(3).select('nope')", r"AnalysisException: \[UNRESOLVED_COLUMN"),
+    "no-sql": ("spark.sql('selekt 1')", r"ParseException: \[PARSE_SYNTAX_ERROR\] Syntax error at or near 'selekt'"),
+    "mkdirs": (
+        "spark.range(3).write.parquet('/proc/out')",
+        r"Py4JJavaError: Mkdirs failed: file:/proc/out cannot be created or written to$",
+    ),
+    "below-a-file": (
+        "spark.range(3).write.parquet('/etc/hostname/out')",
+        r"Py4JJavaError: Parent path is not a directory: file:/etc/hostname .*ParentNotDirectoryException",
+    ),
+}
+ASKED = ("--restart-strategy", "fixed-delay,attempts=2,delay_seconds=0", "--user-failures", "restart")
+
+
+def lines_until(stream: IO[bytes], wanted: bytes, patience: float = 60.0) -> list[bytes]:
+    """What comes, up to a line that holds this."""
+    found: list[bytes] = []
+    while not found or wanted not in found[-1]:
+        assert select.select([stream], [], [], patience)[0], f"{wanted!r} did not come: {found}"
+        line = stream.readline()
+        assert line, f"the end came before {wanted!r}: {found}"
+        found.append(line)
+    return found
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        path = tmp_path / "etl.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_the_output_of_a_script_comes_while_it_runs(
+    spark_cluster: ScriptCluster, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go on"
+    command = [str(ROOT / "bin" / "flinklike"), "run", script(TALKS), str(go_on)]
+    with subprocess.Popen(
+        command, env=spark_cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        early = lines_until(process.stdout, b"from below Python")
+        told = [*lines_until(process.stderr, b"to stderr"), *lines_until(process.stderr, b"to the log")]
+        assert not go_on.exists()
+        assert process.poll() is None, "it runs still"
+        go_on.touch()
+        out, err = b"".join(early) + process.stdout.read(), b"".join(told) + process.stderr.read()
+        assert process.wait(60) == 0, err
+    assert out == b"to stdout, first\nfrom below Python\nto stdout, last\n"
+    assert [line for line in err.splitlines() if line.startswith(b"to ")] == [b"to stderr"]
+    assert b"has been submitted" in err.splitlines()[0]
+    assert b"FINISHED" in err.splitlines()[-1]
+
+
+def test_a_quiet_run_shows_its_end_only(
+    spark_cluster: ScriptCluster, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    done = spark_cluster.cli("run", "--quiet", script(TALKS), str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert len(done.stderr.splitlines()) == 2, done.stderr
+
+
+def test_a_traceback_is_shown_once_and_the_last_line_says_why(
+    spark_cluster: ScriptCluster, script: Callable[[str], str]
+) -> None:
+    done = spark_cluster.cli("run", script("print('begun')\nraise LookupError('no such day\\nnor night')\n"))
+    assert (done.returncode, done.stdout) == (1, "begun\n")
+    assert done.stderr.count("Traceback") == 1, done.stderr
+    assert re.search(r"FAILED after .* s: LookupError: no such day$", done.stderr.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", CAUSES)
+def test_what_spark_refuses_is_one_run_and_one_sentence_whatever_the_strategy(  # D-061
+    spark_cluster: ScriptCluster, script: Callable[[str], str], tmp_path: Path, case: str
+) -> None:
+    statement, words = CAUSES[case]
+    runs = tmp_path / "runs"
+    done = spark_cluster.cli("run", *ASKED, script(FAILING + statement), str(runs), timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert runs.read_text() == "x"
+    assert re.search(rf"FAILED after .* s: {words}", done.stderr.splitlines()[-1]), done.stderr
+
+
+def test_what_follows_from_a_failure_is_said_in_words(
+    spark_cluster: ScriptCluster, script: Callable[[str], str]
+) -> None:
+    asked = ("--restart-strategy", "exponential-delay,attempts_before_reset_backoff=3")
+    pauses = "at most 3 restarts, 1 s, growing to 1 min; counted anew after 1 h without a failure"
+    for options, words in (
+        ((), "After a failure: no restarts; a failure of user code in an exclusive task is final"),
+        (asked, f"After a failure: {pauses}, also after a failure of user code"),
+    ):
+        done = spark_cluster.cli("run", "--json", *options, script("print(1)\n"))
+        job_id = re.findall(r"[0-9a-f]{32}", done.stdout)[0]
+        assert words in spark_cluster.cli("info", job_id).stdout
