@@ -1,0 +1,47 @@
+"""Nothing runs twice by surprise (R36): a failing task runs as often as `retries` say, where clusters restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.airflow.conftest import DAGS
+from tests.kit.airflow_connection import connection_json
+from tests.kit.airflow_runs import run_dag
+from tests.kit.script_cluster import ScriptCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
+
+RESTARTING = {
+    "taskmanager.spark.enabled": "false",
+    "taskmanager.numberOfTaskSlots": "2",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "3",
+    "restart-strategy.fixed-delay.delay": "0 s",
+}
+
+
+@pytest.fixture
+def restarting_cluster(metadata_database: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptCluster]:
+    del metadata_database
+    with ScriptCluster(RESTARTING) as cluster:
+        monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url, token=cluster.token))
+        monkeypatch.syspath_prepend(str(DAGS))
+        yield cluster
+
+
+@pytest.mark.usefixtures("restarting_cluster")
+def test_retries_mean_what_they_mean_elsewhere(tmp_path: Path) -> None:
+    script = tmp_path / "append.py"
+    script.write_text("import sys\nopen(sys.argv[1], 'a').write('x')\nraise LookupError('no such day')\n")
+    for retries in (0, 2):
+        runs = tmp_path / str(retries)
+        runs.mkdir()
+        found = run_dag("rerun_cases", {"script": str(script), "runs": str(runs)}, dag_id=f"appending_{retries}")
+        assert str(found.state) == "failed"
+        assert {path.name: path.read_text() for path in runs.iterdir()} == {
+            "script": "x" * (1 + retries),
+            "function": "x" * (1 + retries),
+        }
