@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_flinklike.client import FlinklikeClient
+from runtime.common.ids import JobId
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 from tests.process.conftest import WITHOUT_SPARK
@@ -115,6 +117,35 @@ def test_a_lost_task_manager_is_nobodys_code(cluster: ScriptCluster, tmp_path: P
         assert ended is not None
         assert ended.status.value == "FINISHED"
     assert len(runs.read_text()) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_a_lost_spark_is_nobodys_code(spark_cluster: ScriptCluster, tmp_path: Path) -> None:
+    runs, stop = tmp_path / "runs", tmp_path / "stop"
+    script = tmp_path / "work.py"
+    script.write_text(
+        "import os, sys\nfrom pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n"
+        "spark.range(3).count()\nwith open(sys.argv[1], 'a') as runs:\n    runs.write('x')\n"
+        "while not os.path.exists(sys.argv[2]):\n    spark.range(1000).selectExpr('sum(id)').collect()\n"
+    )
+    asked = ("--restart-strategy", "fixed-delay,attempts=3,delay_seconds=0.1", "--user-failures", "final")
+    done = spark_cluster.cli("run", "-d", "--json", *asked, str(script), str(runs), str(stop))
+    job_id = json.loads(done.stdout)["job_id"]
+    reached(lambda: runs.exists() and runs.read_text() == "x", "the script uses Spark", timeout=60)
+    (jvm,) = [pid for pid, line in spark_cluster.processes().items() if "org.apache.spark.deploy.SparkSubmit" in line]
+    os.kill(jvm, signal.SIGKILL)
+    with spark_cluster.connect() as client:
+        reached(lambda: runs.read_text() == "xx" or ends(client, job_id), "it runs on the next Spark", timeout=200)
+        stop.touch()
+        ended = client.result_within(job_id, wait=60)
+        assert ended is not None
+        assert ended.status.value == "FINISHED", ended.failure
+    assert runs.read_text() == "xx"
+
+
+def ends(client: FlinklikeClient, job_id: JobId) -> bool:
+    return client.status(job_id).status.is_globally_terminal
 
 
 def task_managers_of(cluster: ScriptCluster) -> list[int]:

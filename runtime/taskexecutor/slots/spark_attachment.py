@@ -42,7 +42,7 @@ class SparkAttachment:
         self._problem = ""
         self._refusal = ""
         self.is_unreachable = False
-        """True when Spark could not be asked what the attempt has left there."""
+        """True when the JVM has not answered the question what the attempt has left there."""
         self._order: WorkOrder | None = None
         self._doors = _SparkDoors(self) if has_spark else None
         if not has_spark:
@@ -128,7 +128,7 @@ class SparkAttachment:
                     return True
                 quiet.wait(pause)
         except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
-            self.is_unreachable = True
+            self.is_unreachable = _is_connection_error(error)
             sys.stderr.write(f"the Spark session of this attempt cannot be asked for what still runs: {error}\n")
         return False
 
@@ -148,8 +148,12 @@ def _chain(error: BaseException) -> Sequence[BaseException]:
     return links
 
 
+def _is_connection_error(error: BaseException) -> bool:
+    return isinstance(error, ConnectionError) or type(error).__name__ in _CONNECTION_ERRORS
+
+
 def _says_that_spark_is_gone(error: BaseException) -> bool:
-    if isinstance(error, ConnectionError) or type(error).__name__ in _CONNECTION_ERRORS:
+    if _is_connection_error(error):
         return True
     try:
         text = str(error)
