@@ -49,7 +49,7 @@ from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
-from runtime.highavailability.compaction import COMPACTION_PERIOD
+from runtime.highavailability.compaction import LOOK_PERIOD
 from runtime.highavailability.follower import patiently
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
@@ -180,7 +180,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
             compaction = Reconciler(
-                "job-manager/compaction", services.compactor.activate, period=COMPACTION_PERIOD, clock=context.clock
+                "job-manager/compaction", services.compactor.activate, period=LOOK_PERIOD, clock=context.clock
             )
             scope.spawn_eternal("compaction", _while_leading(runner, compaction.run))
             if services.ha.is_durable:

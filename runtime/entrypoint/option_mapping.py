@@ -88,6 +88,7 @@ def high_availability_settings(configuration: Configuration, layout: Layout) -> 
         lease_ttl=max(1, math.ceil(seconds(configuration, ha.LEASE_TIMEOUT))),
         timeout=seconds(configuration, ha.ETCD_TIMEOUT),
         etcd=etcd,
+        is_etcd_embedded=etcd is not None and configuration.get(ha.ETCD_EMBEDDED),
     )
 
 

@@ -48,6 +48,7 @@ class HighAvailabilitySettings:
     lease_ttl: int
     timeout: float
     etcd: EtcdSettings | None = None
+    is_etcd_embedded: bool = False
 
 
 class HighAvailabilityServices:
@@ -162,7 +163,10 @@ class HighAvailabilityServices:
 
     def compactor(self) -> Compactor:
         """R21, for the leader."""
-        return Compactor(self.kv, self._clock, timeout=self._settings.timeout)
+        settings = self._settings
+        return Compactor(
+            self.kv, self._clock, timeout=settings.timeout, defragments_when_idle=settings.is_etcd_embedded
+        )
 
     def job_master_registration(self, record: JobMasterRecord) -> JobMasterRegistration:
         """This JobMaster process's key."""

@@ -8,7 +8,7 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import StorageExhaustedError
-from runtime.highavailability.compaction import COMPACTION_PERIOD, Compactor
+from runtime.highavailability.compaction import COMPACTION_PERIOD, HISTORY_REVISIONS, LOOK_PERIOD, Compactor
 from runtime.highavailability.kv import CompactedError, Put, StoreStatus, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
 from tests.kit.virtual_time import ManualClock, run_virtual
@@ -112,5 +112,58 @@ def test_a_file_full_of_data_is_not_defragmented_and_no_file_every_minute() -> N
             kv.is_defragmented = False
             clock.advance(COMPACTION_PERIOD)
         assert outcomes == [True, *[False] * 9, True]
+
+    run_virtual(main())
+
+
+def test_a_busy_store_keeps_so_many_revisions_and_no_more() -> None:
+    """Of a follower that is not further behind than that nothing is forgotten."""
+
+    async def main() -> None:
+        kv, clock = MemoryKeyValueStore(LoopClock()), ManualClock()
+        compactor = Compactor(kv, clock, timeout=1)
+        kept = []
+        for _ in range(9):
+            for _ in range(HISTORY_REVISIONS // 3):
+                revision = await write(kv)
+            status = await compactor.activate()
+            kept.append(status.revision - status.compacted_to)
+            assert await is_kept(kv, revision - HISTORY_REVISIONS if revision > HISTORY_REVISIONS else revision)
+            clock.advance(LOOK_PERIOD)
+        assert max(kept) <= 2 * HISTORY_REVISIONS
+        assert min(kept[6:]) >= HISTORY_REVISIONS
+
+    run_virtual(main())
+
+
+class WastefulStore(HollowStore):
+    """A file far from its quota, most of which is not in use."""
+
+    async def status(self, *, timeout: float) -> StoreStatus:
+        status = await super().status(timeout=timeout)
+        size = self.used_bytes if self.is_defragmented else self.used_bytes + (40 << 20)
+        return replace(status, quota_bytes=1 << 31, size_bytes=size)
+
+
+def test_a_wasteful_file_of_an_idle_etcd_of_ours_is_defragmented() -> None:
+    async def main() -> None:
+        outcomes = {}
+        for is_ours, writes, used in (
+            (True, 0, 1 << 20),
+            (True, 30, 1 << 20),
+            (False, 0, 1 << 20),
+            (True, 0, 90 << 20),
+        ):
+            kv, clock = WastefulStore(used_bytes=used), ManualClock()
+            compactor = Compactor(kv, clock, timeout=1, defragments_when_idle=is_ours)
+            done = []
+            for _ in range(8):
+                for _ in range(writes):
+                    await write(kv)
+                done.append((await compactor.activate()).has_defragmented)
+                clock.advance(LOOK_PERIOD)
+            outcomes[is_ours, writes, used] = done
+        assert outcomes[True, 0, 1 << 20] == [False] * 6 + [True, False], "when it has been idle for a minute"
+        assert not any(any(done) for case, done in outcomes.items() if case != (True, 0, 1 << 20))
 
     run_virtual(main())
