@@ -19,6 +19,7 @@ from runtime.common.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from runtime.highavailability.compaction import HISTORY_SECONDS, Compactor
 from runtime.highavailability.etcd import generate
 from runtime.highavailability.etcd.settings import EtcdSettings, UnsafeEtcdVersionError, check_version
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
@@ -28,6 +29,7 @@ from runtime.highavailability.lease import Lease, LeaseSettings
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.etcd import EtcdProcess
 from tests.kit.tcp_proxy import TcpProxy
+from tests.kit.virtual_time import ManualClock
 
 TIMEOUT = 5.0
 
@@ -218,6 +220,22 @@ async def test_a_full_etcd_says_so_and_is_usable_again_after_compaction(tmp_path
             assert (await kv.status(timeout=TIMEOUT)).size_bytes < status.size_bytes
     finally:
         process.stop()
+
+
+@pytest.mark.asyncio
+async def test_an_etcd_of_ours_gives_the_space_of_forgotten_history_back_when_it_is_idle(own_etcd: EtcdProcess) -> None:
+    clock = ManualClock()
+    async with opened(own_etcd.store()) as kv:
+        compactor = Compactor(kv, clock, timeout=TIMEOUT, defragments_when_idle=True)
+        for _ in range(60):
+            await kv.txn(Txn((), tuple(Put(f"/{number}", bytes(10_000)) for number in range(100))), timeout=TIMEOUT)
+        before = after = await compactor.activate()
+        assert before.size_bytes > 50_000_000
+        for _ in range(8):
+            clock.advance(HISTORY_SECONDS / 4)
+            after = await compactor.activate()
+        assert after.size_bytes < before.size_bytes / 8
+        assert await put(kv, "/a", b"x") > before.revision
 
 
 # --- login --------------------------------------------------------------------------------------------------
