@@ -123,6 +123,7 @@ def test_a_busy_store_keeps_so_many_revisions_and_no_more() -> None:
         kv, clock = MemoryKeyValueStore(LoopClock()), ManualClock()
         compactor = Compactor(kv, clock, timeout=1)
         kept = []
+        revision = 0
         for _ in range(9):
             for _ in range(HISTORY_REVISIONS // 3):
                 revision = await write(kv)
