@@ -15,15 +15,20 @@ if TYPE_CHECKING:
     from runtime.taskexecutor.guard.channel import GuardChannel
 
 
-def run_guarded(name: str, load: Callable[[], Callable[[GuardChannel], ClusterProcess]]) -> int:
-    """Become the guard, or, below one, the process; the exit code. `load` imports the process, below a guard only."""
+def run_guarded(
+    name: str, load: Callable[[], Callable[[GuardChannel], ClusterProcess]], at_end: Callable[[], None] = lambda: None
+) -> int:
+    """Become the guard, or, below one, the process; the exit code. `load` imports the process, below a guard only.
+
+    `at_end` is called above the guard, when nothing runs any more.
+    """
     from runtime.taskexecutor.guard.channel import GuardChannel  # noqa: PLC0415 - standard library only
 
     channel = GuardChannel.from_environment(os.environ)
     if channel is None:
         from runtime.taskexecutor.guard.watcher import run_guard  # noqa: PLC0415 - only the guard needs it
 
-        run_guard([sys.executable, *sys.orig_argv[1:]], os.environ)
+        run_guard([sys.executable, *sys.orig_argv[1:]], os.environ, at_end)
     from runtime.entrypoint.process import run_process  # noqa: PLC0415 - only the main process may load the rest
 
     make = load()

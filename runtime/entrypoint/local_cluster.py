@@ -2,12 +2,15 @@
 
 For `run_local()`: jobs live in memory, the parts talk over the local transport, slots are the same processes as
 everywhere. Says one line of JSON on stdout when jobs can be submitted; ends when its standard input does, so that it
-never outlives who started it.
+never outlives who started it. Then it removes the directory that was made for it: who started it may be gone.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.entrypoint.guarded import run_guarded
@@ -22,9 +25,20 @@ def _load() -> type[LocalCluster]:
     return LocalCluster
 
 
+DIRECTORY_VARIABLE = "FLINKLIKE_LOCAL_DIRECTORY"
+DIRECTORY_PREFIX = "flinklike-local-"
+
+
+def _remove_directory() -> None:
+    """That of the call, by its name; never another one."""
+    directory = Path(os.environ.get(DIRECTORY_VARIABLE, ""))
+    if directory.name.startswith(DIRECTORY_PREFIX):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def main() -> int:
     """Become the guard, or, below one, the cluster; the exit code."""
-    return run_guarded("local cluster", _load)
+    return run_guarded("local cluster", _load, _remove_directory)
 
 
 if __name__ == "__main__":

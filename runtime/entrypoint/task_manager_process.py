@@ -301,7 +301,14 @@ def _slot_settings(configuration: Configuration, registration: RegisterTaskManag
         inline_bytes_max=configuration.get(tm.EXCHANGE_INLINE_MAX),
         log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
         is_static_conf_fatal=configuration.get(tm.SCRIPT_STATIC_CONF) == "fail",
+        spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
     )
+
+
+def _spark_cluster(configuration: Configuration) -> str:
+    """The master whose executors are on other hosts, "" for those in our JVM."""
+    master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
+    return "" if master.startswith("local") else master
 
 
 def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:

@@ -88,15 +88,17 @@ pipeline.run_local({"marker": sys.argv[1]}, conf={"taskmanager.spark.enabled": "
 """
 
 
-def test_a_killed_caller_leaves_no_process(temporary: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_a_caller_that_is_stopped_leaves_nothing(temporary: Path, number: signal.Signals) -> None:
     marker = temporary / "runs"
     caller = subprocess.Popen([sys.executable, "-c", ORPHAN, str(marker)])
     try:
         reached(marker.exists, "the task runs")
         assert len(carrying("TMPDIR", str(temporary))) > len(("caller", "guard", "cluster"))
-        caller.send_signal(signal.SIGKILL)
+        caller.send_signal(number)
         caller.wait()
         reached(lambda: not carrying("TMPDIR", str(temporary)), "all processes have ended")
+        assert list(temporary.glob("flinklike-local-*")) == []
     finally:
         caller.kill()
         caller.wait()

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN, LINE_BYTES_MAX
@@ -125,10 +125,13 @@ class Watcher:
         say(listener, f"{self._life.identity}\n".encode())
 
 
-def run_guard(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def run_guard(
+    command: Sequence[str], environment: Mapping[str, str], at_end: Callable[[], None] = lambda: None
+) -> NoReturn:
     """Become the watcher of a guard of `command`. Ends this process with the command's exit code.
 
     Or begins again, as a new program with a new incarnation. First it ends what killed guards have left here (R30).
+    `at_end` is called when nothing runs any more.
     """
     records = records_directory(environment)
     try:
@@ -141,4 +144,5 @@ def run_guard(command: Sequence[str], environment: Mapping[str, str]) -> NoRetur
     code = watcher.run()
     if code == EXIT_START_AGAIN and not watcher.was_told_to_stop:
         os.execve(command[0], list(command), dict(environment))  # noqa: S606 (a new life, not a shell)
+    at_end()
     sys.exit(EXIT_CODE_OF_SIGNAL - code if code < 0 else code)

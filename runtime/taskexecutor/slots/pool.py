@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from dataclasses import replace
 
 from runtime.aio.scope import ScopeClosedError, ServiceScope
 from runtime.aio.watch import Watch
@@ -172,6 +173,8 @@ class SlotProcessPool:
         attempt.tell_terminal(report)
 
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
+        if self._settings.spark_cluster and attempt.is_exclusive_rerun:
+            return attempt.failed(_rerun_refused(attempt, self._settings.spark_cluster))
         process = attempt.process = await self._take_process(slot, attempt)
         if attempt.is_cancelled or attempt.kill_failure is not None:
             self._keep(slot, process)
@@ -441,3 +444,15 @@ async def _wait_gone(pid: int) -> None:
                 await asyncio.sleep(_GONE_POLL)
     except TimeoutError:
         logger.error("slot process %s does not die", pid)  # noqa: TRY400 - the sentence is enough
+
+
+def _rerun_refused(attempt: RunningAttempt, master: str) -> FailureInfo:
+    """R15: nobody can tell when the executors of the attempt before have ended."""
+    return replace(
+        attempt.system_failure(
+            f"an exclusive task runs once only with spark.master {master}, and this is attempt "
+            f"{attempt.work.task.ordinal}: executors of the one before may still run on other hosts. Submit the job "
+            "again when they have ended, declare the task not exclusive, or use spark.master local[*]"
+        ),
+        is_recoverable=False,
+    )

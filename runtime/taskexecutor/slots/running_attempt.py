@@ -19,6 +19,7 @@ from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from runtime.taskexecutor.spark.environment import SparkProgress
 
 NO_METRICS = TaskMetrics()
+FIRST_ORDINAL = 0
 
 
 class RunningAttempt:
@@ -47,6 +48,11 @@ class RunningAttempt:
     def uses_spark(self) -> bool:
         """True once it has touched Spark: it fails with it."""
         return self.process is not None and self.process.uses_spark
+
+    @property
+    def is_exclusive_rerun(self) -> bool:
+        """Has the subtask of an exclusive task been run before?"""
+        return self.work.task.task.is_exclusive and self.work.task.ordinal > FIRST_ORDINAL
 
     def encoded_order(self) -> bytes:
         """The WorkOrder for the slot process."""

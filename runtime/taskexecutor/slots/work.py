@@ -25,6 +25,7 @@ class SlotSettings:
     """How slots work on this TaskManager. Durations in seconds; `memory_bytes_max` is per slot, 0 = no limit.
 
     `keep_idle`: how long a process that has run a task waits for another one that may run in it.
+    `spark_cluster`: the master whose executors run Spark's tasks on other hosts, "" when they run in the JVM here.
     """
 
     slots: int
@@ -35,6 +36,7 @@ class SlotSettings:
     inline_bytes_max: int = 256 * 1024
     log_bytes_max: int = 10 * 1024 * 1024
     is_static_conf_fatal: bool = False
+    spark_cluster: str = ""
     sample_interval: float = 0.2
     progress_interval: float = 1.0
     attach_idle_delay: float = 0.05
