@@ -25,6 +25,8 @@ class FaultKind(Enum):
     TASKMANAGER_TERMINATE = "taskmanager-terminate"
     MAIN_KILL = "main-kill"
     MAIN_FREEZE = "main-freeze"
+    GUARD_KILL = "guard-kill"
+    TEMPLATE_KILL = "template-kill"
     SLOT_KILL = "slot-kill"
     SPARK_KILL = "spark-kill"
     ETCD_KILL = "etcd-kill"
@@ -32,7 +34,7 @@ class FaultKind(Enum):
 
     @property
     def role(self) -> str:
-        """Of the process that it happens to. `main` is the TaskManager's main process without its guard."""
+        """Of the process that it happens to. `taskmanager` is its watcher, `main` its main process, without guards."""
         return self.value.partition("-")[0]
 
     @property

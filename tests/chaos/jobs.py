@@ -75,7 +75,8 @@ def _nap(random: Random, _directory: Path) -> ChaosJob:
     numbers = [index + 1 for index in range(parallelism)]
     value = 1 if parallelism == 1 else {"nap": numbers}
     job = ChaosJob("nap", Pipeline("nap"), Expected(value=value))
-    job.source("nap", parallelism, exclusive=random.random() < 0.5, seconds=random.uniform(1.0, 12.0))
+    exclusive, daemon = random.random() < 0.5, random.random() < 0.5
+    job.source("nap", parallelism, exclusive=exclusive, seconds=random.uniform(1.0, 12.0), daemon=daemon)
     return job
 
 

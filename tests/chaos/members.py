@@ -18,6 +18,7 @@ from tests.kit.script_cluster import ROOT, ScriptCluster, free_port
 
 DAEMONS = ("jobmanager", "jobmaster", "taskmanager")
 _SCRIPTS = {"jobmanager": "jobmanager.sh", "jobmaster": "start-jobmaster.sh", "taskmanager": "taskmanager.sh"}
+_PARTS = {"tm-guard": "guard", "slot-template": "template", "slot-process": "slot", "java": "spark"}
 START_TIMEOUT = 240.0
 
 
@@ -72,7 +73,7 @@ class ChaosCluster(ScriptCluster):
         self.wanted = {"jobmanager": masters, "jobmaster": job_masters, "taskmanager": workers, "etcd": 1}
 
     def members(self, role: str) -> list[Member]:
-        """The processes of a role that run now and are ready; `main`, `slot` and `spark` are parts of TaskManagers."""
+        """The processes of a role that run now and are ready; others (`guard`, `slot`) are parts of TaskManagers."""
         if role == "etcd":
             return self._etcd()
         if role in DAEMONS:
@@ -128,18 +129,16 @@ class ChaosCluster(ScriptCluster):
 
 def _parts(task_manager: Member, role: str) -> Iterator[Member]:
     for child in descendants(task_manager.process):
-        if _role_of(child, task_manager) == role and (process := ProcessId.of(child.pid)) is not None:
+        if _role_of(child) == role and (process := ProcessId.of(child.pid)) is not None:
             yield Member(role, f"{task_manager.name}/{role}", process, "", task_manager.task_manager)
 
 
-def _role_of(child: psutil.Process, task_manager: Member) -> str:
+def _role_of(child: psutil.Process) -> str:
     try:
-        name, parent = child.name(), child.ppid()
-        if name == "slot-process":
-            return "slot"
-        if name == "java":
-            return "spark"
-        is_main = parent == task_manager.process.pid and "runtime.entrypoint.task_manager" in child.cmdline()
+        name, parent = child.name(), child.parent()
+        if name in _PARTS:
+            return _PARTS[name]
+        is_main = parent is not None and parent.name() == "tm-guard"
     except psutil.NoSuchProcess:
         return ""
     return "main" if is_main else ""

@@ -65,6 +65,8 @@ def step(ctx: Any, *inputs: Any) -> Any:
     notes = Notes(ctx)
     try:
         notes.add("begin")
+        if notes.plan.get("daemon"):
+            _leave_daemon(notes)
         if not notes.live():
             return None
         if ctx.attempt_number < int(notes.plan.get("failures", 0)):
@@ -77,6 +79,23 @@ def step(ctx: Any, *inputs: Any) -> Any:
         return ctx.subtask_index + 1 + sum(sum(values) for values in inputs)
     finally:
         notes.close()
+
+
+def _leave_daemon(notes: Notes) -> None:
+    """A process of its own session, two forks away, that shows its attempt's life until somebody ends it (R29, R30)."""
+    middle = os.fork()
+    if middle:
+        os.waitpid(middle, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        while True:
+            notes.add("alive")
+            time.sleep(_ALIVE_EVERY)
+    finally:
+        os._exit(1)
 
 
 def _write(ctx: Any, base: str) -> None:

@@ -116,7 +116,7 @@ def recoveries(lines: Sequence[Line]) -> dict[str, list[float]]:
             continue
         if line.step == "recovered":
             found.setdefault(line.measure, []).append(line.seconds)
-        elif (line.role, line.step) in {("taskmanager", "kill"), ("main", "kill")}:
+        elif (line.role, line.step) in {("taskmanager", "kill"), ("main", "kill"), ("guard", "kill")}:
             seconds = _seconds_elsewhere(lines, number, line)
             if seconds is not None:
                 found.setdefault(f"{line.role} {line.step}: {ELSEWHERE}", []).append(seconds)
