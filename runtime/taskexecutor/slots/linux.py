@@ -59,6 +59,7 @@ class BootTimer:
     """Readable from a time of CLOCK_BOOTTIME on: a timeout would stand still while the host is suspended."""
 
     def __init__(self) -> None:
+        self._at: float | None = None
         self._descriptor = _libc.timerfd_create(time.CLOCK_BOOTTIME, _TFD_CLOEXEC)
         if self._descriptor < 0:
             number = ctypes.get_errno()
@@ -69,7 +70,10 @@ class BootTimer:
         return int(self._descriptor)
 
     def set(self, at: float | None) -> None:
-        """From then on; None: never. What it was set to before counts no more."""
+        """From then on; None: never. What it was set to before counts no more. The same again costs nothing."""
+        if at == self._at:
+            return
+        self._at = at
         nanoseconds = 0 if at is None else max(1, int(at * 1e9))
         spec = (ctypes.c_long * 4)(0, 0, *divmod(nanoseconds, 1_000_000_000))
         if _libc.timerfd_settime(self._descriptor, _TFD_TIMER_ABSTIME, spec, None) != 0:
