@@ -1,0 +1,58 @@
+"""What a user meets first: the address of a real cluster in a browser and in curl, and jobs by names that say much."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.kit.script_cluster import ScriptCluster
+
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(120)]
+
+OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "1"}
+BROWSER = {"accept": "text/html,application/xhtml+xml"}
+JOBS = """
+from airflow_flinklike import function_job
+
+count_shops = lambda ctx: 3
+
+def total(ctx):
+    return 4
+
+by_variable = function_job(count_shops)
+by_name = function_job(total)
+by_place = function_job(lambda ctx: 5)
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[ScriptCluster]:
+    with ScriptCluster(OPTIONS, job_masters=1) as started:
+        yield started
+
+
+def test_the_address_leads_to_jobs_by_their_names(cluster: ScriptCluster, tmp_path: Path) -> None:
+    file = tmp_path / "shops.py"
+    file.write_text(JOBS)
+    for name in ("by_variable", "by_name", "by_place"):
+        done = cluster.cli("run", f"{file}:{name}")
+        assert done.returncode == 0, done.stderr
+    names = {"count_shops", "total", "lambda at shops.py:11"}
+    assert {job["name"] for job in json.loads(cluster.cli("list", "--json").stdout)["jobs"]} == names
+
+    token = {"token": cluster.token}
+    page = httpx.get(f"{cluster.url}/", params=token, headers=BROWSER, follow_redirects=True)
+    assert page.status_code == 200
+    assert page.url.path == "/ui"
+    assert all(f">{name}</a>" in page.text for name in names)
+    assert "3 finished" in page.text
+
+    told = httpx.get(f"{cluster.url}/", headers={"authorization": f"Bearer {cluster.token}"}).json()
+    assert (told["page"], told["jobs"]) == ("/ui", "/jobs/overview")
+    refused = httpx.get(f"{cluster.url}/", headers=BROWSER)
+    assert refused.status_code == 401
+    assert "/ui?token=" in refused.json()["errors"][0]
