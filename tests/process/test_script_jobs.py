@@ -53,6 +53,7 @@ if __name__ == "__main__":
         "settings": in_worker[0],
         "name": Path(sys.argv[0]).name,
         "conf": spark.conf.get("spark.sql.session.timeZone"),
+        "random hashes": sys.flags.hash_randomization,
     }))
     print("rows written:", len(rows))
     spark.stop()
@@ -91,6 +92,7 @@ def test_an_application_with_everything(either_cluster: ScriptCluster, scripts: 
         "settings": "mode=fast",
         "name": "etl.py",
         "conf": "Asia/Kathmandu",
+        "random hashes": 0,
     }
     listed = json.loads(either_cluster.cli("list", "--json").stdout)["jobs"]
     newest = next(job for job in listed if job["name"] == "nightly")

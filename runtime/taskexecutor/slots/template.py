@@ -21,6 +21,9 @@ from runtime.taskexecutor.slots.wire import decode_fields, encode_fields
 
 logger = logging.getLogger(__name__)
 
+AS_SPARK_SUBMIT = {"PYTHONHASHSEED": "0"}
+"""PySpark's estimators take their default seeds from a hash: what a script learns must not differ from run to run."""
+
 # Without a PYTHONPATH, which the processes that user code starts would inherit.
 _BOOTSTRAP = (
     f"import sys; sys.path.append({str(Path(__file__).resolve().parents[3])!r}); "
@@ -86,7 +89,7 @@ class TemplateProcess:
                 command,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, **SINGLE_THREADED},
+                env={**AS_SPARK_SUBMIT, **os.environ, **SINGLE_THREADED},
                 start_new_session=True,
             )
         ours.settimeout(0)
