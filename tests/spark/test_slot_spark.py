@@ -12,6 +12,7 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
+from runtime.gateways.task import Fault
 from runtime.taskexecutor.slots.slot_process import Attachment
 from tests.kit.slot_box import SlotBox
 from tests.kit.slot_work import operator, script
@@ -309,6 +310,41 @@ def test_progress_of_spark_is_told(slots: SlotBox, tmp_path: Path) -> None:
     slots.do(told())
     slots.do(slots.pool.cancel(0, work.task.attempt_id))
     slots.end(running)
+
+
+def exits_around_the_guard(ctx: Any) -> Any:
+    jvm, handles = ctx.spark._jvm, ctx.spark._jvm.java.lang.invoke
+    signature = handles.MethodType.methodType(jvm.java.lang.Void.TYPE, jvm.java.lang.Integer.TYPE)
+    exit_ = handles.MethodHandles.lookup().findStatic(
+        jvm.java.lang.Class.forName("java.lang.System"), "exit", signature
+    )
+    exit_.invokeWithArguments(jvm.java.util.ArrayList([5]))
+
+
+def test_who_ends_the_spark_of_all_is_told_and_others_are_not_charged(slots: SlotBox) -> None:
+    def uses(ctx: Any) -> Any:
+        import time
+
+        ctx.spark.range(1).count()
+        ctx.report_progress(0.5, "waiting")
+        time.sleep(60)
+
+    victim, victim_running = slots.begin(slots.work(uses, job_id=new_job()), slot=1)
+
+    async def waiting() -> None:
+        async with asyncio.timeout(60):
+            await victim.progresses.wait_until(bool)
+
+    slots.do(waiting())
+    told = slots.failure(slots.work(exits_around_the_guard, job_id=new_job()))
+    slots.end(victim_running)
+    assert (told.class_name, told.at_fault, told.is_recoverable) == ("SparkEndedError", Fault.USER, False)
+    assert "this task has ended the Spark of its TaskManager, which other jobs use too" in told.message
+    other = victim.terminal.failure
+    assert other is not None
+    assert (other.class_name, other.at_fault, other.is_recoverable) == ("SparkLostError", Fault.NOBODY, True)
+    assert "another task was the cause" in other.message
+    slots.do(slots.box.environment.restart())
 
 
 def test_the_loss_of_spark_fails_only_what_used_it(slots: SlotBox) -> None:

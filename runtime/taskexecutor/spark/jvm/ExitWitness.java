@@ -7,7 +7,7 @@ import java.nio.file.Paths;
 import java.util.Iterator;
 import java.util.Map;
 
-/** Writes down whose call ends the JVM. It runs when the JVM exits, before anything of Spark is gone. */
+/** Writes down whose call ends the JVM (R23). It runs when the JVM exits, before anything of Spark is gone. */
 public final class ExitWitness extends Thread {
   private final Path file;
 

@@ -7,7 +7,7 @@ import javax.management.ObjectName;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What must not grow with the number of jobs, counted after a garbage collection. */
+/** What must not grow with the number of jobs (R25), counted after a garbage collection. */
 public final class Figures {
   private Figures() {}
 
@@ -22,6 +22,7 @@ public final class Figures {
     Runtime runtime = Runtime.getRuntime();
     found.put("heap_bytes", Long.valueOf(runtime.totalMemory() - runtime.freeMemory()));
     found.put("threads", Integer.valueOf(ManagementFactory.getThreadMXBean().getThreadCount()));
+    found.put("unnamed_threads", Integer.valueOf(unnamedThreads()));
     found.put("classes", Integer.valueOf(ManagementFactory.getClassLoadingMXBean().getLoadedClassCount()));
     found.put("listeners", Integer.valueOf(original.listenerBus().listeners().size()));
     found.put("open_sessions", Integer.valueOf(SlotSession.openCount()));
@@ -41,6 +42,16 @@ public final class Figures {
       used += ((Long) sizes._1()).longValue() - ((Long) sizes._2()).longValue();
     }
     return used;
+  }
+
+  /** Those that serve connections of py4j are among them, Spark's own are not. */
+  private static int unnamedThreads() {
+    int found = 0;
+    Object[] threads = Thread.getAllStackTraces().keySet().toArray();
+    for (int i = 0; i < threads.length; i++) {
+      found += ((Thread) threads[i]).getName().startsWith("Thread-") ? 1 : 0;
+    }
+    return found;
   }
 
   /** A line of the histogram: "  12:   345   6789  name (module)". */

@@ -4,7 +4,7 @@ import org.apache.hadoop.conf.Configuration;
 
 /**
  * What the JVM finds as its active SparkContext and below its default session: the shared one, which only the owner of
- * the JVM stops, through the original.
+ * the JVM stops, through the original (R23).
  */
 public final class SharedContext extends SparkContext {
   private SharedContext() {

@@ -17,8 +17,8 @@ import scala.reflect.ClassTag;
 
 /**
  * The SparkContext of one session: a copy of the shared one that has a Hadoop configuration, persisted RDDs, a checkpoint
- * directory, listeners, and names of job groups and tags of its own. Scheduler, storage and local properties are shared.
- * It cannot be stopped.
+ * directory, listeners, and names of job groups and tags of its own (R22). Scheduler, storage and local properties are
+ * shared. It cannot be stopped (R23).
  */
 public final class SlotContext extends SparkContext {
   private static final String TAGS = "spark.job.tags";

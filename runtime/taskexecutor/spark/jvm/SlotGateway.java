@@ -8,7 +8,7 @@ import java.util.Set;
 import py4j.Gateway;
 import py4j.ReturnObject;
 
-/** A session's py4j gateway that ends no JVM. It is a guard against accidents, no boundary against intent. */
+/** A session's py4j gateway that ends no JVM (R23). It is a guard against accidents, no boundary against intent. */
 public final class SlotGateway extends Gateway {
   private static final Set ENDS = new HashSet(Arrays.asList(new String[] {"exit", "halt"}));
   private static final Set OWNERS =

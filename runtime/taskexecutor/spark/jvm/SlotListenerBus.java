@@ -5,7 +5,7 @@ import java.util.List;
 import org.apache.spark.scheduler.LiveListenerBus;
 import org.apache.spark.scheduler.SparkListenerInterface;
 
-/** The shared listener bus, as one session sees it: it remembers what the session adds, and takes it away at the end. */
+/** The listener bus of all as one session sees it: it remembers what the session adds, and takes it away (R25). */
 public final class SlotListenerBus extends LiveListenerBus {
   private LiveListenerBus shared;
   private List added;

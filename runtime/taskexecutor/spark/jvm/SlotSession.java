@@ -29,7 +29,7 @@ import scala.Some;
 
 /**
  * One session of a slot process in the shared JVM: a SparkContext, a cache and global temporary views of its own below a
- * SparkSession, and a py4j gateway whose threads carry the session's tag. Opened, asked and closed with few py4j calls.
+ * SparkSession (R22), and a py4j gateway whose threads carry the session's tag. Opened, asked and closed with few py4j calls.
  */
 public final class SlotSession {
   /** The local property that names the session in every thread and every task of it. */

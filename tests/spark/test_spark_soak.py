@@ -1,0 +1,123 @@
+"""R25: nothing in the JVM grows with the number of jobs. Dozens here; thousands are a benchmark's work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import JobId
+from tests.kit.slot_box import SlotBox
+from tests.kit.slot_work import script
+from tests.kit.spark_box import SparkBox, wait_until
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
+
+ROUNDS = 6
+"""Of seven jobs each. A figure that grew by one a job would end far above its limit."""
+
+PINNED_MAX = 35
+
+_jobs = iter(range(1, 10_000))
+
+
+@pytest.fixture
+def slots(box: SparkBox, tmp_path: Path) -> Iterator[SlotBox]:
+    started = SlotBox(box, tmp_path)
+    yield started
+    started.stop()
+
+
+def sql(ctx: Any) -> Any:
+    ctx.spark.range(100).createOrReplaceTempView("numbers")
+    return ctx.spark.sql("select id % 7 as k, count(*) as n from numbers group by 1").count()
+
+
+def cached(ctx: Any) -> Any:
+    ctx.spark.range(10_000).cache().count()
+    rdd = ctx.spark.sparkContext.parallelize(range(100), 2).cache()
+    ctx.spark.sparkContext.broadcast(list(range(1000)))
+    return rdd.count()
+
+
+def function(ctx: Any) -> Any:
+    from pyspark.sql.functions import udf
+
+    ctx.spark.udf.register("doubled", lambda value: value * 2, "bigint")
+    return ctx.spark.range(10).select(udf(lambda value: value + 1, "bigint")("id")).count()
+
+
+def stream(ctx: Any) -> Any:
+    query = ctx.spark.readStream.format("rate").load().writeStream.format("noop").start()
+    return query.isActive
+
+
+def killed(ctx: Any) -> Any:
+    import os
+
+    ctx.spark.range(10).cache().count()
+    os._exit(9)
+
+
+def endless(ctx: Any) -> Any:
+    ctx.report_progress(0.5, "running")
+    return ctx.spark.range(10**13).selectExpr("sum(id % 7)").collect()
+
+
+SCRIPT = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.appName("soak").getOrCreate()
+spark.sparkContext._jsc.hadoopConfiguration().set("fs.s3a.access.key", "mine")
+print(spark.range(10).count())
+spark.stop()
+"""
+
+
+def one_round(slots: SlotBox) -> None:
+    ends: tuple[Callable[[Any], Any], ...] = (sql, cached, function, stream)
+    for work in ends:
+        slots.value(slots.work(work, job_id=new_job()))
+    slots.report(slots.work(killed, job_id=new_job()))
+    slots.value(slots.work(script(SCRIPT), job_id=new_job()))
+    cancelled = slots.work(endless, job_id=new_job())
+    listener, running = slots.begin(cancelled)
+
+    async def begun() -> None:
+        async with asyncio.timeout(60):
+            await listener.progresses.wait_until(bool)
+
+    slots.do(begun())
+    slots.do(slots.pool.cancel(0, cancelled.task.attempt_id))
+    slots.end(running)
+
+
+def new_job() -> JobId:
+    return JobId(f"{next(_jobs):032x}")
+
+
+def settled(slots: SlotBox) -> dict[str, int]:
+    """Figures with no session but those of two idle processes and of one that may be used again."""
+    environment = slots.box.environment
+    wait_until(lambda: slots.box.run(environment.figures())["open_sessions"] <= 4, 60)
+    return slots.box.run(environment.figures())
+
+
+def test_nothing_grows_with_the_number_of_jobs(slots: SlotBox) -> None:
+    one_round(slots)
+    before = settled(slots)
+    for _ in range(ROUNDS):
+        one_round(slots)
+    after = settled(slots)
+    told = (before, after)
+    assert after["listeners"] == before["listeners"], told
+    assert after["open_sessions"] <= before["open_sessions"] + 1, told
+    assert after["unnamed_threads"] <= before["unnamed_threads"] + 7, told
+    # Threads of Spark's pools, 16 of each, hold the sessions for which they were started.
+    assert after["contexts"] <= PINNED_MAX, told
+    assert after["sessions"] <= PINNED_MAX, told
+    assert after["storage_bytes"] <= before["storage_bytes"] + 1_000_000, told
+    assert after["heap_bytes"] <= before["heap_bytes"] + 20_000_000, told
+    assert after["classes"] <= before["classes"] + 500, told
