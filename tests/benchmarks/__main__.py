@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.benchmarks import (
     airflow_tasks,
+    commit,
     control_plane,
     etcd_writes,
     job_lists,
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "rpc-stream": rpc_stream.rpc_stream,
     "etcd-writes": etcd_writes.etcd_writes,
     "recovery": recovery.recovery,
+    "commit": commit.commit,
     "airflow": airflow_tasks.airflow_tasks,
 }
 REPEATED = frozenset({"recovery"})

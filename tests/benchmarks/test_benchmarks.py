@@ -39,6 +39,11 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "start": ("start to ready with class archive p50", "start to ready without class archive p50", "CPU of a start"),
     "scheduler-core": ("subtasks per second, P = 1000", "CPU of a no-op job", "memory per running job"),
     "job-lists": ("longest hold of the loop, /jobs/overview after", "CPU of /jobs/overview of 500 jobs"),
+    "commit": (
+        "flinklike: 240 files",
+        "FileOutputCommitter v1: its job",
+        "FileOutputCommitter v2: its tasks",
+    ),
     "rpc-stream": ("stream, 100 messages each way, round trip p99", "CPU of listener per stream", "unary call"),
     "recovery": (
         "JobMaster process killed: all 4 jobs RUNNING under another one p50",

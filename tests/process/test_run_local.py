@@ -108,3 +108,27 @@ def test_a_caller_that_is_stopped_leaves_nothing(temporary: Path, number: signal
 def test_the_documented_call(snippet: Snippet, temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_snippet(snippet, temporary)
     assert capsys.readouterr().out == "14\n"
+
+
+def test_a_rerun_gives_the_same_rows_and_a_mode_that_is_none_is_refused(tmp_path: Path) -> None:
+    """As on a cluster: `ctx.output_path` overwrites unless it is told otherwise."""
+
+    def write(ctx: Any, base: str, mode: str) -> None:
+        path = Path(ctx.output_path(base, mode=mode) if mode else ctx.output_path(base))
+        path.mkdir(parents=True)
+        (path / f"part-{ctx.job_id}").write_text("row\n")
+
+    def rows(mode: str = "") -> int:
+        base = tmp_path / "out"
+        pipeline = Pipeline("write")
+        pipeline.source("write", lambda ctx: write(ctx, str(base), mode))
+        pipeline.run_local(conf=WITHOUT_SPARK)
+        assert (base / "_SUCCESS").exists()
+        return len(list(base.glob("part-*")))
+
+    assert [rows(), rows(), rows("append")] == [1, 1, 2]
+    with pytest.raises(JobFailedError, match=r"mode='error'\): it exists already, and holds part-"):
+        rows("error")
+    with pytest.raises(JobFailedError, match=r"mode='replace'\): mode is one of 'overwrite', 'append', 'error'"):
+        rows("replace")
+    assert rows() == 1
