@@ -213,7 +213,8 @@ class JobRun:
             if decision.is_cleared:
                 self._log.info("The task was cleared: its job %s ends before a new one is submitted", job_id)
             if decision.is_cleared and self.settings.may_cancel:
-                self._calls.run(lambda: self.client.cancel(job_id))
+                with suppress(JobConflictError):  # it has ended, or is about to: its outputs become visible
+                    self._calls.run(lambda: self.client.cancel(job_id))
             state = self._wait_for_end(job_id)
         except JobConflictError:
             return self._status(job_id)
@@ -318,7 +319,7 @@ class JobRun:
             self._log.info("The cluster does not know job %s", job_id)
             return f"job {job_id} is not known"
         except JobConflictError:
-            self._log.info("Job %s has ended already", job_id)
+            self._log.info("Job %s has ended already, or only its outputs are left to become visible", job_id)
             return f"job {job_id} has ended"
         except (FlinklikeClientError, TimeoutError) as error:
             self._log.warning("Job %s could not be cancelled: %s", job_id, error)
