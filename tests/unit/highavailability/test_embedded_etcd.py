@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -14,8 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from runtime.aio.clock import LoopClock
+from runtime.aio.entropy import SystemEntropy
 from runtime.highavailability import embedded
-from runtime.highavailability.embedded import EmbeddedEtcdError, EmbeddedEtcdSettings
+from runtime.highavailability.embedded import LOG_ENTRIES, EmbeddedEtcdError, EmbeddedEtcdSettings
+from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.kv import Put, Txn
 
 pytestmark = pytest.mark.etcd
 
@@ -58,6 +64,22 @@ def test_a_version_that_may_lose_consistency_is_said(settings: EmbeddedEtcdSetti
     assert embedded.running(settings) == started
     assert replace(started, version="3.5.1").warning.startswith("the embedded etcd is version 3.5.1, which can lose")
     assert replace(started, version="3.5.16").warning == ""
+
+
+@pytest.mark.asyncio
+async def test_its_log_does_not_stay_in_memory(settings: EmbeddedEtcdSettings) -> None:
+    """R21: what a snapshot covers is let go of."""
+    endpoint = embedded.start(settings).endpoint
+    kv = EtcdKeyValueStore(EtcdSettings((endpoint,), allow_unsafe_version=True), LoopClock(), SystemEntropy())
+    await kv.open(timeout=5.0)
+    try:
+        for _ in range(LOG_ENTRIES // 100 + 1):
+            await asyncio.gather(*(kv.txn(Txn((), (Put("/a", b""),)), timeout=10.0) for _ in range(100)))
+        async with asyncio.timeout(10):
+            while not list(settings.data_dir.glob("member/snap/*.snap")):
+                await asyncio.sleep(0.05)
+    finally:
+        await kv.close()
 
 
 def test_a_recycled_pid_is_neither_reused_nor_killed(settings: EmbeddedEtcdSettings) -> None:
