@@ -115,7 +115,8 @@ def render_job(
     spent = duration(graph.start_millis, graph.end_millis, now)
     reason = f'<p class="muted">{escape(graph.pending_reason)}</p>' if graph.pending_reason else ""
     result = f"<h2>Result</h2><pre>{escape(graph.result)}</pre>" if graph.result else ""
-    restarts = in_words(graph.config.restart_strategy, graph.config.user_failures)
+    config = graph.config
+    restarts = in_words(config.restart_strategy, config.user_failures) if config.restart_strategy else ""
     rows = "".join(_vertex_row(vertex, now) for vertex in graph.vertices)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{refresh}<title>{escape(graph.name)}</title>'
