@@ -88,6 +88,8 @@ class SlotMachine:
         self._name = name
         self._history = history
         self._alive: dict[ExecutionAttemptId, _RunningAttempt] = {}
+        self.cancel_max = _CANCEL_MAX
+        """Seconds that user code takes to stop at most."""
         self._deadline = math.inf
         self._timer: Handle | None = None
 
@@ -191,7 +193,7 @@ class _RunningAttempt:
     def cancel(self) -> None:
         """Softly, then by force: it takes a moment."""
         self._is_stopping = True
-        delay = self._machine.entropy.uniform(0.01, _CANCEL_MAX)
+        delay = self._machine.entropy.uniform(0.01, self._machine.cancel_max)
         self._machine.loop.outside_later(delay, self._finish, ExecutionState.CANCELED)
 
     def kill(self) -> None:

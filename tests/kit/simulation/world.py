@@ -368,6 +368,12 @@ class World:
         process = self.processes[name]
         _ = process.start(f"{name}/stop", self._stop(name, process, *running))
 
+    def stop_at_once(self, name: str) -> None:
+        """A second SIGTERM: it does not wait for its tasks."""
+        _, main = self._running.pop(name)
+        self._record(name, Fault("is told to stop at once"))
+        self.processes[name].post(main.cancel)
+
     async def _stop(
         self, name: str, process: SimulatedProcess, context: ProcessContext, main: asyncio.Task[Any]
     ) -> None:
