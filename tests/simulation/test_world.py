@@ -152,27 +152,21 @@ def test_a_task_manager_that_does_not_stop_in_time_keeps_its_key_until_all_is_re
         await running(world)
         machine = world.machine("tm-1")
         machine.cancel_max = 1000.0
-        before = {
-            kv.key for kv in world.etcd_state.everything(world.keys.task_managers) if "/" not in name_of(world, kv)
-        }
+        before = task_manager_keys(world)
         world.stop_at_once("tm-1")
         async with asyncio.timeout(60):
             while machine.alive:
-                keys = {kv.key for kv in world.etcd_state.everything(world.keys.task_managers)}
-                assert before <= keys, "its key is gone, and its task runs"
+                assert before <= task_manager_keys(world), "its key is gone, and its task runs"
                 await asyncio.sleep(0.01)
-
-        def is_known() -> bool:
-            keys = {kv.key for kv in world.etcd_state.everything(world.keys.task_managers)}
-            return not before & keys
-
-        assert await until(is_known, within=20.0), "its guard has said so, or the next life"
+        said = "its guard has said so, or the next life"
+        assert await until(lambda: not before & task_manager_keys(world), within=20.0), said
 
     live(tmp_path, scenario, Shape(task_managers=1))
 
 
-def name_of(world: World, kv: KeyValue) -> str:
-    return kv.key.removeprefix(world.keys.task_managers)
+def task_manager_keys(world: World) -> set[str]:
+    prefix = world.keys.task_managers
+    return {kv.key for kv in world.etcd_state.everything(prefix) if "/" not in kv.key.removeprefix(prefix)}
 
 
 def test_slots_go_on_while_their_task_manager_is_frozen(tmp_path: Path) -> None:
