@@ -113,6 +113,27 @@ def test_each_job_has_its_own_hadoop_conf_also_beside_others_and_later(box: Spar
     assert box.evaluate(READ_CONF) == [None] * 4
 
 
+OPENS = """
+jvm, sc = spark._jvm, spark.sparkContext
+conf = sc._jsc.hadoopConfiguration()
+conf.set("fs.probe.impl", "org.apache.hadoop.fs.RawLocalFileSystem")
+conf.set("fs.probe.key", {value!r})
+opened = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("probe://bucket/"), conf)
+again = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("probe://bucket/x"), conf)
+emit([opened.getConf().get("fs.probe.key"), again.equals(opened)])
+ask()
+"""
+
+
+def test_a_file_system_that_a_job_opened_with_its_keys_is_handed_to_nobody_else(box: SparkBox) -> None:
+    before = figures(box)["file_systems"]
+    slots = [box.slot(OPENS.format(value=value), slot_index=index) for index, value in enumerate(("one", "two"))]
+    assert [slot.next() for slot in slots] == [["one", True], ["two", True]]
+    assert figures(box)["file_systems"] == before + 2
+    box.end_slots()
+    assert figures(box)["file_systems"] == before
+
+
 def test_a_spark_conf_that_a_script_changes_in_the_jvm_is_its_own(box: SparkBox) -> None:
     read = "emit([spark._jsc.sc().conf().get('spark.mine', ''), spark.newSession().conf.get('spark.mine', '')])"
     assert box.evaluate("spark._jsc.sc().conf().set('spark.mine', 'yes');" + read)[0] == "yes"

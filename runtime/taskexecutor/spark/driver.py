@@ -154,6 +154,7 @@ def start_driver(
     try:
         load_classes(gateway, settings.cds_directory, pyspark_version())
         gateway.jvm.org.apache.hadoop.fs.SlotDirectory.install()
+        gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
     except UnsupportedSparkError:
         process.kill()
         raise

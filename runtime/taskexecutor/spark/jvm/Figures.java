@@ -4,6 +4,7 @@ import java.lang.management.ManagementFactory;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import javax.management.ObjectName;
+import org.apache.hadoop.fs.SlotFileSystems;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -29,6 +30,7 @@ public final class Figures {
     found.put("sessions", Long.valueOf(instances(histogram, "org.apache.spark.sql.classic.SparkSession")));
     found.put("contexts", Long.valueOf(instances(histogram, SlotContext.class.getName())));
     found.put("gateways", Long.valueOf(instances(histogram, SlotGateway.class.getName())));
+    found.put("file_systems", Integer.valueOf(SlotFileSystems.count()));
     found.put("storage_bytes", Long.valueOf(storage(original)));
     return found;
   }

@@ -8,6 +8,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.fs.SlotFileSystems;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.Py4JServer;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -37,7 +39,10 @@ public final class SlotSession {
 
   private static final Map OPEN = new ConcurrentHashMap();
 
+  private static final AtomicLong NUMBERS = new AtomicLong();
+
   private final String tag;
+  private final long number = NUMBERS.decrementAndGet(); // Hadoop counts upwards
   private final SparkContext original;
   private SlotContext context;
   private SharedState state;
@@ -52,6 +57,11 @@ public final class SlotSession {
 
   public SlotContext context() {
     return context;
+  }
+
+  /** Below zero, and never used again: marks what the session has in tables that others count upwards. */
+  public long number() {
+    return number;
   }
 
   /** The session to which the calling thread, or the task that it runs, belongs; null for none. */
@@ -254,6 +264,7 @@ public final class SlotSession {
     OPEN.remove(tag);
     context.release();
     state.cacheManager().clearCache();
+    SlotFileSystems.close(number);
     SessionState ours = session.sessionState();
     Object artifacts = Fields.get(SessionState.class, ours, "artifactManager");
     if (artifacts != null) {

@@ -35,6 +35,7 @@ SOURCES: tuple[str, ...] = (
     "SlotRelationCache",
     "SlotGateway",
     "SlotSession",
+    "SlotFileSystems",
     "SharedContext",
     "ExitWitness",
     "Figures",
