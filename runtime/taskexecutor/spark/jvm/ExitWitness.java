@@ -6,9 +6,13 @@ import java.nio.file.Path;
 import java.nio.file.Paths;
 import java.util.Iterator;
 import java.util.Map;
+import org.apache.hadoop.util.ShutdownHookManager;
 
 /** Writes down whose call ends the JVM (R23). It runs when the JVM exits, before anything of Spark is gone. */
 public final class ExitWitness extends Thread {
+  /** Hooks run one after the other, the highest first; the one that stops the SparkContext has 40. */
+  private static final int BEFORE_SPARK = 1000;
+
   private final Path file;
 
   private ExitWitness(Path file) {
@@ -18,7 +22,7 @@ public final class ExitWitness extends Thread {
 
   /** From now on an exit that a session calls leaves the session's tag in the file. */
   public static void install(String file) {
-    Runtime.getRuntime().addShutdownHook(new ExitWitness(Paths.get(file, new String[0])));
+    ShutdownHookManager.get().addShutdownHook(new ExitWitness(Paths.get(file, new String[0])), BEFORE_SPARK);
   }
 
   public void run() {
