@@ -46,7 +46,8 @@ async def follow(
     """All keys under `prefix`, now and after each change. Never ends; raises UnauthenticatedError.
 
     A watch is believed for LOOK_SECONDS, and until it was interrupted: then its outcome is compared with what is there
-    (R34). A change that it has not told is found so.
+    (R34). A change that it has not told is found so. How many keys there are and how young the youngest is tells all
+    of a set that has not changed since it was listed; one that has is listed again.
     """
 
     async def read() -> RangeResult:
@@ -61,15 +62,18 @@ async def follow(
         current = {found.key: found for found in listed.kvs}
         if current != told:
             yield dict(current)
-        start_revision, is_whole = listed.revision + 1, True
+        start_revision, is_whole, has_changed = listed.revision + 1, True, False
         while is_whole:
             try:
                 async with aclosing(_watched(kv, prefix, start_revision, entropy)) as batches:
                     async for batch in batches:
                         start_revision = batch.revision + 1
                         if batch.events:
+                            has_changed = True
                             _apply(current, batch)
                             yield dict(current)
+                if has_changed:
+                    break
                 found = await patiently(look, entropy)
             except CompactedError as error:
                 logger.info("listing %s again: %s", prefix, error)

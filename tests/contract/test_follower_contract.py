@@ -92,6 +92,18 @@ async def test_a_change_that_the_watch_does_not_tell_is_found(store: StoreUnderT
             assert not kv.changes_lost
 
 
+async def test_changes_that_make_up_for_each_other_are_found_behind_one_that_is_told(store: StoreUnderTest) -> None:
+    """As many keys as there are, and the youngest of them, and yet others."""
+    kv, prefix = FaultyKeyValueStore(store.kv), store.keys.root
+    await write(kv, Put(f"{prefix}a", b"1"))
+    async with following(kv, prefix) as told:
+        await told.until("a=1")
+        kv.changes_lost = 1
+        await write(kv, Delete(f"{prefix}a"), Put(f"{prefix}b", b"2"))
+        await write(kv, Put(f"{prefix}c", b"3"))
+        await told.until("b=2", "c=3")
+
+
 async def test_what_is_known_is_not_told_again(store: StoreUnderTest) -> None:
     kv, prefix = Looked(store.kv), store.keys.root
     await write(kv, Put(f"{prefix}a", b"1"))
