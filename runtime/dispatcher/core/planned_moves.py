@@ -259,11 +259,17 @@ class PlannedMoves:
 
     def _givers(self, target: JobMasterProcess) -> list[JobMasterProcess]:
         """Who would still have as large a share as the target after one more move, fullest first."""
+        if not target.capacity:
+            return []
         share = (len(target.jobs) + 1) / target.capacity
         givers = [
             one
             for one in self._processes
-            if one is not target and not one.is_draining and (len(one.jobs) - 1) / one.capacity >= share
+            # One whose record cannot be read has no capacity, and keeps its jobs (R31).
+            if one is not target
+            and not one.is_draining
+            and one.capacity
+            and (len(one.jobs) - 1) / one.capacity >= share
         ]
         return sorted(givers, key=lambda one: -len(one.jobs) / one.capacity)
 

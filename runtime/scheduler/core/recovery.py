@@ -24,17 +24,21 @@ KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.SlotsClosed | ev.AttemptsReporte
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """Everything, once it is complete. `kept` is to be handled after the answers."""
+    """Everything, once it is complete. `kept` is to be handled after the answers.
+
+    `unheard`: TaskManagers that are there and have not answered, so that their slots are of no use to the job (R7).
+    """
 
     read: ev.JobRead
     answers: Sequence[CensusAnswer]
     kept: Sequence[KeptEvent]
+    unheard: frozenset[Incarnation]
 
 
 class Recovery:
     """Collects, from the first thing that says that the job had an owner before."""
 
-    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "cancel_reason")
+    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "_unheard", "cancel_reason")
 
     def __init__(self) -> None:
         self._census = Census()
@@ -42,6 +46,7 @@ class Recovery:
         self._failed: ev.InitializationFailed | None = None
         self._told: set[tuple[Incarnation, ExecutionAttemptId]] = set()
         self._lost: set[Incarnation] = set()
+        self._unheard: set[Incarnation] = set()
         self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
         self.cancel_reason: str | None = None
         """Of a cancel that has to wait until it is known what there is to stop (R16)."""
@@ -82,6 +87,7 @@ class Recovery:
         for incarnation in sorted(self._lost & self._census.awaited):
             if not self._may_disturb or fences.has_stopped(incarnation):
                 self._forget(incarnation)
+                self._unheard.add(incarnation)
             elif fences.are_available:
                 fences.ask(incarnation)
 
@@ -95,6 +101,7 @@ class Recovery:
 
     def _forget(self, incarnation: Incarnation) -> None:
         self._lost.discard(incarnation)
+        self._unheard.discard(incarnation)
         self._census.gone(incarnation)
         self._drop_kept(incarnation)
 
@@ -111,10 +118,12 @@ class Recovery:
                 self._failed = event
             case ev.TaskManagersRegistered(incarnations):
                 self._census.registered(incarnations)
+                self._unheard &= {*incarnations}
                 self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
             case ev.JobCounted():
                 self._forget_told(event.location.incarnation)
                 self._lost.discard(event.location.incarnation)
+                self._unheard.discard(event.location.incarnation)
                 self._census.answered(
                     event.location, event.slots, event.attempts, is_last=event.is_last, is_moving=event.is_moving
                 )
@@ -156,7 +165,9 @@ class Recovery:
         answers = self._census.answers()
         if _ending(answers) - self._ended():
             return None
-        return Inheritance(self._read, answers, _losses_last([event for _, event in self._kept]))
+        return Inheritance(
+            self._read, answers, _losses_last([event for _, event in self._kept]), frozenset(self._unheard)
+        )
 
     def _ended(self) -> set[ExecutionAttemptId]:
         return {

@@ -82,6 +82,7 @@ class Work:
             work.placement.inherit(adoption, at)
             if adoption.answer.is_moving:
                 work.commit.adopt(adoption.answer.location)
+        work.placement.lost.update(dict.fromkeys(sorted(found.unheard)))
         return work
 
     def requirements(self) -> tuple[ResourceRequirement, ...]:

@@ -394,6 +394,12 @@ class TestRebalancing:
         assert moved(speak(made, shown(2, 9), shown(3, 10))) == {}
         assert [len(process.jobs) for process in made.processes] == [3, 3]
 
+    def test_one_without_a_record_that_can_be_read_gives_nothing_and_gets_nothing(self) -> None:  # R31
+        made = self.full(6)
+        join(made, P1, capacity=0)
+        assert moved(join(made, P2)) == {}
+        assert moved(join(made, P3, capacity=0)) == {}
+
     @pytest.mark.parametrize("count", range(12))
     @pytest.mark.parametrize("capacities", [(10, 10), (20, 5), (5, 20)])
     def test_it_comes_to_rest_and_stays_there(self, count: int, capacities: tuple[int, int]) -> None:

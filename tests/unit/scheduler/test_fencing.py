@@ -243,8 +243,11 @@ def test_a_new_owner_fences_off_who_does_not_answer_before_it_runs_anything_excl
     job.write_fences()
     job.obey_fence(TM)
     assert job.status() is J.RUNNING
+    assert job.requirements[-1].unreachable == (TM,), "it holds slots for the last owner, and has not heard of this one"
     job.offer(3, tm=2)
     assert len(job.deployed) == 3
+    job.reconnect(1)
+    assert not job.requirements[-1].unreachable
 
 
 def test_a_new_owner_goes_on_when_the_fence_was_waited_out() -> None:
