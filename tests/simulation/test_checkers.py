@@ -8,7 +8,9 @@ import pytest
 
 from runtime.common.ids import AllocationId, Incarnation
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.gateways.job_master import AcknowledgeReports, FreeSlots, OfferSlots, SlotOffer
+from runtime.gateways.job_master import AcknowledgeReports, EndJob, FreeSlots, OfferSlots, RegisterJob, SlotOffer
+from runtime.gateways.resource_manager import RequestSlot
+from runtime.gateways.task import JobInformation, ResourceProfile
 from runtime.highavailability.guards import absent, leads, unchanged
 from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.record_codec import encode_record
@@ -416,6 +418,32 @@ class TestEnds:
         past.add("storage", Damaged(f"{'a' * 64}-{'b' * 32}"))
         past.finish(JobStatus.FAILED)
         assert past.violations() == {"promise 1": [f"job {JOB} ends as FAILED"]}
+
+
+class TestSlotsOfEndedJobs:
+    def live(self, past: Past, *, epoch: int = 5, ends: bool = True, starts_anew: bool = False) -> dict[str, list[str]]:
+        allocation = AllocationId("e" * 32)
+        job = JobInformation(JOB, "job", 5, b"{}", b"{}", b"{}", (), (), (), (), "")
+        past.add("tm-1", Received("master-1", RegisterJob(job)))
+        if ends:
+            past.add("tm-1", Received("master-1", EndJob(JOB, 5)))
+        if starts_anew:
+            past.add("tm-1", ProcessEvent(STARTS))
+        owner_address = (Incarnation("b" * 32), "master-1:6124")
+        past.add(
+            "tm-1",
+            Received("jm-1", RequestSlot(allocation, 0, JOB, epoch, *owner_address, ResourceProfile(0.0, 0, ""))),
+        )
+        offers = (SlotOffer(allocation, 0, ResourceProfile(0.0, 0, "")),)
+        past.add("tm-1", Sent("master-1", OfferSlots(JOB, epoch, offers, "tm-1")))
+        return past.violations()
+
+    def test_a_late_request_is_taken(self, past: Past) -> None:
+        assert "which has ended there" in self.live(past)["R7"][0]
+
+    @pytest.mark.parametrize("how", [{"epoch": 6}, {"ends": False}, {"starts_anew": True}], ids=str)
+    def test_any_other_may_be(self, past: Past, how: dict[str, Any]) -> None:
+        assert "R7" not in self.live(past, **how)
 
 
 def test_a_referenced_object_is_deleted(past: Past) -> None:

@@ -11,6 +11,7 @@ import pytest
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import ConflictError
 from tests.kit.simulation.network import (
+    BREAK_LAG,
     KEEPALIVE,
     ConnectionLostError,
     Dial,
@@ -246,10 +247,26 @@ def test_a_wire_breaks_for_both_ends() -> None:
         await box.dial()
         assert box.near_end is not None
         box.network.weather = Weather(broken_wire=1.0)
+        box.network.weather.delay_low = box.network.weather.delay_high = 0.1
         box.near_end.send("lost")
-        await asyncio.sleep(1.0)
-        assert sorted(name for name, _ in box.reasons) == ["far", "near"]
+        await asyncio.sleep(0.05)
+        assert [name for name, _ in box.reasons] == ["near"]
+        await asyncio.sleep(BREAK_LAG + 1.0)
+        assert [name for name, _ in box.reasons] == ["near", "far"]
         assert ("far", "lost") not in box.items
+
+    in_box(scenario)
+
+
+def test_what_was_sent_before_a_wire_breaks_arrives() -> None:
+    async def scenario(box: Box) -> None:
+        await box.dial()
+        assert box.near_end is not None
+        box.near_end.send("sent")
+        box.network.weather = Weather(broken_wire=1.0)
+        box.near_end.send("lost")
+        await asyncio.sleep(BREAK_LAG + 1.0)
+        assert [item for name, item in box.items if name == "far"] == ["sent", None]
 
     in_box(scenario)
 

@@ -13,6 +13,8 @@ from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.dispatcher import JobMasterRegistered
+from runtime.highavailability.record_codec import decode_record
+from runtime.highavailability.records import OwnerRecord
 from tests.kit.job_graphs import diamond, lone
 from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob, Status
@@ -235,6 +237,24 @@ def cut_off(world: World, one: str, other: str) -> None:
     """In both directions, for good."""
     world.partition(one, other)
     world.partition(other, one)
+
+
+def owner_of(world: World, job_id: JobId) -> str:
+    """Its process, by name."""
+    [kv] = world.etcd_state.everything(world.keys.owner(job_id))
+    return decode_record(OwnerRecord, kv.value, key=kv.key).address.partition(":")[0]
+
+
+def test_jobs_of_a_process_that_the_leader_cannot_reach_get_another_owner(tmp_path: Path) -> None:  # R8
+    async def scenario(world: World) -> None:
+        job_id = planned(world, 60.0)
+        await running(world)
+        leader, first = world.leader(), owner_of(world, job_id)
+        assert leader is not None
+        cut_off(world, leader, first)
+        assert await until(lambda: owner_of(world, job_id) != first, within=30.0), "its lease lives on"
+
+    live(tmp_path, scenario)
 
 
 def test_jobs_whose_owner_cannot_reach_the_task_manager_get_another_owner(tmp_path: Path) -> None:  # R7

@@ -1,7 +1,8 @@
 """What slots are sent: what all tasks of a job share, what all subtasks of a vertex share, and one attempt's own part.
 
 Invariants: the shared parts are built once per job and vertex; splits are dealt out round robin, so which subtask gets
-which split depends on the graph alone; equal programs have equal reuse keys, whatever uploads brought their files.
+which split depends on the graph alone (R12); equal programs have equal reuse keys, whatever uploads brought their
+files.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ def main(arguments: Sequence[str]) -> int:
             batch = [waiting.popleft() for _ in range(min(len(waiting), size))]
             running.append(_begin(batch, kinds, options))
         child = running.popleft()
-        lived = _end(child)
-        virtual += sum(lived.values())
-        failed += [seed for seed in child.seeds if seed not in lived]
+        bad, seconds = _end(child)
+        virtual += seconds
+        failed += bad
         if len(failed) >= options.failures_max:
             waiting.clear()
     real = time.perf_counter() - started
@@ -107,8 +107,12 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
     child = os.fork()
     if child == 0:
         try:
+            left = options.failures_max
             for seed in seeds:
-                _live(seed, kinds, options, writing)
+                left -= not _live(seed, kinds, options, writing)
+                if not left:
+                    os.write(writing, b"enough\n")
+                    break
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -117,24 +121,30 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
     return _Child(seeds, child, reading)
 
 
-def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> None:
-    """One seed; that it was good, and how long it was, goes to the parent."""
+def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> bool:
+    """One seed; whether it was good, and how long it was, goes to the parent."""
     try:
         verdict = run_seed(seed, kinds, in_process=options.in_process)
         _tell(verdict, options)
     except Exception:  # noqa: BLE001 - the boundary of the child
         traceback.print_exc(file=sys.stdout)
-        return
-    if verdict.is_good:
-        os.write(writing, f"{seed} {verdict.virtual_seconds}\n".encode())
+        os.write(writing, f"{seed} failed 0\n".encode())
+        return False
+    what = "good" if verdict.is_good else "failed"
+    os.write(writing, f"{seed} {what} {verdict.virtual_seconds}\n".encode())
+    return verdict.is_good
 
 
-def _end(child: _Child) -> dict[int, float]:
-    """Of those that were good the virtual seconds."""
+def _end(child: _Child) -> tuple[list[int], float]:
+    """The seeds that failed, and the virtual seconds of all that were lived."""
     with os.fdopen(child.answer) as answer:
         told = [line.split() for line in answer]
     os.waitpid(child.pid, 0)
-    return {int(seed): float(seconds) for seed, seconds in told}
+    lived = {int(line[0]): (line[1], float(line[2])) for line in told if len(line) == 3}
+    failed = [seed for seed, (what, _) in lived.items() if what == "failed"]
+    if ["enough"] not in told:
+        failed += [seed for seed in child.seeds if seed not in lived]  # it has died of them
+    return failed, sum(seconds for _, seconds in lived.values())
 
 
 def _tell(verdict: Verdict, options: argparse.Namespace) -> None:

@@ -58,8 +58,9 @@ def guards_that_held(applied: Applied) -> Iterator[Compare]:
 class Reader:
     """What the judges of one history read together: each record is taken apart once."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, isolation_seconds: int) -> None:
         self.keys = keys
+        self.isolation_seconds = isolation_seconds
         self._applied: Applied | None = None
         self._writes: tuple[tuple[JobId, str, WatchEvent], ...] = ()
 

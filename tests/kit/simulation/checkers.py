@@ -12,31 +12,31 @@ from collections.abc import Iterable, Iterator
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, OfferSlots
+from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, EndJob, OfferSlots, RegisterJob
+from runtime.gateways.resource_manager import RequestSlot
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import CompareOperator, CompareTarget, WatchEvent
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord, FenceRecord, OwnerRecord, ResultRecord
-from runtime.highavailability.references import object_keys_in
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
 from tests.kit.simulation.checker import Reader, Replacements, Violation, guards_that_held, job_events, subtask
 from tests.kit.simulation.history import (
+    STARTS,
     Acknowledged,
     Applied,
     AttemptEnded,
     AttemptStarted,
     BlobDeleted,
-    Cancelling,
-    Damaged,
     History,
     InContact,
+    ProcessEvent,
     Received,
     Record,
     Sent,
     Shown,
-    Submitting,
 )
+from tests.kit.simulation.outcomes import JobsEndAsExpected, ValuesAreRight
 from tests.kit.simulation.outputs import OutputsAppear
 from tests.kit.simulation.store_checkers import (
     LeadersHoldTheirLease,
@@ -44,9 +44,6 @@ from tests.kit.simulation.store_checkers import (
     SlotsGoToOwners,
     WritesNameWhatTheyReplace,
 )
-
-ISOLATION_SECONDS = 20
-"""taskmanager.isolation-timeout of simulated clusters: outages and freezes of half a minute are beyond it."""
 
 _ROUNDING = 0.01
 
@@ -405,7 +402,7 @@ class StopsWithoutContact(_Base):
             case _:
                 pass
         silence = record.at - self._contact.get(record.process, record.at)
-        if silence > ISOLATION_SECONDS + _ROUNDING:
+        if silence > self.reader.isolation_seconds + _ROUNDING:
             for attempt_id, host in self._alive.items():
                 if host == record.process:
                     yield f"{attempt_id} runs on {host}, which was last in contact {silence:.2f} s ago"
@@ -438,69 +435,41 @@ class SlotsBelongToOne(_Base):
                     yield f"allocation {offer.allocation_id} is {known} and {place}"
 
 
-class JobsEndAsExpected(_Base):
-    """Promise 1: what was acknowledged ends, as its code does, or cancelled if somebody wanted that.
+class EndedJobsGetNoSlots(_Base):
+    """R7: a TaskManager on which a job has ended takes no slot request for it any more that is not of a newer owner."""
 
-    A job of which something stored was lost or spoiled may fail (R20).
-    """
+    rule = "R7"
 
-    rule = "promise 1"
-
-    sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged, Damaged)
+    sees: tuple[type, ...] = (Received, ProcessEvent)
+    hears: tuple[type, ...] = (OfferSlots,)
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
-        self._expected: dict[JobId, JobStatus] = {}
-        self._acknowledged: set[JobId] = set()
-        self._wanted: set[JobId] = set()
-        self._results: dict[JobId, JobStatus] = {}
-        self._objects: dict[str, JobId] = {}
-        self._lost: set[str] = set()
-        self._damaged: set[JobId] = set()
+        self._here: dict[str, dict[JobId, int]] = defaultdict(dict)
+        self._ended: dict[str, dict[JobId, int]] = defaultdict(dict)
+        self._late: set[tuple[str, AllocationId]] = set()
 
     def see(self, record: Record) -> Iterator[str]:
-        """What is expected, and what comes."""
-        for job_id, name, event in self.job_writes(record):
-            self._note_objects(job_id, event)
-            if name == "result" and not event.is_delete:
-                status = decode_record(ResultRecord, event.kv.value, key=event.kv.key).status
-                self._results[job_id] = status
-                yield from self._judge(job_id, status)
-        if isinstance(record.what, Damaged):
-            self._note_damage(record.what.key)
-        elif isinstance(record.what, Cancelling):
-            self._wanted.add(record.what.job_id)
-        elif isinstance(record.what, Submitting):
-            self._expected[record.what.job_id] = record.what.expected
-        elif isinstance(record.what, Acknowledged) and record.what.what == "submit":
-            self._acknowledged.add(record.what.job_id)
+        """What TaskManagers hear, and the slots that they offer."""
+        host = record.process
+        if isinstance(record.what, ProcessEvent) and record.what.what == STARTS:
+            self._here.pop(host, None)
+            self._ended.pop(host, None)
+        elif isinstance(record.what, Received):
+            self._hear(host, record.what.message)
+        elif isinstance(record.what, Sent) and isinstance(record.what.message, OfferSlots):
+            for offer in record.what.message.offers:
+                if (host, offer.allocation_id) in self._late:
+                    yield f"{host} offers a slot for job {record.what.message.job_id}, which has ended there"
 
-    def _note_objects(self, job_id: JobId, event: WatchEvent) -> None:
-        for key in object_keys_in(event.kv.value):
-            self._objects[key] = job_id
-            if key in self._lost:
-                self._damaged.add(job_id)
-
-    def _note_damage(self, key: str) -> None:
-        self._lost.add(key)
-        split = self.keys.split_job_key(key)
-        job_id = self._objects.get(key) if split is None else split[0]
-        if job_id is not None:
-            self._damaged.add(job_id)
-
-    def _judge(self, job_id: JobId, status: JobStatus) -> Iterator[str]:
-        allowed = {self._expected.get(job_id)}
-        if job_id in self._wanted:
-            allowed = {*allowed, JobStatus.CANCELED}
-        if job_id in self._damaged:
-            allowed = {*allowed, JobStatus.FAILED}
-        if status not in allowed:
-            yield f"job {job_id} ends as {status.name}"
-
-    def finish(self) -> Iterator[str]:
-        """Who has not ended."""
-        for job_id in sorted(self._acknowledged - self._results.keys()):
-            yield f"job {job_id} was acknowledged and has not ended"
+    def _hear(self, host: str, message: object) -> None:
+        if isinstance(message, RegisterJob):
+            self._here[host][message.job.job_id] = message.job.epoch
+        elif isinstance(message, EndJob):
+            if self._here[host].get(message.job_id) == message.epoch:
+                self._ended[host][message.job_id] = message.epoch
+        elif isinstance(message, RequestSlot) and message.epoch <= self._ended[host].get(message.job_id, 0):
+            self._late.add((host, message.allocation_id))
 
 
 class BlobsStay(_Base):
@@ -560,7 +529,9 @@ ALWAYS: tuple[type[_Base], ...] = (
     FinishedStands,
     StopsWithoutContact,
     SlotsBelongToOne,
+    EndedJobsGetNoSlots,
     JobsEndAsExpected,
+    ValuesAreRight,
     BlobsStay,
     QueuesAreBounded,
     WritesNameWhatTheyReplace,
@@ -574,7 +545,7 @@ ALWAYS: tuple[type[_Base], ...] = (
 
 def check(history: History, keys: Keys, checkers: Iterable[type[_Base]] = ALWAYS) -> list[Violation]:
     """Everything that is wrong with a history."""
-    reader = Reader(keys)
+    reader = Reader(keys, history.isolation_seconds)
     judges = [make(reader) for make in checkers]
     by_kind: dict[type, list[_Base]] = defaultdict(list)
     for judge in judges:

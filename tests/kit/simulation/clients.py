@@ -17,11 +17,12 @@ from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError, StaleTokenError, StorageExhaustedError
 from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.rest.context import RestContext
 from runtime.rest.guards import TokenCheck
-from runtime.rest.jobs import known_summary, wait_for_end
+from runtime.rest.jobs import archived_graph, known_summary, wait_for_end
 from runtime.rest.server import RestSettings
 from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
@@ -32,12 +33,14 @@ from tests.kit.simulation.history import (
     Happening,
     History,
     Refused,
+    Returned,
     Shown,
     Submitting,
 )
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import EPOCH_MILLIS, current_process
 from tests.kit.simulation.slots import UserCode
+from tests.kit.simulation.values import expected
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +64,14 @@ class Status:
 
     job_id: JobId
     wait: float
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """GET /jobs/:id/execution-result."""
+
+    job_id: JobId
     is_repeatable = True
 
 
@@ -122,7 +133,7 @@ class DrainSlots:
     is_repeatable = True
 
 
-Request = Submit | Status | Cancel | Heartbeat | JobMasters | Drain | Move | TaskManagers | DrainSlots
+Request = Submit | Status | Outcome | Cancel | Heartbeat | JobMasters | Drain | Move | TaskManagers | DrainSlots
 
 
 class SimulatedRest:
@@ -189,9 +200,10 @@ class SimulatedRest:
                 offered = context.components.resource_manager.offered_spark_conf()
                 return await context.dispatcher.submit_job(await read_submission(body, offered))
             case Status(job_id, wait):
-                if wait:
-                    return (await wait_for_end(context, job_id, wait=wait)).status
-                return (await known_summary(context, job_id)).status
+                looks = wait_for_end(context, job_id, wait=wait) if wait else known_summary(context, job_id)
+                return (await looks).status
+            case Outcome(job_id):
+                return await archived_graph(context, job_id)
             case Cancel(job_id):
                 return await context.dispatcher.cancel_job(JobRequest(job_id))
             case Heartbeat(job_id, expires_millis):
@@ -239,6 +251,11 @@ class PlannedJob:
         """How it ends when nobody cancels it and nothing of the cluster fails it."""
         return JobStatus.FAILED if any(code.fails for code in self.programs.values()) else JobStatus.FINISHED
 
+    @property
+    def value(self) -> object:
+        """What it returns if it finishes."""
+        return expected(self.job_id, self.graph)
+
 
 class Client:
     """One user with one job."""
@@ -264,7 +281,7 @@ class Client:
         await asyncio.sleep(job.submit_at)
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
-        self._record(Submitting(job.job_id, job.expected))
+        self._record(Submitting(job.job_id, job.expected, job.value))
         await self._insist(Submit(body), job)
         self.is_acknowledged = True
         self._record(Acknowledged(job.job_id, "submit"))
@@ -306,9 +323,20 @@ class Client:
             else:
                 assert isinstance(status, JobStatus), status
                 self._record(Shown(self.job.job_id, status))
+                if status is JobStatus.FINISHED:
+                    self._record(Returned(self.job.job_id, await self._value()))
                 if status.is_globally_terminal:
                     self.ended = status
             await asyncio.sleep(self._entropy.uniform(0.2, 3.0))
+
+    async def _value(self) -> object:
+        """What the job has returned; None when that is not there any more."""
+        try:
+            graph = await self._insist(Outcome(self.job.job_id))
+        except NotFoundError:
+            return None
+        assert isinstance(graph, ArchivedExecutionGraph), graph
+        return json.loads(graph.result) if graph.result else None
 
     async def _insist(self, request: Request, submitted: PlannedJob | None = None) -> object:
         """An answer that settles it: retries what may be retried, at the next address."""
@@ -328,7 +356,7 @@ class Client:
             self._addresses.append(self._addresses.pop(0))
             await asyncio.sleep(self._entropy.uniform(0.05, 0.5))
             if submitted is not None and is_refused:
-                self._record(Submitting(submitted.job_id, submitted.expected))
+                self._record(Submitting(submitted.job_id, submitted.expected, submitted.value))
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -74,10 +74,21 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class Submitting:
-    """A client sends a job, for the first time or again. `expected` is how the job ends when nobody cancels it."""
+    """A client sends a job, for the first time or again. `expected` is how the job ends when nobody cancels it, and
+    `value` what it returns if it finishes.
+    """
 
     job_id: JobId
     expected: JobStatus
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A client has got the value of its job, which has finished. None: it is not kept any more."""
+
+    job_id: JobId
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +183,7 @@ Happening = (
     | AttemptStarted
     | AttemptEnded
     | Submitting
+    | Returned
     | Acknowledged
     | Refused
     | Answered
@@ -199,6 +211,8 @@ class History:
     """In the order in which it happened."""
 
     records: list[Record] = field(default_factory=list)
+    isolation_seconds: int = 20
+    """taskmanager.isolation-timeout of its cluster."""
 
     def add(self, at: float, process: str, what: Happening) -> None:
         """One more."""

@@ -23,6 +23,9 @@ Reply = Callable[[object], None]
 KEEPALIVE = 20.0
 """Seconds after which both ends of a wire give up a peer that does not even acknowledge pings."""
 
+BREAK_LAG = 2.0
+"""Seconds after which the other end of a wire that broke knows of it, at the latest."""
+
 RESET = "connection reset by peer"
 _TRANSIT_MAX = 16
 
@@ -81,6 +84,10 @@ class Link:
         if weather.slow > 0 and self.chance(weather.slow):
             delay += self._draw(0, weather.slow_max)
         return delay
+
+    def lag(self) -> float:
+        """Until the other end of a broken wire notices."""
+        return self.delay() + self._draw(0, BREAK_LAG)
 
     @property
     def is_open(self) -> bool:
@@ -182,7 +189,8 @@ class WireEnd:
         self._transit -= 1
         if self.on_room is not None and self.process.life is not Life.DEAD:
             self.process.post(self.on_room)
-        self.peer.take(item, "ended by the peer")
+        if not self.peer.is_over:
+            self.peer.take(item, "ended by the peer")
 
     def take(self, item: object, reason: str) -> None:
         """Something for this end."""
@@ -428,8 +436,9 @@ class Network:
         link = self.link(end.process.name, end.peer.process.name)
         weather = self.weather
         if link.chance(weather.broken_task_wire if end.carries_tasks else weather.broken_wire):
+            # The peer reads what has arrived, and learns of it later: meanwhile the sender may have dialled again.
             end.take(None, RESET)
-            end.peer.take(None, RESET)
+            self.loop.outside_at(end.next_arrival(self.loop.time() + link.lag()), end.peer.take, None, RESET)
             return
         number = self._next_number()
         if link.is_open:

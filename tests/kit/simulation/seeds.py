@@ -31,7 +31,7 @@ from tests.kit.simulation.world import RESTARTS, Shape, World, until
 
 T = TypeVar("T")
 
-QUIET_AFTER = 120.0
+QUIET_AFTER = 240.0
 """Virtual seconds after the healing in which every acknowledged job must have ended."""
 
 CALM = 60.0
@@ -127,7 +127,9 @@ def _shape(entropy: SeededEntropy) -> Shape:
     def one_of(low: int, high: int) -> int:
         return int(entropy.uniform(low, high + 1))
 
-    return Shape(job_managers=2, job_masters=one_of(1, 3), task_managers=one_of(1, 3), slots=one_of(1, 4))
+    shape = Shape(job_managers=2, job_masters=one_of(1, 3), task_managers=one_of(1, 3), slots=one_of(1, 4))
+    # Once as long as several heartbeats, so that who is lost still runs, and once so short that outages are beyond it.
+    return replace(shape, isolation_seconds=20 if entropy.child("isolation").uniform(0, 1) < 0.5 else 60)
 
 
 ENDLESS = UserCode(3600.0, 3600.0)
@@ -135,8 +137,8 @@ ENDLESS = UserCode(3600.0, 3600.0)
 
 def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
     """A few jobs of several kinds; some fail by themselves, some are cancelled, some are left by their clients."""
-    jobs = []
-    for number in range(int(entropy.uniform(3, 10))):
+    jobs = [_long_job(entropy.child("long"))]
+    for number in range(int(entropy.uniform(2, 9))):
         draw = entropy.child(f"job-{number}").uniform
         made = _GRAPHS[int(draw(0, len(_GRAPHS)))]()
         # All of them fit into one slot, one after the other, before patience ends.
@@ -177,13 +179,21 @@ def _with_outputs(
     return {one: replace(code, files=files.get(one, 0), mode=mode) for one, code in programs.items()}
 
 
+def _long_job(entropy: SeededEntropy) -> PlannedJob:
+    """One that is there in whatever happens: exclusive, and longer than it takes to lose sight of it."""
+    made = lone()
+    programs = {one.id: UserCode(10.0, 90.0) for one in made.vertices}
+    return PlannedJob(JobId(entropy.child("id").hex_id()), made, programs, entropy.uniform(0.0, 10.0))
+
+
 def _large() -> JobGraph:
     """Above what travels inline: an object in storage."""
     return lone(params={"text": "x" * 40_000})
 
 
 def _wide() -> JobGraph:
-    return graph(source("read", parallelism=3), vertex("write", OperatorKind.SINK), edges=(edge("read", "write"),))
+    read = source("read", parallelism=3, splits=tuple(range(7)))
+    return graph(read, vertex("write", OperatorKind.SINK), edges=(edge("read", "write"),))
 
 
 def _forked() -> JobGraph:

@@ -7,6 +7,7 @@ When the main process dies, the guard kills and reaps what runs (R13), a moment 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,19 +22,24 @@ from runtime.gateways.task import (
     FailureInfo,
     Fault,
     OutputDirectory,
+    PartitionDescriptor,
     TaskDeploymentDescriptor,
     TaskExecutionReport,
     TaskMetrics,
 )
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
-from tests.kit.job_master_driver import parquet
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
 from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
 from tests.kit.simulation.storage import OUTPUTS, SimulatedFileSystem
+from tests.kit.simulation.values import Exchange
 
 GUARD_DELAY = 0.05
 _DAEMON_MAX = 0.3
 _CANCEL_MAX = 0.5
+_SLOW_CANCEL_MAX = 5.0
+_SLOW_CANCELS = 0.3
+"""So many attempts take long to end, until they are killed and Spark is done with them: longer than to the next read
+of the TaskManager's keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Programs:
     """The user code of all jobs."""
 
     by_vertex: dict[tuple[JobId, VertexId], UserCode] = field(default_factory=dict)
+    exchange: Exchange = field(default_factory=Exchange)
     _begun: set[tuple[JobId, VertexId]] = field(default_factory=set)
 
     def of(self, attempt_id: ExecutionAttemptId) -> UserCode:
@@ -123,6 +130,11 @@ class SlotMachine:
         """Attempts whose user code runs now."""
         return list(self._alive)
 
+    @property
+    def exclusive_until(self) -> float:
+        """When the last exclusive attempt that runs now will have ended by itself."""
+        return max((attempt.ends_at for attempt in self._alive.values() if attempt.is_exclusive), default=0.0)
+
     def start(self, attempt: _RunningAttempt) -> None:
         """User code begins."""
         self._alive[attempt.attempt_id] = attempt
@@ -170,6 +182,7 @@ class _RunningAttempt:
         self._is_over = False
         self._is_stopping = False
         self._is_killed = False
+        self.ends_at = 0.0
         self.is_exclusive = self._task.task.is_exclusive
         self.leaves_daemon = machine.programs.of(work.task.attempt_id).leaves_daemon
         self._lost_input = machine.programs.lost_input(work.task)
@@ -188,12 +201,16 @@ class _RunningAttempt:
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
         seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
         state = ExecutionState.FAILED if code.fails or self._lost_input else ExecutionState.FINISHED
+        self.ends_at = machine.loop.time() + seconds
         machine.loop.outside_later(max(seconds, 0.001), self._finish, state)
 
     def cancel(self) -> None:
         """Softly, then by force: it takes a moment."""
         self._is_stopping = True
         delay = self._machine.entropy.uniform(0.01, self._machine.cancel_max)
+        draw = self._machine.entropy.child(f"end of {self.attempt_id}").uniform
+        if draw(0.0, 1.0) < _SLOW_CANCELS:
+            delay = draw(_CANCEL_MAX, _SLOW_CANCEL_MAX)
         self._machine.loop.outside_later(delay, self._finish, ExecutionState.CANCELED)
 
     def kill(self) -> None:
@@ -253,8 +270,10 @@ class _RunningAttempt:
             self.reaped.set_result(None)
 
     def _report(self, state: ExecutionState) -> TaskExecutionReport:
-        is_finished = state is ExecutionState.FINISHED
         now = self._clock.epoch_millis()
+        value, partitions = "", tuple[PartitionDescriptor, ...]()
+        if state is ExecutionState.FINISHED:
+            value, partitions = self._machine.programs.exchange.run(self._task)
         failure = None
         if state is ExecutionState.FAILED:
             failure = FailureInfo(
@@ -272,8 +291,8 @@ class _RunningAttempt:
             state=state,
             timestamp_millis=now,
             failure=failure,
-            value=b"1" if is_finished else b"",
-            partitions=tuple(parquet(self.attempt_id, spec) for spec in self._task.outputs) if is_finished else (),
+            value=json.dumps(value).encode() if value else b"",
+            partitions=partitions,
             outputs=self._outputs,
             metrics=TaskMetrics(),
         )

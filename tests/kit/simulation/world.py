@@ -33,7 +33,6 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
 from runtime.rpc.settings import RpcSettings
-from tests.kit.simulation.checkers import ISOLATION_SECONDS
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
 from tests.kit.simulation.etcd_trouble import EtcdTrouble
@@ -71,12 +70,13 @@ RESTARTS = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the cluster is. `job_masters` 0: they run inside the JobManager."""
+    """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager."""
 
     job_managers: int = 2
     job_masters: int = 2
     task_managers: int = 2
     slots: int = 3
+    isolation_seconds: int = 20
 
 
 class ProcessClock:
@@ -127,7 +127,7 @@ class World:
     def __init__(self, loop: SimulatedLoop, seed: str, run: Path, shape: Shape) -> None:
         self.loop = loop
         self.entropy = SeededEntropy(seed)
-        self.history = History()
+        self.history = History(isolation_seconds=shape.isolation_seconds)
         self.shape = shape
         self.network = Network(loop, self.entropy.child("network"))
         self.etcd_state = EtcdState(loop, self.history, EtcdTrouble(self.entropy.child("etcd-trouble")))
@@ -327,7 +327,7 @@ class World:
             "restart-strategy.type": "exponential-delay",
             "restart-strategy.exponential-delay.attempts-before-reset-backoff": str(RESTARTS),
             "restart-strategy.exponential-delay.max-backoff": "2 s",
-            "taskmanager.isolation-timeout": f"{ISOLATION_SECONDS} s",
+            "taskmanager.isolation-timeout": f"{self.shape.isolation_seconds} s",
             "rest.address": name,
             "rest.port": str(REST_PORT),
             "security.authentication": "none",

@@ -1,0 +1,79 @@
+"""What the user code of simulated jobs computes: a digest of who it is and of everything that it has read.
+
+So a job's result says which subtask read what: of whose partitions, which files of them, and which splits. `expected`
+says the same from the job graph alone, without any of the product's own reckoning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+
+from runtime.common.exchange import ExchangeMode
+from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
+from runtime.gateways.task import PartitionDescriptor, ResultPartitionSpec, TaskDeploymentDescriptor
+from runtime.jobgraph.graph import JobGraph, JobVertex
+from tests.kit.job_master_driver import parquet
+
+_FOR_ALL = -1
+_ONE_FILE_EACH = frozenset({ExchangeMode.HASH, ExchangeMode.REBALANCE})
+"""How producers write for these: one file for each consumer. For others one for all of them."""
+
+_Inputs = list[list[tuple[str, list[int]]]]
+
+
+class Exchange:
+    """What attempts have written, for those that read it."""
+
+    def __init__(self) -> None:
+        self._written: dict[PartitionId, str] = {}
+
+    def run(self, task: TaskDeploymentDescriptor) -> tuple[str, tuple[PartitionDescriptor, ...]]:
+        """The value of an attempt that finishes, and what it leaves for others."""
+        attempt_id = task.attempt_id
+        inputs = [[self._read(partition) for partition in gate.partitions] for gate in task.inputs]
+        value = _computed(attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index, task.splits, inputs)
+        written = tuple(_partition(attempt_id, spec) for spec in task.outputs)
+        for partition in written:
+            self._written[partition.partition_id] = value
+        return value, written
+
+    def _read(self, partition: PartitionDescriptor) -> tuple[str, list[int]]:
+        return self._written[partition.partition_id], sorted(file.consumer for file in partition.files)
+
+
+def expected(job_id: JobId, graph: JobGraph) -> object:
+    """The value of the whole job, as its client sees it."""
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+
+    @cache
+    def value(vertex_id: VertexId, index: int) -> str:
+        vertex = vertices[vertex_id]
+        inputs: _Inputs = []
+        for edge in sorted((one for one in graph.edges if one.target == vertex_id), key=lambda one: one.input_index):
+            is_forward = edge.mode is ExchangeMode.FORWARD
+            producers: Sequence[int] = (index,) if is_forward else range(vertices[edge.source].parallelism)
+            consumer = index if edge.mode in _ONE_FILE_EACH else _FOR_ALL
+            inputs.append([(value(edge.source, producer), [consumer]) for producer in producers])
+        return _computed(job_id, vertex_id, index, _share(vertex, index), inputs)
+
+    sources = {edge.source for edge in graph.edges}
+    ends = [vertex for vertex in graph.vertices if vertex.id not in sources]
+    values = {vertex.name: [value(vertex.id, index) for index in range(vertex.parallelism)] for vertex in ends}
+    return values[ends[0].name][0] if len(ends) == 1 and ends[0].parallelism == 1 else values
+
+
+def _share(vertex: JobVertex, index: int) -> bytes:
+    splits = [one for number, one in enumerate(vertex.splits or ()) if number % vertex.parallelism == index]
+    return json.dumps(splits).encode()
+
+
+def _computed(job_id: JobId, vertex_id: VertexId, index: int, splits: bytes, inputs: _Inputs) -> str:
+    text = json.dumps([job_id, vertex_id, index, json.loads(splits or b"[]"), inputs])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _partition(attempt_id: ExecutionAttemptId, spec: ResultPartitionSpec) -> PartitionDescriptor:
+    return parquet(attempt_id, spec, per_consumer=spec.mode in _ONE_FILE_EACH)
