@@ -16,7 +16,7 @@ from runtime.highavailability.record_codec import UnreadableRecordError, decode_
 from runtime.highavailability.records import GraphRecord
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
-from tests.kit.simulation.history import BlobDeleted, Damaged, Fault
+from tests.kit.simulation.history import TEMPLATE_KILLED, BlobDeleted, Damaged, Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.seeds import keep, on_virtual_time
@@ -46,6 +46,8 @@ WORDS = {
     FaultKind.TASK_MANAGER_FREEZE: ("is frozen", "tm-"),
     FaultKind.TASK_MANAGER_STOP: ("is told to stop", "tm-"),
     FaultKind.TASK_MANAGER_DRAIN: ("drains tm-", "operator"),
+    FaultKind.TEMPLATE_CRASH: (TEMPLATE_KILLED, "tm-"),
+    FaultKind.GUARDS_CRASH: ("has no guard any more", "tm-"),
     FaultKind.POWER_CUT: ("is killed", "etcd"),
     FaultKind.PARTITION: ("cannot send to", ""),
 }
@@ -99,6 +101,12 @@ def test_it_happens(kind: FaultKind, tmp_path: Path) -> None:
         if isinstance(record.what, Fault) and words in record.what.what and record.process.startswith(whom)
     ]
     assert happened
+
+
+def test_records_of_who_is_there_are_of_another_version(tmp_path: Path) -> None:
+    world, _, _ = suffer(tmp_path, FaultKind.UNREADABLE_RECORD)
+    spoiled = [record.what.key for record in world.history.records if isinstance(record.what, Damaged)]
+    assert spoiled
 
 
 @pytest.mark.parametrize("kind", list(WEATHER), ids=lambda kind: kind.value)
@@ -201,6 +209,7 @@ def test_a_spoiled_record_cannot_be_read_and_its_watchers_see_it(tmp_path: Path)
 
 def test_every_kind_is_tested() -> None:
     storage = {kind for kind in FaultKind if kind.value.startswith("storage-")}
-    tested = {*WORDS, *WEATHER, *storage, FaultKind.CORRUPT_RECORD, FaultKind.LEASES_LAPSE}
+    spoiled = {FaultKind.CORRUPT_RECORD, FaultKind.UNREADABLE_RECORD}
+    tested = {*WORDS, *WEATHER, *storage, *spoiled, FaultKind.LEASES_LAPSE}
     assert tested == set(FaultKind)
     assert set(FaultKind) >= SURVIVABLE
