@@ -140,8 +140,8 @@ class JobMasterEntryPoint:
                 scope.spawn_eternal("heartbeats", heartbeats.run())
                 connections = serve_job_masters(context, rpc, ha, heartbeats)
                 scope.spawn_eternal("task-manager-connections", connections.run())
-                died = connections.task_manager_died
-                scope.spawn_eternal("task-managers", follow_ends(ha.follow_task_managers, died))
+                died, found = connections.task_manager_died, connections.task_manager_found
+                scope.spawn_eternal("task-managers", follow_ends(ha.follow_task_managers, died, found))
                 fences = fence_keeper(context, ha)
                 if fences is not None:
                     scope.spawn_eternal("fences", fences.run())

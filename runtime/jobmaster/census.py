@@ -90,7 +90,7 @@ class CensusTaker:
             async for present in self._task_managers():
                 registered({incarnation: record.address for incarnation, record in present.items()})
                 for incarnation, record in present.items():
-                    if incarnation not in asked:
+                    if record.address and incarnation not in asked:  # R31: once its record can be read
                         asked.add(incarnation)
                         scope.spawn(str(incarnation), self._ask(job_id, epoch, record.address))
 

@@ -112,6 +112,7 @@ class TaskManagerConnections:
         self._connections: dict[Incarnation, _Connection] = {}
         self._jobs: dict[JobId, ConnectedJob] = {}
         self._absences = Absences(timing)
+        self._addresses: dict[Incarnation, str] = {}
         self._asked: set[Incarnation] = set()
         self._turn_due = clock.monotonic()
         self.ask_census: AskCensus | None = None
@@ -193,8 +194,13 @@ class TaskManagerConnections:
                 if job_id in self._jobs:
                     self._jobs[job_id].task_manager_lost(absence.incarnation, absence.reason)
 
+    def task_manager_found(self, incarnation: Incarnation, address: str) -> None:
+        """Its registration says where it is, perhaps one that could not be read before (R31)."""
+        self._addresses[incarnation] = address
+
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         """Nothing of it runs any more (R13). Told to every job: some have used a stream that is long gone."""
+        self._addresses.pop(incarnation, None)
         connection = self._connections.get(incarnation)
         if connection is not None:
             connection.stream.abort(reason)
@@ -267,20 +273,21 @@ class TaskManagerConnections:
 
     def _ask(self, scope: Scope, absence: Absence) -> None:
         """A TaskManager that has nothing of a job (any more) does not come back for it by itself."""
-        if self.ask_census is not None and absence.incarnation not in self._asked:
+        address = absence.address or self._addresses.get(absence.incarnation, "")
+        if self.ask_census is not None and address and absence.incarnation not in self._asked:
             self._asked.add(absence.incarnation)
-            scope.spawn(f"ask {absence.incarnation}", self._ask_all(self.ask_census, absence))
+            scope.spawn(f"ask {absence.incarnation}", self._ask_all(self.ask_census, absence, address))
 
-    async def _ask_all(self, ask: AskCensus, absence: Absence) -> None:
+    async def _ask_all(self, ask: AskCensus, absence: Absence, address: str) -> None:
         try:
             for job_id in (*absence.jobs, *absence.lost):
                 job = self._jobs.get(job_id)
                 if job is not None and (job_id in absence.jobs or job_id in absence.lost):
                     # Where a question gets lost there is time for another one before the TaskManager counts as lost.
                     async with asyncio.timeout(self._timing.interval):
-                        await ask(job_id, job.epoch, absence.address)
+                        await ask(job_id, job.epoch, address)
         except (FlinklikeError, TimeoutError) as error:
             # Asked again in the next round. A job that has another owner learns it from the store.
-            logger.info("task manager at %s does not take a census: %s", absence.address, error)
+            logger.info("task manager at %s does not take a census: %s", address, error)
         finally:
             self._asked.discard(absence.incarnation)

@@ -26,12 +26,20 @@ class RegisteredTaskManager(Protocol):
 async def follow_ends(
     registered: Callable[[], AsyncIterator[Mapping[Incarnation, RegisteredTaskManager]]],
     died: Callable[[Incarnation, str], None],
+    found: Callable[[Incarnation, str], None],
 ) -> None:
-    """Tell of each TaskManager whose key goes, in words that name it. Eternal."""
+    """Tell of each TaskManager whose key goes, in words that name it, and where each one is that can be asked. Eternal.
+
+    R31: one whose record cannot be read has no address, and may get one.
+    """
     before: Mapping[Incarnation, RegisteredTaskManager] = {}
     async for present in registered():
         for incarnation, task_manager in before.items():
             if incarnation not in present:
                 host = task_manager.address.rpartition(":")[0]
                 died(incarnation, f"TaskManager {task_manager.task_manager_id} on host {host}: its process died")
+        for incarnation, task_manager in present.items():
+            known = before.get(incarnation)
+            if task_manager.address and (known is None or known.address != task_manager.address):
+                found(incarnation, task_manager.address)
         before = present

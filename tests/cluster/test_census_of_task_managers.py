@@ -15,7 +15,9 @@ from runtime.common.errors import StaleTokenError
 from runtime.common.ids import Incarnation
 from runtime.gateways.job_master import JobCensus
 from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import TaskManagerRecord
 from runtime.highavailability.registration import TaskManagerRegistry, follow_task_managers
 from runtime.jobmaster.census import CensusSettings, CensusTaker
@@ -33,7 +35,7 @@ class Registrations:
 
     def __init__(self, cluster: TaskExecutorCluster) -> None:
         clock, entropy = LoopClock(), SeededEntropy(2)
-        kv = MemoryKeyValueStore(clock)
+        self.kv = kv = MemoryKeyValueStore(clock)
         self.registry = TaskManagerRegistry(kv, KEYS, entropy, timeout=5.0)
         self.seen: list[Mapping[Incarnation, str]] = []
         settings = CensusSettings(incarnation(2), CLUSTER, 0.2, RetryPolicy(delay_initial=0.01, delay_max=0.05))
@@ -76,6 +78,20 @@ async def test_one_that_cannot_be_reached_is_asked_again_until_it_is_gone(tmp_pa
             await registrations.registry.unregister(incarnation(4))
             await eventually(lambda: len(registrations.seen) == 2)
             assert set(registrations.seen[-1]) == {incarnation(3)}
+            taking.cancel()
+
+
+async def test_one_whose_record_cannot_be_read_is_asked_when_it_can(tmp_path: Path) -> None:  # R31
+    async with task_executor_cluster(tmp_path) as cluster:
+        registrations = Registrations(cluster)
+        unreadable = Put(KEYS.task_manager(incarnation(3)), b'{"v": 99, "record": {}}')
+        await registrations.kv.txn(Txn((), (unreadable,)), timeout=5)
+        async with Scope("test") as scope:
+            taking = scope.start("census", registrations.taker.take(job_id(1), 8, registrations.seen.append))
+            await eventually(lambda: registrations.seen == [{incarnation(3): ""}])
+            record = TaskManagerRecord(incarnation(3), "tm-3", cluster.rpc.server.address, "", "", 2)
+            await registrations.kv.txn(Txn((), (Put(unreadable.key, encode_record(record)),)), timeout=5)
+            assert (await cluster.job_master.wait_for(JobCensus)).epoch == 8
             taking.cancel()
 
 

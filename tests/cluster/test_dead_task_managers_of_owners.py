@@ -36,7 +36,10 @@ def registry_of(box: JobMasterBox) -> TaskManagerRegistry:
     def registered() -> AsyncIterator[Mapping[Incarnation, RegisteredTaskManager]]:
         return follow_task_managers(box.kv, box.keys, timeout=5, entropy=SeededEntropy(2))
 
-    box.scope.spawn_eternal("ends", follow_ends(registered, box.connections.task_manager_died))
+    connections = box.connections
+    box.scope.spawn_eternal(
+        "ends", follow_ends(registered, connections.task_manager_died, connections.task_manager_found)
+    )
     return TaskManagerRegistry(box.kv, box.keys, SeededEntropy(3), timeout=5)
 
 

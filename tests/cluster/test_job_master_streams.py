@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.common.errors import UnavailableError
-from runtime.common.ids import JobId
+from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import (
     DeployTasks,
@@ -16,10 +16,12 @@ from runtime.gateways.job_master import (
 )
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.jobgraph.graph import OperatorKind
+from tests.kit.control_plane import eventually
 from tests.kit.job_graphs import graph, lone, vertex
 from tests.kit.job_master_box import finishing, job_master_box, reports_of, sleeping, stored_archive
 
 JOB = JobId("1" * 32)
+TM = Incarnation("9" * 32)
 E = ExecutionState
 
 
@@ -91,6 +93,23 @@ async def test_one_that_is_back_and_says_nothing_is_asked() -> None:
         assert result.summary is not None
         assert result.summary.status is JobStatus.FINISHED
         assert set(asked) == {(JOB, epoch, "tm-1:1")}
+
+
+@pytest.mark.asyncio
+async def test_one_whose_record_could_not_be_read_is_asked_where_it_is() -> None:  # R31
+    asked: list[str] = []
+
+    async with job_master_box(timing=HeartbeatTiming(interval=0.02, timeout=5.0)) as box:
+
+        async def ask(_job: JobId, _epoch: int, address: str) -> None:
+            asked.append(address)
+
+        box.connections.ask_census = ask
+        _, _ = box.start(await box.assign(JOB, lone()))
+        box.connections.expect(JOB, {TM: ""})
+        box.connections.task_manager_found(TM, "tm-1:1")
+        await eventually(lambda: "tm-1:1" in asked)
+        assert set(asked) == {"tm-1:1"}
 
 
 @pytest.mark.asyncio

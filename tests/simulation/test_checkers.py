@@ -23,8 +23,10 @@ from runtime.scheduler.core.job_events import SubtasksReset
 from tests.kit.simulation.checkers import QUEUE_MAX
 from tests.kit.simulation.history import (
     KILLED,
+    READABLE,
     STARTS,
     STOPPED,
+    UNREADABLE,
     Acknowledged,
     Applied,
     AttemptEnded,
@@ -299,6 +301,13 @@ class TestWhenATaskManagerDies:
     def test_also_what_had_finished_if_nobody_knew(self, past: Past) -> None:
         past.run(attempt(), accept=False)
         past.add("tm-1", Fault(KILLED))
+        past.start(attempt(1), tm="tm-2")
+        assert "promise 2" not in past.violations()
+
+    def test_also_what_nobody_could_find(self, past: Past) -> None:  # R31
+        past.run(attempt(), accept=False)
+        past.add("tm-1", Fault(UNREADABLE))
+        past.add("tm-1", Fault(READABLE))
         past.start(attempt(1), tm="tm-2")
         assert "promise 2" not in past.violations()
 

@@ -13,7 +13,7 @@ from runtime.highavailability.records import EventsRecord, Payload
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, OutputsCommitting, encode_events
 from tests.kit.job_master_driver import location
 from tests.kit.simulation.checkers import check
-from tests.kit.simulation.history import OutputChanged, Received
+from tests.kit.simulation.history import Damaged, OutputChanged, Received
 from tests.kit.simulation.outputs import OLD_FILE, OutputsAppear
 from tests.kit.simulation.past import JOB, KEYS, VERTEX, Past, attempt, result
 
@@ -104,6 +104,23 @@ def test_an_accepted_file_that_goes_before_its_copy_is_whole() -> None:
     past.change("part", 2)
     past.change(HIDDEN, None)
     assert "was accepted and is deleted, and part is not there" in past.wrong()
+
+
+def test_what_was_decided_and_can_not_be_read_any_more() -> None:
+    past = Commit()
+    past.decide()
+    past.add("etcd", Damaged(KEYS.event(JOB, 0)))
+    past.end_job(JobStatus.FAILED)
+    past.change(HIDDEN, None)
+    assert past.wrong() == "", "the job has decided nothing that anybody knows"
+    past = Commit()
+    past.decide()
+    past.order()
+    past.change(f".commit-{JOB}/order", 9)
+    past.add("etcd", Damaged(KEYS.event(JOB, 0)))
+    past.end_job(JobStatus.FAILED)
+    past.change(HIDDEN, None)
+    assert "was accepted and is deleted" in past.wrong(), "a mover has claimed it, and a repeat needs it"
 
 
 def test_an_old_file_that_goes_first() -> None:

@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 
 from runtime.highavailability.kv import KeyValue
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
+from runtime.highavailability.records import TaskManagerRecord
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.etcd_trouble import MEMBERS
-from tests.kit.simulation.history import Fault
+from tests.kit.simulation.history import READABLE, UNREADABLE, Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedProcess
 from tests.kit.simulation.storage import SimulatedFileSystem, failing
@@ -349,10 +351,15 @@ class Fate:
         if there:
             chosen = there[int(self._entropy.uniform(0, len(there)))]
             world.etcd_state.spoil(chosen.key, b'{"v": 99, "record": {}}', chosen.lease)
-            world.loop.outside_later(self._entropy.uniform(0.5, 15.0), self._make_readable, chosen)
+            task_manager = _task_manager_in(chosen)
+            if task_manager:
+                self._tell(task_manager, UNREADABLE)
+            world.loop.outside_later(self._entropy.uniform(0.5, 15.0), self._make_readable, chosen, task_manager)
 
-    def _make_readable(self, record: KeyValue) -> None:
+    def _make_readable(self, record: KeyValue, task_manager: str) -> None:
         """Unless it was deleted, or written anew, meanwhile."""
+        if task_manager:
+            self._tell(task_manager, READABLE)
         state = self._world.etcd_state
         now = next((kv for kv in state.everything(record.key) if kv.key == record.key), None)
         if now is not None and now.value.startswith(b'{"v": 99'):
@@ -467,3 +474,11 @@ class Fate:
 
 def _quick(_process: SimulatedProcess | None) -> float:
     return 0.0005
+
+
+def _task_manager_in(kv: KeyValue) -> str:
+    """The name in a TaskManager's registration, "" for any other record and for one that cannot be read already."""
+    try:
+        return decode_record(TaskManagerRecord, kv.value, key=kv.key).task_manager_id
+    except UnreadableRecordError:
+        return ""

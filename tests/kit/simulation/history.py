@@ -15,9 +15,11 @@ CUT_OFF = "cannot send to"
 FROZEN = "is frozen"
 KILLED = "is killed"
 REACHED = "can send to"
+READABLE = "has a record that can be read again"
 STARTS = "starts"
 STOPPED = "has stopped"
 TEMPLATE_KILLED = "has lost its template"
+UNREADABLE = "has a record that cannot be read"
 
 
 @dataclass(frozen=True, slots=True)

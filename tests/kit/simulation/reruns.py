@@ -15,9 +15,11 @@ from tests.kit.simulation.history import (
     FROZEN,
     KILLED,
     REACHED,
+    READABLE,
     STARTS,
     STOPPED,
     TEMPLATE_KILLED,
+    UNREADABLE,
     Applied,
     AttemptEnded,
     AttemptStarted,
@@ -30,7 +32,7 @@ from tests.kit.simulation.history import (
 
 class NothingRunsTwice(CheckerBase):
     """Promise 2: user code of a subtask runs once, unless it has failed (R10) or its TaskManager has died, or could not
-    be reached, before that was accepted which it has done.
+    be reached, or be found (R31), before that was accepted which it has done.
     """
 
     rule = "promise 2"
@@ -71,6 +73,8 @@ class NothingRunsTwice(CheckerBase):
             self._excuse(host)
         elif what in {FROZEN, AWAKE}:
             self._note_reach(host, is_lost=what == FROZEN)
+        elif what in {UNREADABLE, READABLE}:  # R31: who has not met it yet cannot reach it
+            self._note_reach(host, is_lost=what == UNREADABLE)
         elif what.startswith((CUT_OFF, REACHED)):
             is_lost = what.startswith(CUT_OFF)
             for end in (host, what.removeprefix(CUT_OFF if is_lost else REACHED).split()[0]):

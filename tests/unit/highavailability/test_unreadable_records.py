@@ -71,17 +71,24 @@ def test_a_task_manager_whose_record_changes_has_not_ended(written: bytes) -> No
     async def main() -> None:
         world = World()
         ended: list[Incarnation] = []
+        found: list[str] = []
 
         def registered() -> AsyncIterator[Mapping[Incarnation, TaskManagerRecord]]:
             return follow_task_managers(world.store, KEYS, timeout=1, entropy=SeededEntropy(2))
 
+        def died(incarnation: Incarnation, _reason: str) -> None:
+            ended.append(incarnation)
+
         async with Scope("test") as scope:
-            scope.spawn_eternal("ends", follow_ends(registered, lambda one, _: ended.append(one)))
+            scope.spawn_eternal("ends", follow_ends(registered, died, lambda _, address: found.append(address)))
             await write(world.store, Put(KEYS.task_manager(NAME), encode_record(TM)))
             await asyncio.sleep(5)
             await write(world.store, Put(KEYS.task_manager(NAME), written))
             await asyncio.sleep(5)
-            assert ended == []
+            assert (ended, found) == ([], [TM.address])
+            await write(world.store, Put(KEYS.task_manager(NAME), encode_record(TM)))
+            await asyncio.sleep(5)
+            assert (ended, found) == ([], [TM.address, TM.address]), "it can be asked again"
             await write(world.store, Delete(KEYS.task_manager(NAME)))
             await asyncio.sleep(5)
             assert ended == [NAME], "its key's end is its end"
