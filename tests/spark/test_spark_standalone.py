@@ -1,78 +1,32 @@
 """A real standalone master and worker, started from pyspark's own jars; the TaskManager's driver is their client."""
 
-import contextlib
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark.java import find_java
-from runtime.taskexecutor.spark.launch import MODULE_OPTIONS, class_path, spark_home
 from tests.kit.spark_box import ONE_COMPILER, SparkBox, is_alive, spark_settings, wait_until
-
-HOST = "127.0.0.1"
-
-
-@contextlib.contextmanager
-def deployed(directory: Path, class_name: str, *arguments: str) -> Iterator[Path]:
-    """Run one class of Spark's deploy package; yields its log."""
-    directory.mkdir(parents=True, exist_ok=True)
-    log = directory / f"{class_name.rpartition('.')[2]}.log"
-    environment = {
-        **os.environ,
-        "SPARK_LOCAL_IP": HOST,
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_SCALA_VERSION": "2.13",  # the worker builds its executors' command with it
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    java = [str(find_java(os.environ).executable), "-Xmx256m", ONE_COMPILER, *MODULE_OPTIONS]
-    command = [*java, "-cp", class_path(spark_home(), {}), class_name, *arguments]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, env=environment, cwd=directory, stdout=output, stderr=output)
-    try:
-        yield log
-    finally:
-        process.terminate()
-        process.wait(20)
+from tests.kit.standalone import standalone
 
 
 @pytest.fixture(scope="module")
 def standalone_box(tmp_path_factory: pytest.TempPathFactory, class_archive: Path | None) -> Iterator[SparkBox]:
     directory = tmp_path_factory.mktemp("standalone")
     (directory / "conf").mkdir()
-    quiet = ("--host", HOST, "--port", "0", "--webui-port", "0")
-    with deployed(directory / "master", "org.apache.spark.deploy.master.Master", *quiet) as log:
-        master = f"spark://{HOST}:{listening_port(log)}"
-        worker = ("--cores", "2", "--memory", "1g", "--work-dir", str(directory / "work"), *quiet, master)
-        with deployed(directory / "worker", "org.apache.spark.deploy.worker.Worker", *worker):
-            conf = {
-                "spark.executor.memory": "512m",
-                "spark.executor.extraJavaOptions": ONE_COMPILER,
-                "spark.cores.max": "2",
-                "spark.sql.shuffle.partitions": "2",
-            }
-            settings = spark_settings(directory, archive=class_archive, master=master, spark_conf=conf)
-            box = SparkBox(settings, directory)
-            try:
-                box.run(box.environment.start())
-                yield box
-            finally:
-                box.shut()
-
-
-def listening_port(log: Path) -> int:
-    found: list[str] = []
-
-    def has_started() -> bool:
-        found[:] = re.findall(r"Starting Spark master at spark://[^:]+:(\d+)", log.read_text())
-        return bool(found)
-
-    wait_until(has_started, 40)
-    return int(found[0])
+    with standalone(directory, cores=2, memory="1g") as master:
+        conf = {
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": ONE_COMPILER,
+            "spark.cores.max": "2",
+            "spark.sql.shuffle.partitions": "2",
+        }
+        settings = spark_settings(directory, archive=class_archive, master=master, spark_conf=conf)
+        box = SparkBox(settings, directory)
+        try:
+            box.run(box.environment.start())
+            yield box
+        finally:
+            box.shut()
 
 
 def test_slots_run_on_a_standalone_cluster(standalone_box: SparkBox) -> None:
