@@ -12,12 +12,14 @@ from pathlib import Path
 from random import SystemRandom
 
 from tests.chaos.fate import CONTROL_PLANE, FaultKind
-from tests.chaos.jobs import KINDS
+from tests.chaos.jobs import KINDS, SPARK_KINDS
 from tests.chaos.judge import judge
 from tests.chaos.ledger import read
 from tests.chaos.members import ChaosCluster
 from tests.chaos.report import ChaosReport, count_faults, recoveries
 from tests.chaos.run import ChaosRun, Settings
+from tests.kit.spark_box import ONE_COMPILER
+from tests.kit.standalone import standalone
 
 OPTIONS = {
     "taskmanager.numberOfTaskSlots": "8",
@@ -34,8 +36,14 @@ WITH_SPARK = {
     "taskmanager.spark.warm-up.count": "2",
     "taskmanager.spark.class-archive": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": ONE_COMPILER,
 }
+ON_STANDALONE = {
+    "spark.cores.max": "1",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": ONE_COMPILER,
+}
+STANDALONE = "standalone"
 FAULTS = {"all": frozenset(FaultKind), "control-plane": CONTROL_PLANE}
 
 
@@ -49,6 +57,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--faults", default="all", help=f"{', '.join([*FAULTS, *(k.value for k in FaultKind)])}")
     parser.add_argument("--jobs", default=",".join(KINDS), help=f"kinds of jobs, out of {', '.join(KINDS)}")
     parser.add_argument("--no-spark", action="store_true", help="TaskManagers without Spark, and no jobs that use it")
+    parser.add_argument(
+        "--spark-master", choices=["local", STANDALONE], default="local", help=f"{STANDALONE}: a master and a worker"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy ledger and logs there when a promise was broken")
     parser.add_argument("--judge", type=Path, metavar="LEDGER", help="run nothing, judge a ledger that was kept")
@@ -57,7 +68,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         given.faults = kinds_of(given.faults)
     except ValueError as error:
         parser.error(f"--faults: {error}")
-    given.jobs = [kind for kind in given.jobs.split(",") if kind != "spark" or not given.no_spark]
+    given.jobs = [kind for kind in given.jobs.split(",") if kind not in SPARK_KINDS or not given.no_spark]
     if unknown := set(given.jobs) - set(KINDS):
         parser.error(f"--jobs: no kind {', '.join(sorted(unknown))}")
     return given
@@ -83,6 +94,20 @@ def run(settings: Settings, options: dict[str, str], *, class_archive: Path | No
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def run_on_standalone(
+    settings: Settings, options: dict[str, str], *, class_archive: Path | None, keep: Path | None
+) -> ChaosReport:
+    """The same, with a Spark master and a worker beside it that outlive every fault; executors come and go."""
+    directory = Path(tempfile.mkdtemp(prefix="flinklike-standalone-"))
+    try:
+        # TaskManagers that are frozen keep their cores, and those that replace them want some too.
+        with standalone(directory, cores=8, memory="6g") as master:
+            own = {**options, **ON_STANDALONE, "spark.master": master}
+            return run(settings, own, class_archive=class_archive, keep=keep)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 async def _run(cluster: ChaosCluster, settings: Settings, directory: Path) -> ChaosReport:
     return await ChaosRun(cluster, settings, directory, _say).run()
 
@@ -104,12 +129,13 @@ def main(arguments: Sequence[str]) -> int:
         report = _judge_only(given.judge)
     else:
         seed = SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
-        without = given.no_spark or "spark" not in given.jobs
+        without = SPARK_KINDS.isdisjoint(given.jobs)
         kinds = [kind for kind in given.faults if kind is not FaultKind.SPARK_KILL or not without]
-        settings = Settings(60 * given.minutes, given.every, seed, given.clients, kinds, given.jobs)
+        runs_once = given.spark_master == STANDALONE and not without
+        settings = Settings(60 * given.minutes, given.every, seed, given.clients, kinds, given.jobs, runs_once)
         _say(f"seed {seed}; starting a cluster of its own ...")
         options = {**OPTIONS, **(WITHOUT_SPARK if without else WITH_SPARK)}
-        report = run(settings, options, class_archive=None, keep=given.keep)
+        report = (run_on_standalone if runs_once else run)(settings, options, class_archive=None, keep=given.keep)
     _say(report.table())
     if given.json is not None:
         given.json.write_text(report.to_json() + "\n", encoding="utf-8")

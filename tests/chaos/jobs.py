@@ -12,24 +12,31 @@ from typing import Any
 from airflow_flinklike import FixedDelayRestartStrategy, Pipeline
 from airflow_flinklike.pipeline import Stream
 from airflow_flinklike.program import JobProgram
+from tests.chaos.outputs import Output
 
-_STEP = "tests.chaos.programs:step"
+_PROGRAMS = "tests.chaos.programs"
+_STEP = f"{_PROGRAMS}:step"
 _ROWS = 1000
+_FILES = 2000
+_OLD_FILES = 100
 _CANCELLED_AFTER = (0.5, 4.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """How a job must end. `state` may be several, separated by `|`; `files` are visible when it has FINISHED."""
+    """How a job must end. `state` may be several, separated by `|`."""
 
     state: str = "FINISHED"
     value: Any = None
-    files: int = -1
 
 
 @dataclass(slots=True)
 class ChaosJob:
-    """One job. `cancel_after` seconds a client cancels it; -1: never."""
+    """One job. `cancel_after` seconds a client cancels it; -1: never.
+
+    `after` it has FINISHED, its client submits others, each behind the one before. `replaces` is the path whose files
+    it replaces, with so many rows. With `told` its client goes on while it still runs: when the job has made this file.
+    """
 
     kind: str
     pipeline: Pipeline
@@ -37,11 +44,19 @@ class ChaosJob:
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     cancel_after: float = -1.0
-    output: Path | None = None
+    output: Output | None = None
+    replaces: tuple[Path, int] | None = None
+    told: Path | None = None
+    after: tuple[ChaosJob, ...] = ()
 
     def build(self, ledger: Path) -> JobProgram:
         """What is submitted."""
         return self.pipeline.build({"ledger": str(ledger), "steps": self.steps})
+
+    @property
+    def is_exclusive(self) -> bool:
+        """True when one of its tasks is."""
+        return any(step["exclusive"] for step in self.steps.values())
 
     @property
     def promise(self) -> str:
@@ -120,21 +135,73 @@ def _cancelled(random: Random, _directory: Path) -> ChaosJob:
 
 def _files(random: Random, directory: Path) -> ChaosJob:
     """A sink whose outputs are moved into place once."""
-    parallelism = random.randint(2, 3)
+    job = ChaosJob("files", Pipeline("files"), Expected())
+    return _writing(job, random, directory, parallelism=random.randint(2, 3), exclusive=False)
+
+
+def _writing(
+    job: ChaosJob, random: Random, directory: Path, *, parallelism: int, exclusive: bool, **plan: int
+) -> ChaosJob:
+    plan = {"files": 1, "old": 0, **plan}
+    output = Output(_somewhere(random, directory), parallelism, plan["files"], plan.pop("old"))
     numbers = [index + 1 for index in range(parallelism)]
-    job = ChaosJob("files", Pipeline("files"), Expected(value={"write": numbers}, files=parallelism))
-    job.output = directory / f"{random.getrandbits(64):016x}"
-    job.source("write", parallelism, exclusive=False, seconds=random.uniform(0.0, 4.0), files=str(job.output))
+    job.output = output
+    job.expected = Expected(job.expected.state, {"write": numbers})
+    seconds = random.uniform(0.0, 4.0)
+    job.source("write", parallelism, exclusive=exclusive, seconds=seconds, output=str(output.base), **plan)
     return job
+
+
+def _somewhere(random: Random, directory: Path) -> Path:
+    return directory / f"{random.getrandbits(64):016x}"
+
+
+def _sinks(random: Random, directory: Path) -> ChaosJob:
+    """Many files in place of old ones. Some jobs fail for another task when all may be written; some are cancelled."""
+    fate = random.choices(["FINISHED", "FAILED", "CANCELED|FINISHED"], [3, 1, 2])[0]
+    strategy = FixedDelayRestartStrategy(attempts=1, delay_seconds=0.3)
+    job = ChaosJob("sinks", Pipeline("sinks", restart_strategy=strategy), Expected(fate))
+    exclusive = random.random() < 0.5
+    _writing(job, random, directory, parallelism=2, exclusive=exclusive, files=_FILES, old=_OLD_FILES)
+    if fate == "FAILED":
+        job.source("beside", exclusive=False, seconds=random.uniform(2.0, 5.0), failures=1_000_000)
+    elif fate != "FINISHED":
+        job.cancel_after = random.uniform(*_CANCELLED_AFTER)
+    return job
+
+
+def _inputs(random: Random, directory: Path) -> ChaosJob:
+    """Files are written; a job caches and holds them; another one replaces them meanwhile; a later one counts."""
+    path = _somewhere(random, directory)
+    told = path.with_suffix(".told")
+    first, second = random.sample(range(100, 2000), 2)
+    hold = ChaosJob("inputs", Pipeline("hold"), Expected(value=1), told=told)
+    seconds = random.uniform(0.0, 10.0)
+    _input_step(hold, "hold_cached", random, path=str(path), told=str(told), seconds=seconds)
+    count = ChaosJob("inputs", Pipeline("count"), Expected(value=second))
+    _input_step(count, "count_cached", random, path=str(path))
+    begin = _replacing(random, path, first)
+    begin.after = (hold, _replacing(random, path, second), count)
+    return begin
+
+
+def _replacing(random: Random, path: Path, rows: int) -> ChaosJob:
+    job = ChaosJob("inputs", Pipeline("replace"), Expected(value=rows), replaces=(path, rows))
+    _input_step(job, "replace_rows", random, path=str(path), rows=rows)
+    return job
+
+
+def _input_step(job: ChaosJob, program: str, random: Random, **plan: Any) -> None:
+    step = job.step("step", exclusive=random.random() < 0.5, spark=True, **plan)
+    job.pipeline.source("step", f"{_PROGRAMS}:{program}", **step)
 
 
 def _spark(random: Random, _directory: Path) -> ChaosJob:
     job = ChaosJob("spark", Pipeline("spark"), Expected(value=2 * _ROWS))
     more: dict[str, Any] = {"spark": True, "seconds": random.uniform(0.0, 2.0)}
-    module = "tests.chaos.programs"
-    rows = job.pipeline.source("rows", f"{module}:rows", **job.step("rows", 2, exclusive=False, rows=_ROWS, **more))
-    counts = rows.hash("key").apply("by key", f"{module}:by_key", **job.step("by key", 2, exclusive=False, **more))
-    counts.gather().sink("total", f"{module}:total", **job.step("total", exclusive=True, **more))
+    rows = job.pipeline.source("rows", f"{_PROGRAMS}:rows", **job.step("rows", 2, exclusive=False, rows=_ROWS, **more))
+    counts = rows.hash("key").apply("by key", f"{_PROGRAMS}:by_key", **job.step("by key", 2, exclusive=False, **more))
+    counts.gather().sink("total", f"{_PROGRAMS}:total", **job.step("total", exclusive=True, **more))
     return job
 
 
@@ -147,8 +214,11 @@ KINDS: dict[str, tuple[Maker, int]] = {
     "doomed": (_doomed, 1),
     "cancelled": (_cancelled, 2),
     "files": (_files, 2),
+    "sinks": (_sinks, 2),
     "spark": (_spark, 3),
+    "inputs": (_inputs, 1),
 }
+SPARK_KINDS = frozenset({"spark", "inputs"})
 """How each kind is made, and its share."""
 
 
@@ -160,10 +230,3 @@ def jobs(seed: int, client: int, directory: Path, kinds: Sequence[str]) -> Itera
     while True:
         (maker,) = random.choices(makers, weights)
         yield maker(random, directory), random.uniform(0.0, 1.5)
-
-
-def visible_files(job: ChaosJob) -> int:
-    """Output files that a reader would see; -1 for a job that has none."""
-    if job.output is None:
-        return -1
-    return sum(1 for path in job.output.iterdir() if path.name.startswith("part-")) if job.output.exists() else 0

@@ -1,7 +1,8 @@
 """What the ledger proves: nothing lost, nothing doubled, no task restarted without a fault of its own. Only decides.
 
 Doubled is: an exclusive subtask of which two attempts lived at once, or one that was seen to live behind the end of its
-job; a task that had ended and ran again although nothing happened to its TaskManager; a job whose end changed.
+job; a task that had ended and ran again although nothing happened to its TaskManager; a job whose end changed;
+rows that readers see twice. What jobs wrote and read is judged in data_judge.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.ledger import FaultLine, JobLine, Line, TaskLine, places
+from tests.chaos.data_judge import doubled_rows, wrong_counts, wrong_outputs
+from tests.chaos.ledger import FaultLine, InputLine, JobLine, Line, OutputLine, TaskLine, places
 
 GRACE = 10.0
 """Seconds after a frozen TaskManager woke in which tasks may still be restarted for it."""
@@ -40,11 +42,13 @@ class Restart:
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found. Sentences name the job."""
+    """What was found. Sentences name the job. `outputs` and `counts` were looked at."""
 
     acknowledged: int = 0
     ended: Counter[str] = field(default_factory=Counter)
     attempts: int = 0
+    outputs: int = 0
+    counts: int = 0
     lost: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
@@ -74,7 +78,7 @@ class _Window:
     end: float
     fault: FaultLine
 
-    def explains(self, lost: TaskLine, again: TaskLine) -> bool:
+    def explains(self, lost: TaskLine, again: TaskLine | JobLine) -> bool:
         fault = self.fault
         if fault.task_manager != lost.task_manager or not (self.begin <= again.at and lost.at <= self.end):
             return False
@@ -93,9 +97,14 @@ def judge(lines: Sequence[Line]) -> Verdict:
         if own[0].exclusive:
             verdict.doubled += _overlaps(place, own)
         _find_restarts(own, windows, verdict)
+    _judge_refusals(lines, tasks, windows, verdict)
     _blame_producers(verdict, tasks)
     _judge_finished_restarts(verdict, tasks)
     _judge_completeness(lines, tasks, verdict)
+    verdict.outputs = sum(1 for line in lines if isinstance(line, OutputLine) and line.step == "ended")
+    verdict.counts = sum(1 for line in lines if isinstance(line, InputLine) and line.step == "counted")
+    verdict.doubled += doubled_rows(lines)
+    verdict.wrong += [*wrong_outputs(lines), *wrong_counts(lines)]
     return verdict
 
 
@@ -119,16 +128,49 @@ def _judge_jobs(lines: Sequence[Line], verdict: Verdict) -> None:
             verdict.lost.append(f"{label} had ended and is not shown any more")
         elif (later.state, later.value) != (end.state, end.value):
             verdict.doubled.append(f"{label} ended twice: {_result(end)}, later {_result(later)}")
-        verdict.wrong += [f"{label} {problem}" for problem in _wrong_end(promise, end, later)]
+        verdict.wrong += [f"{label} {problem}" for problem in _wrong_end(promise, end)]
 
 
-def _wrong_end(promise: JobLine, end: JobLine, later: JobLine | None) -> Iterator[str]:
+def _wrong_end(promise: JobLine, end: JobLine) -> Iterator[str]:
+    if _is_refused(promise, end):
+        return
     if end.state not in promise.state.split("|"):
         yield f"is {end.state} and not {promise.state}{_noted(end)}"
     elif end.state == "FINISHED" and end.value != promise.value:
         yield f"has the result {end.value} and not {promise.value}"
-    elif end.state == "FINISHED" and later is not None and later.files != promise.files:
-        yield f"shows {later.files} files and not {promise.files}"
+
+
+def _is_refused(promise: JobLine, end: JobLine) -> bool:
+    return bool(promise.refusal) and end.state == "FAILED" and promise.refusal in end.note
+
+
+def _judge_refusals(
+    lines: Sequence[Line],
+    tasks: dict[tuple[str, str, int], list[TaskLine]],
+    windows: Sequence[_Window],
+    verdict: Verdict,
+) -> None:
+    """D-052: where an exclusive task runs once, a second attempt begins nothing, and only a fault asks for one."""
+    once = {line.job: line for line in lines if isinstance(line, JobLine) and line.refusal}
+    for place, own in tasks.items():
+        if place[0] in once:
+            again = {line.attempt for line in own if line.exclusive and line.number > 0}
+            verdict.doubled += [
+                f"job {place[0]}, {place[1]} {place[2]} runs once: {one} began" for one in sorted(again)
+            ]
+    for end in lines:
+        if not isinstance(end, JobLine) or end.step != "ended" or end.job not in once:
+            continue
+        begun = [line for place, own in tasks.items() if place[0] == end.job for line in own if line.step == "begin"]
+        promise = once[end.job]
+        has_unknown = len({line.place for line in begun}) < sum(promise.tasks.values())
+        if _is_refused(promise, end) and not any(
+            (window.begin <= end.at and promise.at <= window.end)
+            if has_unknown
+            else any(window.explains(line, end) for line in begun)
+            for window in windows
+        ):
+            verdict.wrong.append(f"{promise.kind} job {end.job} was refused an attempt: {NO_CAUSE}")
 
 
 def _result(line: JobLine) -> str:

@@ -42,7 +42,8 @@ class JobLine:
     """What a client saw of a job: `step` is acknowledged, cancelled, ended, or checked (after everything has healed).
 
     `state` and `value` are what was seen; of `acknowledged`, what must be seen in the end: states separated by `|`.
-    `tasks` are the subtasks of each vertex, `files` the output files that are visible (-1: it has none).
+    `tasks` are the subtasks of each vertex. With `refusal` a failure that says so may end it as well: nothing exclusive
+    of it runs twice (D-052).
     """
 
     at: float
@@ -52,8 +53,43 @@ class JobLine:
     state: str
     value: str
     tasks: dict[str, int]
-    files: int = -1
     note: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLine:
+    """What lies where a job writes: `step` is promised (before it is submitted), ended or checked, in this `state`.
+
+    `rows` are its own ones, each counted once (promised: all that it writes), `doubled` those that are there more than
+    once, `old` those that lay there before, `strange` all others. `is_marked`: with `_SUCCESS`.
+    """
+
+    at: float
+    step: str
+    job: str
+    state: str
+    rows: int
+    doubled: int = 0
+    old: int = 0
+    strange: int = 0
+    is_marked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputLine:
+    """Rows of files that jobs replace and others count.
+
+    `step` is replacing (before a client submits the job that does it), replaced (it has FINISHED), or what a task does:
+    counting, then counted.
+    """
+
+    at: float
+    step: str
+    path: str
+    job: str
+    rows: int = -1
+    attempt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +109,14 @@ class FaultLine:
     seconds: float = 0.0
 
 
-Line = TaskLine | JobLine | FaultLine
-_WHO: dict[str, type[Any]] = {"task": TaskLine, "job": JobLine, "fault": FaultLine}
+Line = TaskLine | JobLine | FaultLine | OutputLine | InputLine
+_WHO: dict[str, type[Any]] = {
+    "task": TaskLine,
+    "job": JobLine,
+    "fault": FaultLine,
+    "output": OutputLine,
+    "input": InputLine,
+}
 
 
 class Ledger:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_flinklike.client import AsyncFlinklikeClient, JobExecutionResult, new_job_id
-from airflow_flinklike.exceptions import FlinklikeClientError, JobNotFoundError
+from airflow_flinklike.exceptions import FlinklikeClientError, JobConflictError, JobNotFoundError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from tests.chaos.jobs import ChaosJob, as_text, jobs, visible_files
-from tests.chaos.ledger import JobLine, Ledger, now
+from tests.chaos.jobs import ChaosJob, as_text, jobs
+from tests.chaos.ledger import InputLine, JobLine, Ledger, now
+
+_TOLD_POLL = 0.1
 
 
 @dataclass
 class Load:
-    """All jobs of one run: `unfinished` ones were acknowledged; `errors` are what clients were told."""
+    """All jobs of one run: `unfinished` ones were acknowledged; `errors` are what clients were told.
+
+    `refusal` is what a failure says that may end jobs with exclusive tasks.
+    """
 
     addresses: list[str]
     token: str
@@ -25,6 +30,7 @@ class Load:
     ledger_path: Path
     directory: Path
     kinds: list[str]
+    refusal: str = ""
     acknowledged: int = 0
     unfinished: dict[JobId, ChaosJob] = field(default_factory=dict)
     ended: dict[JobId, ChaosJob] = field(default_factory=dict)
@@ -41,12 +47,28 @@ class Load:
             for job, pause in jobs(seed, number, self.directory, self.kinds):
                 if await _reached(is_over, pause):
                     return
-                job_id = new_job_id()
-                if await self._submit(client, job_id, job):
-                    await self._see_through(client, job_id, job)
+                async with asyncio.TaskGroup() as group:
+                    await self._run(client, [job, *job.after], group, is_over)
+
+    async def _run(
+        self, client: AsyncFlinklikeClient, chain: Sequence[ChaosJob], group: asyncio.TaskGroup, is_over: asyncio.Event
+    ) -> None:
+        """Each behind the one before: when that has FINISHED, or told that it is far enough."""
+        for job in chain:
+            job_id = new_job_id()
+            if (is_over.is_set() and job is not chain[0]) or not await self._submit(client, job_id, job):
+                return
+            through = group.create_task(self._see_through(client, job_id, job))
+            while not (through.done() or (job.told is not None and job.told.exists())):
+                await asyncio.wait([through], timeout=None if job.told is None else _TOLD_POLL)
+            if through.done() and through.result() is not JobStatus.FINISHED:
+                return
 
     async def _submit(self, client: AsyncFlinklikeClient, job_id: JobId, job: ChaosJob) -> bool:
         built = job.build(self.ledger_path)
+        if job.output is not None:
+            self.ledger.add(await asyncio.to_thread(job.output.prepare, job_id))
+        self._note_replacement("replacing", job_id, job)
         try:
             await client.submit(built.graph, job_id=job_id, contents=built.uploads)
         except FlinklikeClientError as error:
@@ -54,29 +76,55 @@ class Load:
             return False
         self.unfinished[job_id] = job
         self.acknowledged += 1
-        state, value, files = job.expected.state, job.promise, job.expected.files
-        self.ledger.add(JobLine(now(), "acknowledged", job_id, job.kind, state, value, job.tasks, files))
+        state, value = job.expected.state, job.promise
+        refusal = self.refusal if job.is_exclusive else ""
+        self.ledger.add(JobLine(now(), "acknowledged", job_id, job.kind, state, value, job.tasks, refusal=refusal))
         return True
 
-    async def _see_through(self, client: AsyncFlinklikeClient, job_id: JobId, job: ChaosJob) -> None:
+    async def _see_through(self, client: AsyncFlinklikeClient, job_id: JobId, job: ChaosJob) -> JobStatus | None:
+        """The state in which it ended; None when the client does not know."""
         try:
             if job.cancel_after >= 0:
                 await asyncio.sleep(job.cancel_after)
-                await client.cancel(job_id)
-                self.ledger.add(JobLine(now(), "cancelled", job_id, job.kind, "", "", {}))
-            self._note_end(job_id, await client.wait_for_result(job_id))
+                await self._cancel(client, job_id, job)
+            found = await client.wait_for_result(job_id)
         except FlinklikeClientError as error:
             self._note_error(f"{job.kind} job {job_id}", error)
+            return None
+        await self._note_end(job_id, found)
+        return found.status
+
+    async def _cancel(self, client: AsyncFlinklikeClient, job_id: JobId, job: ChaosJob) -> None:
+        """Too late is an answer where the job may also finish."""
+        try:
+            await client.cancel(job_id)
+        except JobConflictError:
+            if "FINISHED" not in job.expected.state:
+                raise
+            return
+        self.ledger.add(JobLine(now(), "cancelled", job_id, job.kind, "", "", {}))
+
+    def _note_replacement(self, step: str, job_id: JobId, job: ChaosJob) -> None:
+        if job.replaces is not None:
+            path, rows = job.replaces
+            self.ledger.add(InputLine(now(), step, str(path), job_id, rows))
 
     def _note_error(self, what: str, error: Exception) -> None:
         text = f"{what}: {type(error).__name__}: {error}"
         self.errors.append(text)
         self.say(f"a client was told: {text}")
 
-    def _note_end(self, job_id: JobId, found: JobExecutionResult) -> None:
+    async def _note_end(self, job_id: JobId, found: JobExecutionResult) -> None:
         job = self.unfinished.pop(job_id)
         self.ended[job_id] = job
         self.ledger.add(_line("ended", job_id, job, found))
+        if found.status is JobStatus.FINISHED:
+            self._note_replacement("replaced", job_id, job)
+        await self._note_output("ended", job_id, job, found)
+
+    async def _note_output(self, step: str, job_id: JobId, job: ChaosJob, found: JobExecutionResult) -> None:
+        if job.output is not None:
+            self.ledger.add(await asyncio.to_thread(job.output.look, step, job_id, found.status.value))
 
     async def await_ends(self, timeout: float) -> None:
         """After everything has healed: every acknowledged job ends. What a client gave up is asked for again."""
@@ -106,15 +154,15 @@ class Load:
             state = await client.status(job_id)
             reason = state.pending_reason or await _tasks_of(client, job_id)
             return JobLine(now(), "checked", job_id, job.kind, state.status.value, "", {}, note=reason)
+        await self._note_output("checked", job_id, job, found)
         return _line("checked", job_id, job, found)
 
 
 def _line(step: str, job_id: JobId, job: ChaosJob, found: JobExecutionResult) -> JobLine:
     is_finished = found.status is JobStatus.FINISHED
     value = as_text(found.value) if is_finished else ""
-    files = visible_files(job) if is_finished else -1
     note = str(found.failure.get("message", ""))[:500] if found.failure else ""
-    return JobLine(now(), step, job_id, job.kind, found.status.value, value, {}, files, note)
+    return JobLine(now(), step, job_id, job.kind, found.status.value, value, {}, note)
 
 
 async def _tasks_of(client: AsyncFlinklikeClient, job_id: JobId) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.ledger import Ledger, TaskLine, now
+from tests.chaos.ledger import InputLine, Ledger, TaskLine, now
+from tests.chaos.outputs import write
 
 _ALIVE_EVERY = 0.2
 _QUIET_EVERY = 1.0
+_GONE = re.compile("FILE_NOT_EXIST|FileNotFoundException")
+"""What Spark says when a file that it had listed is replaced before it is read."""
 
 
 class Notes:
@@ -21,7 +25,7 @@ class Notes:
         self.plan: dict[str, Any] = dict(ctx.params["steps"][ctx.operator_name])
         self._ledger = Ledger(ctx.params["ledger"])
         # A slot's output goes to log/attempts/<TaskManager id>/<attempt id>/stdout.
-        *_, self._task_manager, self._attempt, _ = Path("/proc/self/fd/1").readlink().parts
+        *_, self._task_manager, self.attempt, _ = Path("/proc/self/fd/1").readlink().parts
 
     def add(self, step: str) -> None:
         """One line."""
@@ -33,7 +37,7 @@ class Notes:
                 ctx.job_id,
                 ctx.operator_name,
                 ctx.subtask_index,
-                self._attempt,
+                self.attempt,
                 ctx.attempt_number,
                 self._task_manager,
                 os.getpid(),
@@ -41,6 +45,10 @@ class Notes:
                 bool(plan.get("spark")),
             )
         )
+
+    def add_count(self, step: str, path: str, rows: int = -1) -> None:
+        """One line about input files."""
+        self._ledger.add(InputLine(now(), step, path, self._ctx.job_id, rows, self.attempt))
 
     def live(self) -> bool:
         """Spend the time that is planned; False when the task is cancelled meanwhile."""
@@ -73,8 +81,8 @@ def step(ctx: Any, *inputs: Any) -> Any:
             notes.add("fail")
             message = f"{ctx.operator_name} fails on purpose in attempt {ctx.attempt_number}"
             raise RuntimeError(message)
-        if "files" in notes.plan:
-            _write(ctx, str(notes.plan["files"]))
+        if "output" in notes.plan:
+            write(ctx, str(notes.plan["output"]), int(notes.plan["files"]), notes.attempt)
         notes.add("end")
         return ctx.subtask_index + 1 + sum(sum(values) for values in inputs)
     finally:
@@ -98,12 +106,6 @@ def _leave_daemon(notes: Notes) -> None:
         os._exit(1)
 
 
-def _write(ctx: Any, base: str) -> None:
-    directory = Path(ctx.output_path(base))
-    directory.mkdir(parents=True)
-    (directory / f"part-{ctx.subtask_index}").write_text(f"{ctx.subtask_index}\n")
-
-
 def rows(ctx: Any) -> Any:
     """A DataFrame of this subtask's own rows."""
     return _with_spark(ctx, lambda notes: _rows(ctx, int(notes.plan["rows"])))
@@ -122,6 +124,56 @@ def by_key(ctx: Any, frame: Any) -> Any:
 def total(ctx: Any, frame: Any) -> Any:
     """The sum of all counts, by an action of its own."""
     return _with_spark(ctx, lambda _: int(frame.groupBy().sum("count").collect()[0][0]))
+
+
+def replace_rows(ctx: Any) -> Any:
+    """New files in place of all that lie there, by Spark."""
+    return _with_spark(ctx, lambda notes: _replace_rows(ctx, notes.plan))
+
+
+def _replace_rows(ctx: Any, plan: dict[str, Any]) -> int:
+    count = int(plan["rows"])
+    ctx.spark.range(0, count, numPartitions=2).write.parquet(ctx.output_path(str(plan["path"])))
+    return count
+
+
+def count_cached(ctx: Any) -> Any:
+    """Cache what lies at a path, count it, and say so."""
+    return _with_spark(ctx, lambda notes: _count_cached(ctx, notes))
+
+
+def hold_cached(ctx: Any) -> Any:
+    """The same, and live on with it: others replace the files. Begun again, it may read while they do."""
+    notes = Notes(ctx)
+    try:
+        notes.add("begin")
+        while not _is_counted(ctx, notes):
+            time.sleep(_ALIVE_EVERY)
+        Path(notes.plan["told"]).touch()
+        if not notes.live():
+            return None
+        notes.add("end")
+        return 1
+    finally:
+        notes.close()
+
+
+def _is_counted(ctx: Any, notes: Notes) -> bool:
+    try:
+        _count_cached(ctx, notes)
+    except Exception as error:
+        if _GONE.search(str(error)) is None:
+            raise
+        return False
+    return True
+
+
+def _count_cached(ctx: Any, notes: Notes) -> int:
+    path = str(notes.plan["path"])
+    notes.add_count("counting", path)
+    found = int(ctx.spark.read.parquet(path).cache().count())
+    notes.add_count("counted", path, found)
+    return found
 
 
 def _with_spark(ctx: Any, work: Any) -> Any:

@@ -23,6 +23,7 @@ RECOVERY_TIMEOUT = 60.0
 END_TIMEOUT = 120.0
 HEAL_TIMEOUT = 240.0
 TERMINATE_TIMEOUT = 60.0
+RUNS_ONCE = "an exclusive task runs once only with spark.master spark://"
 _PROGRESS_EVERY = 10.0
 _TICK = 0.05
 _SIGNALS = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP, "terminate": signal.SIGTERM}
@@ -33,7 +34,10 @@ _KEPT_ALIVE = frozenset({"slot", "spark", "main"})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run is. `seconds` of faults, one every `every` seconds."""
+    """What a run is. `seconds` of faults, one every `every` seconds.
+
+    `runs_once`: executors are on other hosts, as far as the product knows, so exclusive tasks run once (D-052).
+    """
 
     seconds: float
     every: float
@@ -41,6 +45,7 @@ class Settings:
     clients: int
     faults: Sequence[FaultKind]
     jobs: Sequence[str]
+    runs_once: bool = False
 
 
 @dataclass
@@ -60,7 +65,8 @@ class ChaosRun:
         addresses, token = self.cluster.urls, self.cluster.token
         outputs = self.directory / "outputs"
         kinds = list(self.settings.jobs)
-        self.load = Load(addresses, token, self.ledger, self.path, outputs, kinds, say=self._tell)
+        refusal = RUNS_ONCE if self.settings.runs_once else ""
+        self.load = Load(addresses, token, self.ledger, self.path, outputs, kinds, refusal, say=self._tell)
         self.watch = Watch(addresses, token)
         self.begun = time.monotonic()
         self._busy: set[str] = set()

@@ -46,7 +46,8 @@ def test_a_seed_decides_the_jobs(tmp_path: Path) -> None:
 
 
 def test_every_vertex_of_a_job_has_a_plan(tmp_path: Path) -> None:
-    for job, _ in islice(jobs(3, 0, tmp_path, list(KINDS)), 60):
+    drawn = (job for job, _ in islice(jobs(3, 0, tmp_path, list(KINDS)), 60))
+    for job in (one for first in drawn for one in [first, *first.after]):
         vertices = job.build(tmp_path / "ledger").graph.vertices
         assert {one.name: one.parallelism for one in vertices} == job.tasks
         assert {one.name: one.exclusive for one in vertices} == {
