@@ -278,7 +278,7 @@ class JobRegistry:
         reason = entry.cancel_reason if entry.wants_cancel else entry.summary.pending_reason
         effects: Effects = []
         if entry.can_have_begun and entry.show_ending():
-            effects.append(ev.PublishSummary(entry.job_id))
+            effects += self.shown.publish(entry.job_id)
         end = ev.StoreEnd(entry.source, entry.summary, status, reason, entry.epoch, entry.can_have_begun)
         return [*effects, end]
 
@@ -344,11 +344,12 @@ class JobRegistry:
         effects += self._assign_waiting()
         is_waiting = entry.job_id in self._waiting
         reason = refusal or (self.processes.shortage() if is_waiting else "")
-        if reason and entry.show_waiting(reason):
+        is_news = bool(reason) and entry.show_waiting(reason)
+        is_doomed = is_waiting and self.processes.have_all_refused(entry.refused_by)
+        ending = self._abort(entry) if is_doomed else []
+        if is_news and ev.PublishSummary(entry.job_id) not in ending:
             effects += self.shown.publish(entry.job_id)
-        if is_waiting and self.processes.have_all_refused(entry.refused_by):
-            effects += self._abort(entry)
-        return effects
+        return effects + ending
 
     def _on_owner_stored(self, event: ev.OwnerStored) -> Effects:
         entry = self._jobs[event.job_id]

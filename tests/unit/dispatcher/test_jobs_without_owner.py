@@ -130,6 +130,15 @@ def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     assert [type(one) for one in made.handle(ev.Ticked())] == [ev.StoreEnd], "the end is written when it can be"
 
 
+def test_the_lists_show_what_the_job_shows_and_its_end_is_told_once() -> None:
+    made = running(P1)
+    effects = made.handle(broke(7))
+    (listed,) = made.shown.newest_first()
+    assert listed == made.summary(JOB)
+    assert {status: count for status, count in made.shown.counts().items() if count} == {JobStatus.FAILING: 1}
+    assert effects.count(ev.PublishSummary(JOB)) == 1
+
+
 def test_a_refusal_for_now_ends_nothing() -> None:
     made = running(P1)
     refused = made.handle(ev.AssignmentRefused(P1, JOB, 7, "full", is_permanent=False))
