@@ -9,7 +9,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError
 from runtime.common.ids import ClusterUuid, JobId
 from runtime.highavailability.cluster import ClusterRecord
-from runtime.highavailability.guards import absent, gets, present, settle, unchanged
+from runtime.highavailability.guards import Settled, absent, gets, present, settle, unchanged
 from runtime.highavailability.job_reader import JobReader
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
@@ -18,6 +18,10 @@ from runtime.highavailability.records import WantedRecord
 
 REASON = "etcd was restored from a snapshot: what became of the job since then is not known"
 _LOOK_PERIOD = 0.5
+_DISTURBED = (
+    "somebody else writes to the cluster's records in etcd: stop all processes, TaskManagers too, on every host, and "
+    "then run this again"
+)
 
 
 class RestoredStore:
@@ -58,9 +62,10 @@ class RestoredStore:
         read = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         before = read.kvs[0].mod_revision if read.kvs else 0
         guards = (present(self._keys.graph(job_id)), absent(self._keys.result(job_id)), unchanged(key, before))
-        await settle(
-            self._kv, Txn(guards, (Put(key, record),), gets(key)), timeout=self._timeout, entropy=self._entropy
-        )
+        txn = Txn(guards, (Put(key, record),), gets(key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if not settled.result.succeeded and not _is_ours(settled, record):
+            raise PermanentError(_DISTURBED)
 
     async def begin_again(self) -> ClusterUuid:
         """Nobody is registered, and the cluster is another one: who is still there stops everything (R1)."""
@@ -68,7 +73,16 @@ class RestoredStore:
         read = await self._kv.range(cluster, is_prefix=False, timeout=self._timeout)
         before = read.kvs[0].mod_revision if read.kvs else 0
         uuid = ClusterUuid(self._entropy.hex_id())
-        writes = (Put(cluster, encode_record(ClusterRecord(uuid))), Delete(self._keys.task_managers, is_prefix=True))
+        record = encode_record(ClusterRecord(uuid))
+        writes = (Put(cluster, record), Delete(self._keys.task_managers, is_prefix=True))
         txn = Txn((unchanged(cluster, before),), writes, gets(cluster))
-        await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if not settled.result.succeeded and not _is_ours(settled, record):
+            raise PermanentError(_DISTURBED)
         return uuid
+
+
+def _is_ours(settled: Settled, record: bytes) -> bool:
+    """An earlier try of ours, whose answer got lost, may be what made the guards fail (R2)."""
+    (there,) = settled.answers()
+    return settled.was_repeated and there is not None and there.value == record
