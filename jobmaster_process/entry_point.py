@@ -93,6 +93,7 @@ class JobMasterEntryPoint:
             options.high_availability_settings(configuration, context.layout),
             objects=store,
             clock=context.clock,
+            boot_clock=context.boot_clock,
             entropy=context.entropy,
             store=context.store,
         )

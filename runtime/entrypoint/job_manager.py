@@ -123,6 +123,7 @@ class ClusterEntrypoint:
             options.high_availability_settings(configuration, context.layout),
             objects=blobs,
             clock=context.clock,
+            boot_clock=context.boot_clock,
             entropy=context.entropy,
             store=context.store,
         )

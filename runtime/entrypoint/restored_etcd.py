@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from runtime.aio.clock import SystemClock
+from runtime.aio.clock import BootClock, SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.blob.blocking import BlockingIo
 from runtime.common.clock import Deadline
@@ -56,7 +56,7 @@ async def _accept(dynamic: Sequence[str], *, keep_jobs: bool) -> str:
         raise PermanentError(message)
     clock, entropy, io = SystemClock(), SystemEntropy(), BlockingIo()
     blobs = open_blob_store(configuration, layout, io, clock, entropy)
-    ha = ha_services.create(settings, objects=blobs, clock=clock, entropy=entropy)
+    ha = ha_services.create(settings, objects=blobs, clock=clock, boot_clock=BootClock(), entropy=entropy)
     try:
         await ha.start()
         restored = RestoredStore(ha.kv, ha.keys, ha.job_reader(), entropy, timeout=settings.timeout)

@@ -257,7 +257,14 @@ def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServ
     settings = high_availability_settings(context.configuration, context.layout)
     if settings.etcd is None:
         return None
-    return create(settings, objects=store, clock=context.clock, entropy=context.entropy, store=context.store)
+    return create(
+        settings,
+        objects=store,
+        clock=context.clock,
+        boot_clock=context.boot_clock,
+        entropy=context.entropy,
+        store=context.store,
+    )
 
 
 def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) -> AttemptLogs:

@@ -60,6 +60,7 @@ class HighAvailabilityServices:
         settings: HighAvailabilitySettings,
         objects: ObjectStore,
         clock: Clock,
+        boot_clock: Clock,
         entropy: Entropy,
         *,
         owns_store: bool,
@@ -68,6 +69,7 @@ class HighAvailabilityServices:
         self._owns_store = owns_store
         self._settings = settings
         self._clock = clock
+        self._boot_clock = boot_clock
         self._entropy = entropy
         self._lease_settings = LeaseSettings(settings.lease_ttl, settings.timeout)
         self._cluster: ClusterUuid | None = None
@@ -130,7 +132,7 @@ class HighAvailabilityServices:
             self.cluster,
             record,
             self._lease_settings,
-            self._clock,
+            self._boot_clock,
             self._entropy,
             proof_of_death=proof_of_death,
         )
@@ -170,7 +172,7 @@ class HighAvailabilityServices:
 
     def job_master_registration(self, record: JobMasterRecord) -> JobMasterRegistration:
         """This JobMaster process's key."""
-        return JobMasterRegistration(self.kv, self.keys, record, self._lease_settings, self._clock, self._entropy)
+        return JobMasterRegistration(self.kv, self.keys, record, self._lease_settings, self._boot_clock, self._entropy)
 
     def task_manager_registry(self) -> TaskManagerRegistry:
         """The TaskManagers' keys."""
@@ -206,11 +208,15 @@ def create(
     *,
     objects: ObjectStore,
     clock: Clock,
+    boot_clock: Clock,
     entropy: Entropy,
     store: KeyValueStore | None = None,
 ) -> HighAvailabilityServices:
-    """Services over `store`, which stays the caller's; without one over etcd, or over a memory store of their own."""
+    """Services over `store`, which stays the caller's; without one over etcd, or over a memory store of their own.
+
+    Leases are counted on `boot_clock`: the store counts on while this host is suspended (R4).
+    """
     kv = store
     if kv is None:
         kv = MemoryKeyValueStore(clock) if settings.etcd is None else EtcdKeyValueStore(settings.etcd, clock, entropy)
-    return HighAvailabilityServices(kv, settings, objects, clock, entropy, owns_store=store is None)
+    return HighAvailabilityServices(kv, settings, objects, clock, boot_clock, entropy, owns_store=store is None)

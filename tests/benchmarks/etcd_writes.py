@@ -89,7 +89,9 @@ async def cluster(etcd: EtcdProcess) -> AsyncIterator[tuple[HighAvailabilityServ
     settings = HighAvailabilitySettings(
         SystemEntropy().hex_id(), lease_ttl=60, timeout=TIMEOUT, etcd=etcd.settings(allow_unsafe_version=True)
     )
-    services = create(settings, objects=MemoryObjectStore(), clock=LoopClock(), entropy=SystemEntropy())
+    services = create(
+        settings, objects=MemoryObjectStore(), clock=LoopClock(), boot_clock=LoopClock(), entropy=SystemEntropy()
+    )
     await services.start()
     try:
         lease = await services.kv.grant_lease(60, timeout=TIMEOUT)

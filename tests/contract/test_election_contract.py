@@ -59,7 +59,14 @@ def process(cluster_id: str, etcd: EtcdProcess | None, memory: MemoryKeyValueSto
     driver = etcd.settings() if etcd is not None else None
     settings = HighAvailabilitySettings(cluster_id, lease_ttl=TTL, timeout=3.0, etcd=driver)
     store = memory if etcd is None else None
-    return create(settings, objects=MemoryObjectStore(), clock=LoopClock(), entropy=SystemEntropy(), store=store)
+    return create(
+        settings,
+        objects=MemoryObjectStore(),
+        clock=LoopClock(),
+        boot_clock=LoopClock(),
+        entropy=SystemEntropy(),
+        store=store,
+    )
 
 
 @pytest.mark.parametrize("kind", ["memory", pytest.param("etcd", marks=pytest.mark.etcd)])

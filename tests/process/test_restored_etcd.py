@@ -62,7 +62,9 @@ class Site:
     async def services(self) -> AsyncIterator[HighAvailabilityServices]:
         driver = EtcdSettings((self.etcd.endpoint,), allow_unsafe_version=True)
         settings = HighAvailabilitySettings("default", lease_ttl=2, timeout=TIMEOUT, etcd=driver)
-        made = create(settings, objects=MemoryObjectStore(), clock=LoopClock(), entropy=SystemEntropy())
+        made = create(
+            settings, objects=MemoryObjectStore(), clock=LoopClock(), boot_clock=LoopClock(), entropy=SystemEntropy()
+        )
         await made.start()
         try:
             yield made
