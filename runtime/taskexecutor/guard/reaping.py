@@ -20,6 +20,8 @@ from runtime.taskexecutor.guard.records import LifeRecord, boot_id, host_identit
 from runtime.taskexecutor.slots.linux import process_tree
 
 KILL_ROUND_SECONDS = 0.05
+OTHERS_KEPT_SECONDS = 7 * 86400
+"""A week: by then whoever waited for that life's end has waited for its fence, or has asked a person."""
 LEFTOVER_PATIENCE = 20.0
 
 
@@ -74,15 +76,30 @@ def reap_leftovers(directory: Path) -> None:
         paths = sorted(directory.iterdir())
     except FileNotFoundError:
         return
+    removed = 0
     for path in paths:
         record = LifeRecord.take_over(path)
         if record is None:
             continue
         try:
-            if not record.is_reaped:
+            if record.is_reaped:
+                continue
+            if _is_forgotten(record):
+                path.unlink(missing_ok=True)
+                removed += 1
+            else:
                 _reap_leftover(record)
         finally:
             record.close()
+    if removed:
+        days = OTHERS_KEPT_SECONDS // 86400
+        _say(f"{removed} records of lives on other hosts, all older than {days} days, are removed from {directory}")
+
+
+def _is_forgotten(record: LifeRecord) -> bool:
+    """Is it of another host, and old? Where each start has another host name there would be more and more (D-050)."""
+    life = record.life()
+    return life is not None and life.host != host_identity() and record.age >= OTHERS_KEPT_SECONDS
 
 
 def _reap_leftover(record: LifeRecord) -> None:

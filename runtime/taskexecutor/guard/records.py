@@ -101,6 +101,11 @@ class LifeRecord:
             return None
 
     @property
+    def age(self) -> float:
+        """Seconds since anything was noted in it."""
+        return time.time() - os.fstat(self._descriptor).st_mtime  # noqa: TID251 - as files have it
+
+    @property
     def is_reaped(self) -> bool:
         """True once everything of that life is known to be reaped."""
         return b"\n" + _REAPED in self._read()
