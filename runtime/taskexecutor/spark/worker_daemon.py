@@ -37,7 +37,11 @@ def enter_working_directory(link: str | None, otherwise: str) -> None:
     """Work where the job works: workers are shared by jobs that bring no files, one task after the other (R24)."""
     try:
         os.chdir(link or otherwise)
-    except FileNotFoundError:
+    except FileNotFoundError:  # the job has ended, and its directory with it
+        os.chdir(otherwise)
+    except OSError as error:
+        # A worker of spark-submit is in its directory already, and goes on whatever becomes of it.
+        sys.stderr.write(f"Spark's Python worker cannot work in its job's working directory: {error}\n")
         os.chdir(otherwise)
 
 
