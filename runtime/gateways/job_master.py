@@ -260,7 +260,7 @@ JobMasterToTaskManager = (
     | Heartbeat
 )
 
-TaskManagerToJobMaster = (
+JobMessage = (
     JobCensus
     | OfferSlots
     | TaskReports
@@ -269,5 +269,7 @@ TaskManagerToJobMaster = (
     | SlotsDraining
     | OutputsCommitted
     | CommitProgress
-    | Heartbeat
 )
+"""What a TaskManager says of one job, under the epoch of that job's owner."""
+
+TaskManagerToJobMaster = JobMessage | Heartbeat

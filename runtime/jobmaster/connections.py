@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
@@ -25,6 +25,7 @@ from runtime.gateways.job_master import (
     Heartbeat,
     JobCensus,
     JobMasterToTaskManager,
+    JobMessage,
     OfferSlots,
     OutputsCommitted,
     SlotsDraining,
@@ -42,17 +43,6 @@ logger = logging.getLogger(__name__)
 
 AskCensus = Callable[[JobId, int, str], Awaitable[None]]
 """Ask the TaskManager at an address for what it has of a job at an epoch: it answers over its stream."""
-
-JobMessage = (
-    JobCensus
-    | OfferSlots
-    | TaskReports
-    | TaskProgresses
-    | SlotsLost
-    | SlotsDraining
-    | OutputsCommitted
-    | CommitProgress
-)
 
 
 class ConnectedJob(Protocol):
@@ -214,8 +204,12 @@ class TaskManagerConnections:
                 return
             case JobCensus() | OfferSlots():
                 self._route_to_job(connection, message, message.task_manager_id)
-            case _:
+            case (
+                TaskReports() | TaskProgresses() | SlotsLost() | SlotsDraining() | OutputsCommitted() | CommitProgress()
+            ):
                 self._route_to_job(connection, message, "")
+            case _:
+                assert_never(message)
 
     def _route_to_job(self, connection: _Connection, message: JobMessage, task_manager_id: str) -> None:
         job = self._jobs.get(message.job_id)
