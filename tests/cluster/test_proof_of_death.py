@@ -96,6 +96,12 @@ async def test_a_new_leader_finds_a_process_dead_that_it_has_never_heard_of(plan
     assert leader.dispatcher.job_masters() == []
 
 
+async def dialled_again(plane: ControlPlane, guard_address: str) -> None:
+    """What an answer at that address has brought about is done: three more dials of it have ended."""
+    seen = plane.dials[guard_address]
+    await eventually(lambda: plane.dials[guard_address] >= seen + 3, "its guard is dialled", timeout=30.0)
+
+
 # --- TaskManagers -----------------------------------------------------------------------------------------------
 
 
@@ -118,7 +124,7 @@ async def test_a_dead_task_manager_is_removed_once_its_guard_is_gone(plane: Cont
     await eventually(lambda: leader.resource_manager.slot_counts() == (3, 3))
     await reached(plane, dead)
     await plane.kill_task_manager(dead)
-    await asyncio.sleep(0.8)
+    await dialled_again(plane, dead.guard_address)
     assert plane.dead == [], "its guard still has something to reap"
     del plane.guards[dead.guard_address]
     await eventually(lambda: bool(plane.dead), "it is found dead")
@@ -147,7 +153,7 @@ async def test_guards_that_were_killed_prove_nothing(plane: ControlPlane, answer
     else:
         del plane.guards[dead.guard_address]
         plane.killed_guards.add(dead.guard_address)
-    await asyncio.sleep(1.0)
+    await dialled_again(plane, dead.guard_address)
     assert plane.dead == []
     assert set(await stored(plane)) == {dead.incarnation}
     await plane.registry.unregister(dead.incarnation)
@@ -160,7 +166,7 @@ async def test_a_guard_that_nobody_has_reached_proves_nothing(plane: ControlPlan
     dead = await plane.start_task_manager(1)
     await eventually(lambda: leader.resource_manager.slot_counts() == (1, 1))
     await plane.kill_task_manager(dead)
-    await asyncio.sleep(1.0)
+    await dialled_again(plane, dead.guard_address)
     assert plane.dead == []
     assert set(await stored(plane)) == {dead.incarnation}
 
@@ -206,9 +212,10 @@ async def test_one_that_dies_before_anything_was_given_to_it_loses_its_key(plane
 async def test_one_that_lives_and_does_not_come_keeps_its_key(plane: ControlPlane) -> None:
     plane.heartbeat_timeout = 0.2
     living = Incarnation("f" * 32)
-    await plane.registry.register(TaskManagerRecord(living, "tm", "host:1", plane.guard_of(living), "boot", 1))
+    guard_address = plane.guard_of(living)
+    await plane.registry.register(TaskManagerRecord(living, "tm", "host:1", guard_address, "boot", 1))
     await plane.lead()
-    await asyncio.sleep(2.0)
+    await dialled_again(plane, guard_address)
     assert set(await stored(plane)) == {living}
     plane.guards.clear()
     await eventually(lambda: bool(plane.dead), "its key is removed")
@@ -242,7 +249,7 @@ async def test_a_task_manager_that_is_only_cut_off_keeps_its_key(plane: ControlP
     await reached(plane, cut_off)
     assert cut_off.stream is not None
     cut_off.stream.abort("cut off")
-    await asyncio.sleep(1.0)
+    await dialled_again(plane, cut_off.guard_address)
     assert plane.dead == []
     assert set(await stored(plane)) == {cut_off.incarnation}
 

@@ -135,7 +135,8 @@ async def test_a_look_at_the_outcome_that_fails_settles_nothing(full: Full) -> N
         while not faulty.sent:
             await asyncio.sleep(0)
         faulty.is_reachable = False
-        await asyncio.sleep(0.3)
+        while faulty.calls_refused < 3:
+            await asyncio.sleep(0.01)
         assert not settling.done()
         faulty.is_reachable = True
         with pytest.raises(StorageExhaustedError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -256,6 +257,8 @@ class ControlPlane:
         self.guards: dict[str, str] = {}
         self.guard_addresses: dict[str, Incarnation] = {}
         self.killed_guards: set[str] = set()
+        self.dials: Counter[str] = Counter()
+        """How many dials of a guard's address have ended."""
         self.are_guards_held_up = False
         self.have_task_managers_keys = True
         self.dead: list[tuple[Incarnation, str]] = []
@@ -318,6 +321,12 @@ class ControlPlane:
 
     async def dial_guard(self, address: str, timeout: float) -> Dialled:
         """A guard's socket; where one has listened the end is stated, unless all guards were killed there."""
+        try:
+            return await self._dial_guard(address, timeout)
+        finally:
+            self.dials[address] += 1
+
+    async def _dial_guard(self, address: str, timeout: float) -> Dialled:
         until = self.clock.monotonic() + timeout
         while self.are_guards_held_up:
             if self.clock.monotonic() > until:

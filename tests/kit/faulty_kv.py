@@ -44,12 +44,14 @@ class FaultyKeyValueStore:
         self.is_reachable = True
         self.changes_lost = 0
         """So many batches no watch tells, from now on."""
+        self.calls_refused = 0
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
         """With the next fault."""
         self.sent.append(txn)
         fault = self.faults.popleft() if self.faults else Fault.NONE
         if fault is Fault.REFUSED or not self.is_reachable:
+            self.calls_refused += 1
             message = "refused by the test"
             raise UnavailableError(message)
         if fault is Fault.LATE:
@@ -74,6 +76,7 @@ class FaultyKeyValueStore:
 
     def _check_reachable(self) -> None:
         if not self.is_reachable:
+            self.calls_refused += 1
             message = "not reachable by the test"
             raise UnavailableError(message)
 

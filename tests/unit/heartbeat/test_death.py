@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from runtime.common.errors import UnauthenticatedError, UnavailableError
 from runtime.common.ids import Incarnation
 from runtime.heartbeat.core.death import (
+    REAPED,
     Answered,
     ConnectionRefused,
     Dialled,
@@ -23,6 +23,7 @@ from runtime.heartbeat.core.death import (
 )
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler, dial
 from runtime.rpc.service import NobodyListensError
+from runtime.taskexecutor.guard import records, statement
 from tests.kit.virtual_time import run_virtual
 
 ME, OTHER = "a" * 32, "b" * 32
@@ -55,6 +56,11 @@ NO_ANSWERS: list[Dialled] = [
 )
 def test_an_answer_is_what_it_says(dialled: Dialled, verdict: Verdict) -> None:
     assert judge(dialled, EXPECTED) is verdict
+
+
+def test_what_guards_say_and_note_is_what_is_believed() -> None:
+    assert REAPED == statement.REAPED
+    assert f"{REAPED}\n".encode() == records._REAPED
 
 
 def test_a_refusal_proves_nothing() -> None:  # R30
@@ -123,10 +129,17 @@ def test_only_a_whole_line_of_a_guard_proves_anything(text: str) -> None:
 
 @pytest.mark.asyncio
 async def test_a_listener_that_says_nothing_proves_nothing() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
-        assert isinstance(await dial(address, 0.05), NoAnswer)
-        assert not await GuardDialler(timeout=0.05).prove_death(address, Incarnation(ME), "boot-1")
+    accepted: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: accepted.append(writer), "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        address = f"{host}:{port}"
+        while len(accepted) < 2:
+            assert isinstance(await dial(address, 0.05), NoAnswer)
+        while len(accepted) < 4:
+            assert not await GuardDialler(timeout=0.05).prove_death(address, Incarnation(ME), "boot-1")
+        for writer in accepted:
+            writer.close()
 
 
 @pytest.mark.asyncio
