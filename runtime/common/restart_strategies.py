@@ -30,7 +30,11 @@ _IN_WORDS = {
 
 
 def in_words(restart_strategy: str, user_failures: str) -> str:
-    """What follows from a failed task, for people. Earlier releases did not tell user code from others."""
+    """What follows from a failed task, for people. Earlier releases did not tell user code from others, and had a whole
+    sentence as strategy.
+    """
+    if not user_failures:
+        return restart_strategy
     return f"After a failure: {restart_strategy}{_IN_WORDS.get(user_failures, '')}"
 
 
