@@ -188,7 +188,10 @@ class Daemon:
             self._end(running[-1:])
 
     def stop_all(self) -> None:
-        """Stop all of them, side by side, and who states the end of those that were killed: the next start does."""
+        """Stop all of them, side by side, and who states the end of those that were killed: the next start does.
+
+        JobManagers on other hosts that have not heard it until now learn it from that start (docs/operations.md).
+        """
         with self._pids.locked():
             self._end(self._pids.running())
         if self.kind.is_guarded:
