@@ -30,6 +30,7 @@ from runtime.gateways.job_master import (
     DeployTasks,
     JobCensus,
     JobMasterToTaskManager,
+    JobMessage,
     OfferSlots,
     OutputsCommitted,
     RegisterJob,
@@ -43,7 +44,7 @@ from runtime.highavailability.job_store import OwnerJobStore
 from runtime.highavailability.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import ResultRecord
-from runtime.jobmaster.connections import JobMessage, TaskManagerConnections
+from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
