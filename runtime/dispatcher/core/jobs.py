@@ -276,11 +276,9 @@ class JobRegistry:
         entry.phase.to(JobPhase.ABORTING)
         status = JobStatus.CANCELED if entry.wants_cancel else JobStatus.FAILED
         reason = entry.cancel_reason if entry.wants_cancel else entry.summary.pending_reason
-        effects: Effects = []
-        if entry.can_have_begun and entry.show_ending():
-            effects += self.shown.publish(entry.job_id)
+        told = self.shown.publish(entry.job_id) if entry.can_have_begun and entry.show_ending() else []
         end = ev.StoreEnd(entry.source, entry.summary, status, reason, entry.epoch, entry.can_have_begun)
-        return [*effects, end]
+        return [*told, end]
 
     def _on_end_stored(self, event: ev.EndStored) -> Effects:
         entry = self._jobs.get(event.job_id)
