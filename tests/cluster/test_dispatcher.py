@@ -95,7 +95,7 @@ async def test_many_jobs_share_a_slot_one_after_another_and_an_archive(plane: Co
     for job in jobs:
         await until(leader, job.job_id, JobStatus.FINISHED)
     await eventually(lambda: not leader.dispatcher._registry._jobs)
-    assert len(plane.archives.objects) <= 3, "archives are packed"
+    assert len(plane.archives.objects) < len(jobs) // 2, "archives are packed"
     assert len(task_manager.requests) == 40
 
 

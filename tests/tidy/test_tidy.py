@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -66,6 +67,12 @@ def test_no_function_is_longer_than_the_limit() -> None:
 
 def test_no_file_is_a_drawer_for_everything() -> None:
     assert not [path for path in ALL if path.name in FORBIDDEN_NAMES]
+
+
+def test_no_two_test_modules_share_a_name() -> None:
+    """Test folders are no packages: pytest would refuse to collect the second one."""
+    names = Counter(path.name for path in sources("tests") if path.name.startswith("test_"))
+    assert not [name for name, count in names.items() if count > 1]
 
 
 def test_no_task_is_detached_from_the_loop() -> None:
