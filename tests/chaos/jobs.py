@@ -223,10 +223,14 @@ SPARK_KINDS = frozenset({"spark", "inputs"})
 
 
 def jobs(seed: int, client: int, directory: Path, kinds: Sequence[str]) -> Iterator[tuple[ChaosJob, float]]:
-    """What one client submits, one after another, with the pause before each; without end."""
+    """What one client submits, one after another, with the pause before each; without end.
+
+    Each client begins with another kind, the last ones first: a short run has something of what takes long, too.
+    """
     random = Random(f"{seed}-client-{client}")
     makers = [KINDS[kind][0] for kind in kinds]
     weights = [KINDS[kind][1] for kind in kinds]
+    yield makers[-1 - client % len(makers)](random, directory), 0.0
     while True:
         (maker,) = random.choices(makers, weights)
         yield maker(random, directory), random.uniform(0.0, 1.5)

@@ -45,6 +45,11 @@ def test_a_seed_decides_the_jobs(tmp_path: Path) -> None:
     assert {kind for kind, _, _ in first} == set(KINDS)
 
 
+def test_each_client_begins_with_another_kind(tmp_path: Path) -> None:
+    begun = [next(jobs(7, client, tmp_path, list(KINDS)))[0].kind for client in range(len(KINDS) + 1)]
+    assert begun == [*reversed(KINDS), list(KINDS)[-1]]
+
+
 def test_every_vertex_of_a_job_has_a_plan(tmp_path: Path) -> None:
     drawn = (job for job, _ in islice(jobs(3, 0, tmp_path, list(KINDS)), 60))
     for job in (one for first in drawn for one in [first, *first.after]):
