@@ -52,7 +52,7 @@ async def test_a_rerun_of_an_exclusive_task_is_refused_in_words(bench: SlotBench
     assert report.failure is not None
     assert not report.failure.is_recoverable, "no strategy tries it again"
     assert MASTER in report.failure.message
-    assert "may still run on other hosts" in report.failure.message
+    assert "if the one before had begun, its executors may still run on other hosts" in report.failure.message
     assert not told.exists(), "no user code has run"
 
 
