@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from enum import Enum
 
@@ -224,6 +225,16 @@ class OutputDirectory:
     base: str
     directory: str
     mode: str = APPEND
+
+
+def one_spelling(base: str) -> str:
+    """One form for all spellings of a base."""
+    if base.startswith("file:"):
+        base = "/" + base.removeprefix("file:")
+    scheme, separator, path = base.rpartition("://")
+    if separator:
+        return f"{scheme}{separator}{posixpath.normpath(path)}"
+    return posixpath.normpath(f"/{base.lstrip('/')}" if base.startswith("/") else base)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class DeadlineHolder(Protocol):
     """The guard."""
 
     async def hold(self, deadline: float, /) -> None:
-        """Returns when the guard will act at `deadline` (monotonic) unless it is given a later one."""
+        """Returns when the guard will act at `deadline` (CLOCK_BOOTTIME) unless it is given a later one."""
 
 
 class FenceObeyer(Protocol):
@@ -97,12 +97,8 @@ class ContactKeeper:
 
     @property
     def loss(self) -> str:
-        """Why no exclusive task may run at this moment, "" when it may."""
-        return self.loss_at(self._clock.monotonic())
-
-    def loss_at(self, now: float) -> str:
-        """The same for whoever has looked at the loop's clock, on any thread."""
-        return self._core.loss(now)
+        """Why no exclusive task may run at this moment, "" when it may. On any thread, if the clock is for any."""
+        return self._core.loss(self._clock.monotonic())
 
     def note_stopped(self, job_id: JobId, revision: int) -> None:
         """Nothing that the fence is for runs here any more (R15)."""

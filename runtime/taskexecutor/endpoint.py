@@ -97,6 +97,8 @@ from runtime.taskexecutor.stream_service import Receiver
 
 logger = logging.getLogger(__name__)
 
+_STOPS = "this TaskManager stops"
+
 _RUNNING_DELAY = 0.005
 
 
@@ -252,11 +254,16 @@ class TaskExecutor:
         self._post(event)
         self._post(_SlotsChanged())
 
+    async def stop_moves(self) -> None:
+        """R27: returns when nothing moves outputs here any more, and nothing will."""
+        self._outputs.stop_all(_STOPS)
+        await self._outputs.wait_stopped()
+
     async def stop(self) -> None:
         """Send what waits on the streams, then end. The pool is stopped before, so that its last reports leave."""
         self._is_stopping = True
         self._draining.close()
-        self._outputs.stop_all("this TaskManager stops")
+        self._outputs.stop_all(_STOPS)
         self._rpc.server.remove_gateway(TaskExecutorGateway)
         self._flush_outbox()
         async with Scope("task executor/close") as closing:

@@ -23,6 +23,7 @@ TEMPORARY = "_temporary"
 _MARKERS = frozenset({SUCCESS, f".{SUCCESS}.crc"})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS})
 _DIGESTS = ("crc32c", "md5Hash", "content_md5")
+_PIECE = 1 << 20
 
 
 class OutputFiles(Protocol):
@@ -34,7 +35,7 @@ class OutputFiles(Protocol):
 
     def sizes(self, directory: str, /) -> Mapping[str, int]:
         """All files below a directory of the base ("" for itself), relative to it, with their sizes; hidden work of
-        this and other jobs left out. Empty when it is gone.
+        this and other jobs left out. Raises FileNotFoundError when it is gone, unless it is the base.
         """
 
     def names(self) -> list[str]:
@@ -95,6 +96,8 @@ class LocalOutputFiles:
     def sizes(self, directory: str, /) -> Mapping[str, int]:
         """All files below a directory."""
         root = self._path(directory)
+        if directory:
+            os.lstat(root)
         found: dict[str, int] = {}
         waiting = [""]
         while waiting:
@@ -211,12 +214,16 @@ class RemoteOutputFiles:
             try:
                 found = self._files.find(root, detail=True)
             except FileNotFoundError:
-                return {}
+                found = {}
+            if directory and not found and not self._files.exists(root):
+                raise FileNotFoundError(root)
         named = {str(path)[len(root) + 1 :]: int(info.get("size") or 0) for path, info in sorted(found.items())}
         return {name: size for name, size in named.items() if is_output(name) and (directory or not _is_ours(name))}
 
     def names(self) -> list[str]:
         """What the base holds at its top."""
+        with driver_errors(self._base):
+            self._files.invalidate_cache()
         tree, _ = tree_of(self._base)
         return list(tree.names(self._base))
 
@@ -224,13 +231,19 @@ class RemoteOutputFiles:
         """Nothing: a directory is what the names of files say; where it is more, `put` makes it."""
 
     def put(self, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool) -> None:
-        """Copy, unless an earlier mover has. The copy is proved by its size, and its digest where both have one."""
-        del may_replace  # there is no write that refuses to replace: the plan has looked
+        """Copy, unless an earlier mover has. The copy is proved by its size, and its digest where both have one.
+
+        There is no write that refuses to replace: what is in the way is looked at just before.
+        """
         old, new = self._path(source), self._path(target)
         with driver_errors(self._base):
             before = self._info(new)
-            if before is not None and is_fresh and before.get("size") == size:
-                return
+            if before is not None and is_fresh:
+                is_ours = self._begins(old, new, before)
+                if is_ours and before.get("size") == size:
+                    return
+                if not is_ours and not may_replace:
+                    raise FileExistsError(new)
             self._files.makedirs(new.rpartition("/")[0], exist_ok=True)
             self._files.cp_file(old, new)
             origin, copy = self._info(old), self._info(new)
@@ -239,6 +252,21 @@ class RemoteOutputFiles:
         if copy is None or copy.get("size") != size or any(_differ(origin, copy, key) for key in _DIGESTS):
             message = f"the copy {new} is not what {old} is"
             raise RemoteFilesError(message)
+
+    def _begins(self, old: str, new: str, before: Mapping[str, Any]) -> bool:
+        """True if `new` is a copy of `old`, perhaps one that was cut short. By digests, else byte by byte."""
+        origin = self._info(old)
+        if origin is None:
+            return True  # sources go last: there has been a copy
+        if origin.get("size") == before.get("size") and (keys := [key for key in _DIGESTS if origin.get(key)]):
+            told = [key for key in keys if before.get(key)]
+            if told:
+                return not any(_differ(origin, before, key) for key in told)
+        with self._files.open(old, "rb") as source, self._files.open(new, "rb") as copy:
+            while piece := copy.read(_PIECE):
+                if source.read(len(piece)) != piece:
+                    return False
+        return True
 
     def _info(self, path: str) -> Mapping[str, Any] | None:
         self._files.invalidate_cache(path)

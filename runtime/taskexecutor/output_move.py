@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
-from runtime.gateways.task import APPEND, OutputDirectory
+from runtime.gateways.task import APPEND, OutputDirectory, one_spelling
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
 from runtime.taskexecutor.output_files import (
     HIDDEN_ATTEMPT,
@@ -116,9 +116,11 @@ class OutputMove:
         """Returns when everything is visible and tidy. Raises MoveStoppedError, and what cannot be mended."""
         try:
             await self._run()
-        except InvalidInputError as error:
-            raise InvalidInputError(self._with_what_is_left(error)) from error
-        except _NEVER as error:
+        except (MoveStoppedError, MoveSupersededError):
+            raise
+        except RetryableError as error:
+            raise type(error)(self._with_what_is_left(error)) from error
+        except (FlinklikeError, *_NEVER) as error:
             raise InvalidInputError(self._with_what_is_left(error)) from error
         except OSError as error:
             raise OSError(error.errno, self._with_what_is_left(error)) from error
@@ -139,17 +141,17 @@ class OutputMove:
             if not base.is_done:
                 await self._settle(base)
         for base in self._bases:
-            await self._step(partial(self._tidy, base))
+            await self._tidy_done(base)
 
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _open(self) -> list[_Base]:
         outputs: dict[str, list[OutputDirectory]] = {}
         for output in self._message.outputs:
-            outputs.setdefault(output.base, []).append(output)
+            outputs.setdefault(one_spelling(output.base), []).append(output)
         return [
-            _Base(output_files(base), members[0].mode, [within(base, one.directory) for one in members])
-            for base, members in outputs.items()
+            _Base(output_files(members[0].base), members[0].mode, [within(one.base, one.directory) for one in members])
+            for members in outputs.values()
         ]
 
     def _claim(self, base: _Base) -> None:
@@ -170,13 +172,26 @@ class OutputMove:
         stored = base.files.read(names.plan)
         plan = OutputPlan.decode(stored) if stored is not None else None
         if plan is None:
-            written = {directory: base.files.sizes(directory) for directory in base.directories}
+            if base.files.read(names.done) is not None:  # its mover has tidied the plan away: what is there is new
+                base.is_done = True
+                return
+            written = {directory: self._written(base, directory) for directory in base.directories}
             present = base.files.sizes("")
             plan = make_plan(base.files.base, base.mode, written, present)
             self._permit.check()
             base.files.write(names.plan, plan.encode())
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
+
+    def _written(self, base: _Base, directory: str) -> Mapping[str, int]:
+        try:
+            return base.files.sizes(directory)
+        except FileNotFoundError as error:
+            message = (
+                f"{base.files.base}/{directory}, which was accepted, is gone, or this TaskManager does not see it: a"
+                " base has to be reachable under one name from every TaskManager"
+            )
+            raise InvalidInputError(message) from error
 
     async def _show(self, base: _Base) -> None:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
@@ -216,6 +231,15 @@ class OutputMove:
         await self._all(base.plan.replaced, base.files.remove)
         await self._step(partial(base.files.write, SUCCESS, b""))
         await self._step(partial(base.files.write, names.done, b""))
+
+    async def _tidy_done(self, base: _Base) -> None:
+        """The job is done: what cannot be deleted now does not fail it."""
+        try:
+            await self._step(partial(self._tidy, base))
+        except (MoveStoppedError, MoveSupersededError):
+            raise
+        except (OSError, FlinklikeError) as error:
+            logger.warning("hidden files of job %s stay in %s: %s", self._message.job_id, base.files.base, error)
 
     def _tidy(self, base: _Base) -> None:
         """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
@@ -322,12 +346,16 @@ def claim(message: CommitOutputs) -> bytes:
 
 
 def read_claim(data: bytes) -> CommitOutputs | None:
-    """The inverse; None for what was written in part."""
+    """The inverse; None for what was written in part. Raises InvalidInputError: it is damaged, or of a later form."""
     if not data.endswith(b"\n"):
         return None
-    fields = json.loads(data)
-    outputs = tuple(OutputDirectory(*one) for one in fields["outputs"])
-    return CommitOutputs(JobId(fields["job"]), fields["epoch"], VertexId(""), outputs, fields["order"])
+    try:
+        fields = json.loads(data)
+        outputs = tuple(OutputDirectory(*one) for one in fields["outputs"])
+        return CommitOutputs(JobId(fields["job"]), int(fields["epoch"]), VertexId(""), outputs, int(fields["order"]))
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"the order of a commit is damaged, or of a later release: {type(error).__name__}: {error}"
+        raise InvalidInputError(message) from error
 
 
 def _claim_in(data: bytes | None) -> tuple[int, int] | None:

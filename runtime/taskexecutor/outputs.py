@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError
+from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import CommitOutputs
@@ -65,6 +65,7 @@ class OutputCommitter:
         self._permits: dict[JobId, Permit] = {}
         self._executor: ThreadPoolExecutor | None = None
         self._is_stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._written: dict[JobId, dict[OutputDirectory, bool]] = {}
 
     def note(self, report: TaskExecutionReport) -> None:
@@ -78,15 +79,16 @@ class OutputCommitter:
         assert message.job_id not in self._permits, message.job_id
         if self._is_stopping:
             return
-        permit = self._permits[message.job_id] = Permit(self._loss(asyncio.get_running_loop()))
+        permit = self._permits[message.job_id] = Permit(self._loss)
         for output in message.outputs:
             self._written.setdefault(message.job_id, {})[output] = True
-        self._scope.spawn(f"commit {message.job_id}", self._move(message, permit))
+        task = self._scope.start(f"commit {message.job_id}", self._move(message, permit))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    def _loss(self, loop: asyncio.AbstractEventLoop) -> Callable[[], str]:
-        """For threads: the clock of this process is its loop's."""
-        contact = self._contact
-        return (lambda: contact.loss_at(loop.time())) if contact is not None else str
+    def _loss(self) -> str:
+        """On any thread, by the clock of the contact, which goes on while the host is suspended (R14)."""
+        return self._contact.loss if self._contact is not None else ""
 
     def stop(self, job_id: JobId, reason: str) -> None:
         """R27: the mover of this job ends before its next file."""
@@ -99,6 +101,14 @@ class OutputCommitter:
         self._is_stopping = True
         for permit in self._permits.values():
             permit.withdraw(reason)
+
+    async def wait_stopped(self) -> None:
+        """Behind `stop_all`: returns when no mover touches any file any more. The key goes after that (R13, R27)."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._executor is not None:
+            # The threads of a move that was cancelled.
+            await asyncio.to_thread(self._executor.shutdown)
 
     async def _move(self, message: CommitOutputs, permit: Permit) -> None:
         job_id = message.job_id
@@ -138,9 +148,15 @@ class OutputCommitter:
             kept = bases.setdefault(output.base, [])
             if is_over or not may_count:
                 kept.append(output.directory)
+        if not bases:
+            return
+        claims = await asyncio.to_thread(_read_claims, job_id, bases)
+        finished = {output.directory for output, may_count in written.items() if may_count}
+        untouchable = finished if claims is None else claims
         for base, directories in bases.items():
+            gone = [directory for directory in directories if directory not in untouchable]
             try:
-                await asyncio.to_thread(_delete_uncommitted, job_id, base, directories, is_over=is_over)
+                await asyncio.to_thread(_delete_uncommitted, job_id, base, gone, is_over=is_over and not untouchable)
             except (OSError, FlinklikeError) as error:
                 logger.warning("outputs of job %s in %s cannot be deleted: %s", job_id, base, error)
 
@@ -164,24 +180,44 @@ class _Reports:
         self._post(MoveProgressed(self._job_id, moved, total, problem))
 
 
+def _read_claims(job_id: JobId, bases: Iterable[str]) -> set[str] | None:
+    """R28: the directories that a commit has claimed that is not done: a claim in one base holds for all of the job.
+
+    None: nobody knows, because what says so cannot be read; then everything stays that may count.
+    """
+    names, claimed, is_known = commit_names(job_id), set[str](), True
+    for base in bases:
+        try:
+            files = output_files(base)
+        except InvalidInputError:
+            continue  # nobody reaches it from here, and so deletes nothing there
+        try:
+            data = files.read(names.order)
+            if data is None or files.read(names.done) is not None:
+                continue
+            claim = read_claim(data)
+        except (OSError, FlinklikeError) as error:
+            logger.warning("what job %s wrote is kept: %s/%s: %s", job_id, base, names.order, error)
+            is_known = False
+            continue
+        if claim is None:
+            is_known = False  # written in part: a commit had begun
+        else:
+            claimed.update(output.directory for output in claim.outputs)
+    return claimed if is_known else None
+
+
 def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_over: bool) -> None:
-    """R28: not what a commit has claimed that is not done."""
+    """Directories of attempts; and when the job `is_over`, and nothing is left to be committed, the tombstone."""
     files, names = output_files(base), commit_names(job_id)
-    data = files.read(names.order)
-    claimed = set()
-    if data is not None:
-        claim = read_claim(data)
-        claimed = {output.directory for output in claim.outputs} if claim is not None else set(directories)
     failures: list[OSError | FlinklikeError] = []
     for directory in directories:
-        if directory in claimed:
-            continue
         try:
             tree, path = tree_of(directory)
             tree.delete(path)
         except (OSError, FlinklikeError) as error:
             failures.append(error)
-    if is_over and not claimed and files.read(names.done) is not None:
+    if is_over and files.read(names.done) is not None:
         files.remove_tree(names.directory)
     if failures:
         raise failures[0]

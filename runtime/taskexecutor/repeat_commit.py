@@ -32,8 +32,8 @@ def main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"{directory} holds no order to commit outputs: there is nothing to repeat\n")
             return 1
         asyncio.run(_repeat(replace(message, order=message.order + 1)))
-        files, names = output_files(base), commit_names(message.job_id)
-        files.remove_tree(names.directory)
+        for one in dict.fromkeys(output.base for output in message.outputs):
+            output_files(one).remove_tree(name)
     except (FlinklikeError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

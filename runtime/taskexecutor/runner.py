@@ -2,7 +2,8 @@
 
 Start: working directory, template process (before any JVM, so that no slot holds its pipes), Spark in the background,
 the registration key (before the first slot report), then the endpoint. Stop: no more slots, a short drain, slots, the
-last reports, Spark, and only then the registration key: whoever sees it gone knows that nothing runs here (R13).
+last reports, Spark, movers of outputs, and only then the registration key: whoever sees it gone knows that nothing
+runs here (R13).
 """
 
 from __future__ import annotations
@@ -46,10 +47,6 @@ logger = logging.getLogger(__name__)
 _RELEASE_TIME_MAX = 5.0
 _IDLE_LOOKUPS = 10
 """Jobs that are without a slot here, but not without an owner, are looked up that much more rarely."""
-
-
-_REAPING = frozenset({"slots", "Spark"})
-"""Steps of the stop after which user code may be alive, should they fail."""
 
 
 class EarlierLives(Protocol):
@@ -153,7 +150,7 @@ class TaskManagerRunner:
         self._entropy = entropy
         self._executor: TaskExecutor | None = None
         self._lookups = 0
-        self._steps: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        self._steps: list[tuple[str, Callable[[], Awaitable[None]], bool]] = []
 
     async def run(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
         """Serve until cancelled, then stop in order. `on_ready` is called once, when the slots can be used."""
@@ -228,8 +225,9 @@ class TaskManagerRunner:
         await self._guard.state_end(self._settings.end_stated_for)
         if self._services is not None:
             await self._register(self._services)
-        self._at_stop("Spark", self._stop_spark)
-        self._at_stop("slots", self._stop_slots)
+        self._at_stop("the moves of outputs", executor.stop_moves, is_needed_for_key=True)
+        self._at_stop("Spark", self._stop_spark, is_needed_for_key=True)
+        self._at_stop("slots", self._stop_slots, is_needed_for_key=True)
         self._at_stop("drain", lambda: executor.drain(self._settings.stop_patience, report_patience=0.5))
         await executor.start()
         if contact is not None:
@@ -356,13 +354,14 @@ class TaskManagerRunner:
 
     # --- stop -----------------------------------------------------------------------------------------------
 
-    def _at_stop(self, name: str, step: Callable[[], Awaitable[None]]) -> None:
-        self._steps.append((name, step))
+    def _at_stop(self, name: str, step: Callable[[], Awaitable[None]], *, is_needed_for_key: bool = False) -> None:
+        """`is_needed_for_key`: should it fail, something may go on here, and the key stays (R13)."""
+        self._steps.append((name, step, is_needed_for_key))
 
     async def _stop(self) -> None:
         """Last started, first stopped. A step that fails or hangs does not keep the others from being taken."""
         while self._steps:
-            name, step = self._steps.pop()
+            name, step, is_needed_for_key = self._steps.pop()
             started = self._clock.monotonic()
             try:
                 async with asyncio.timeout(self._settings.step_timeout):
@@ -370,7 +369,7 @@ class TaskManagerRunner:
             except Exception:
                 # The boundary of the stop: what is left is ended by the guard.
                 logger.exception("stopping %s failed", name)
-                if name in _REAPING:
+                if is_needed_for_key:
                     self._unreaped.append(f"stopping {name} failed")
             logger.debug("stopping %s took %.2f s", name, self._clock.monotonic() - started)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from runtime.common.ids import VertexId
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.task import APPEND, OutputDirectory
+from runtime.gateways.task import APPEND, OutputDirectory, one_spelling
 
 
 class OutputModes:
@@ -30,11 +30,11 @@ class OutputModes:
     def conflict(self, execution: Execution, outputs: Iterable[OutputDirectory]) -> str:
         """What is wrong with them beside those of the others, "" if nothing is: then they are remembered."""
         for output in outputs:
-            base = _spelled(output.base)
+            base = one_spelling(output.base)
             if problem := self._problem(base, output):
                 return problem
         for output in outputs:
-            base = _spelled(output.base)
+            base = one_spelling(output.base)
             self._modes.setdefault(base, (output.mode, execution.attempt_id.vertex_id))
             for outer in _outer(base):
                 self._within.setdefault(outer, base)
@@ -61,14 +61,6 @@ class OutputModes:
             f" this task with mode={output.mode!r}. Use one mode for a directory, and only 'append' for directories"
             " within each other"
         )
-
-
-def _spelled(base: str) -> str:
-    """One form for all spellings of a path."""
-    if base.startswith("file:"):
-        base = "/" + base.removeprefix("file:").lstrip("/")
-    scheme, separator, path = base.rpartition("://")
-    return f"{scheme}{separator}{posixpath.normpath(path)}" if separator else posixpath.normpath(base)
 
 
 def _outer(base: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ from runtime.taskexecutor.slots.script import returned_by, run_script, script_fi
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
 from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
-from runtime.taskexecutor.slots.written_outputs import written_outputs
+from runtime.taskexecutor.slots.written_outputs import made_outputs, written_outputs
 
 
 @dataclass(slots=True)
@@ -156,6 +156,8 @@ class TaskRunner:
         read = [file for gate in order.inputs for partition in gate.partitions for file in partition.files]
         own = [file for file in read if file.consumer in {-1, order.attempt_id.subtask_index}]
         outputs = tuple(state.outputs.values()) if state is not None else ()
+        if is_finished:
+            outputs = made_outputs(outputs)
         visible = written_outputs(outputs if is_finished else ())
         metrics = TaskMetrics(
             read_bytes=sum(file.size_bytes for file in own),

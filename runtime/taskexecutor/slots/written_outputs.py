@@ -21,6 +21,27 @@ class WrittenOutputs:
     rows: int = 0
 
 
+def made_outputs(outputs: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
+    """Without directories that the task asked for and never made: a commit takes one that is missing for lost."""
+    return tuple(output for output in outputs if _is_made(output.directory))
+
+
+def _is_made(directory: str) -> bool:
+    from runtime.common.errors import FlinklikeError
+    from runtime.taskexecutor.partitions import driver_errors, local_path, remote_files
+
+    path = local_path(directory)
+    if path is not None:
+        return os.path.lexists(path)
+    try:
+        with driver_errors(directory):
+            files = remote_files(directory)
+            files.invalidate_cache()
+            return bool(files.exists(directory))
+    except (OSError, FlinklikeError):
+        return True  # the commit looks again
+
+
 def written_outputs(outputs: Iterable[OutputDirectory]) -> WrittenOutputs:
     """Bytes and rows in local directories. Other storage is not asked: each file would be a request."""
     try:

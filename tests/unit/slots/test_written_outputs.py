@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.slots.written_outputs import WrittenOutputs, written_outputs
+from runtime.taskexecutor.slots.written_outputs import WrittenOutputs, made_outputs, written_outputs
 
 
 def directory(path: Path | str) -> OutputDirectory:
@@ -21,6 +22,15 @@ def parquet(path: Path, rows: int) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     format_.write_table(pa.table({"n": list(range(rows))}), path)
     return path.stat().st_size
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://", "memory://"])
+def test_directories_that_were_never_made_are_not_outputs(tmp_path: Path, prefix: str) -> None:
+    """A commit takes one that is missing for lost."""
+    files, root = fsspec.core.url_to_fs(f"{prefix}{tmp_path}")
+    files.makedirs(f"{root}/a", exist_ok=True)
+    one, other = (directory(f"{prefix}{tmp_path / name}") for name in "ab")
+    assert made_outputs([one, other]) == (one,)
 
 
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])

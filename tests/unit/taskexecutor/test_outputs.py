@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import fsspec
 import pytest
@@ -21,6 +23,8 @@ from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor import repeat_commit
+from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
+from runtime.taskexecutor.core.contact import ContactAccepted
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
 from runtime.taskexecutor.output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import (
@@ -132,8 +136,67 @@ def plan_only(output: OutputDirectory) -> None:
 
 
 def test_an_attempt_that_wrote_nothing_still_gets_its_marker(tmp_path: Path) -> None:
+    (tmp_path / "new/.attempt-0").mkdir(parents=True)
     commit([OutputDirectory(str(tmp_path / "new"), str(tmp_path / "new/.attempt-0"))])
     assert tree(tmp_path / "new") == {"_SUCCESS"}
+
+
+@pytest.mark.parametrize("spelling", ["file:{}", "file://{}", "{}/", "{}/../{name}"])
+def test_two_spellings_of_one_base_are_one_base(tmp_path: Path, spelling: str) -> None:
+    base = tmp_path / "out"
+    first, second = attempt(base, 0, mode=OVERWRITE, a="1"), attempt(base, 1, mode=OVERWRITE, b="2")
+    other = spelling.format(base, name=base.name)
+    commit([first, OutputDirectory(other, f"{other.rstrip('/')}/{attempt_path(second).name}", OVERWRITE)])
+    assert visible(base) == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_an_accepted_directory_that_is_gone_is_an_error_and_nothing_is_replaced(tmp_path: Path, kind: str) -> None:
+    """As a TaskManager sees it that has another disk under that name."""
+    root = str(tmp_path) if kind == "local" else f"memory://{tmp_path}"
+    files, base = fsspec.core.url_to_fs(root)
+    files.makedirs(base, exist_ok=True)
+    files.pipe_file(f"{base}/old", b"old")
+    with pytest.raises(InvalidInputError, match=r"\.attempt-0, which was accepted, is gone, or .* one name from every"):
+        commit([OutputDirectory(root, f"{root}/.attempt-0", OVERWRITE)])
+    assert files.cat_file(f"{base}/old") == b"old"
+
+
+def test_a_plan_is_not_made_behind_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order is claimed before another mover is done, and planned behind that: what is there then is new."""
+    output = attempt(tmp_path, 0, mode=OVERWRITE, a="1")
+    later = order([output], 1, epoch=2)
+    real, is_first = OutputMove._plan, True
+
+    def plan(self: OutputMove, base: Any) -> None:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            commit([output])
+        real(self, base)
+
+    async def run() -> None:
+        await OutputMove(later, Permit(), None, lambda *_: None, LoopClock(), patience=0.0).run()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutputMove, "_plan", plan)
+        patch.setattr("runtime.taskexecutor.output_move._claim_in", lambda _: None)
+        asyncio.run(run())
+    assert visible(tmp_path) == {"a": "1"}
+
+
+def test_what_cannot_be_tidied_behind_done_does_not_fail_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = attempt(tmp_path, 0, a="1")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(LocalOutputFiles, "remove_tree", refuse)
+    commit([output])
+    assert visible(tmp_path) == {"a": "1"}
+    assert f"stay in {tmp_path}: [Errno 13]" in caplog.text
 
 
 def test_two_attempts_with_one_name_publish_nothing(tmp_path: Path) -> None:
@@ -362,6 +425,63 @@ def test_a_permit_that_is_withdrawn_ends_the_move_before_its_next_file(tmp_path:
 # --- storages ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("has_digest", [True, False])
+def test_no_file_of_somebody_else_is_taken_for_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_digest: bool
+) -> None:
+    """It appears between the plan and the copy, with the size of ours."""
+    from runtime.taskexecutor.output_files import RemoteOutputFiles
+
+    files = fsspec.filesystem("memory")
+    root = f"memory://{tmp_path}"
+    output = written(root, APPEND)
+    real, make_room = type(files).info, RemoteOutputFiles.make_room
+
+    def info(self: Any, path: str, **options: Any) -> dict[str, Any]:
+        found = real(self, path, **options)
+        return {**found, "crc32c": str(files.cat_file(path))} if found["type"] == "file" else found
+
+    def foreign(self: RemoteOutputFiles, name: str, /) -> None:
+        make_room(self, name)
+        files.pipe_file(f"{root}/a", b"old")
+
+    if has_digest:
+        monkeypatch.setattr(type(files), "info", info)
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteOutputFiles, "make_room", foreign)
+        with pytest.raises(InvalidInputError, match="a exists already: somebody wrote a file of that name since"):
+            commit([output])
+    assert (files.cat_file(f"{root}/a"), files.cat_file(f"{output.directory}/a")) == (b"old", b"new")
+    files.pipe_file(f"{root}/a", b"ne")  # a copy of ours that was cut short
+    commit([output], 2)
+    assert files.cat_file(f"{root}/a") == b"new"
+
+
+def test_names_that_appeared_elsewhere_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from runtime.taskexecutor.output_files import RemoteOutputFiles
+
+    files = fsspec.filesystem("memory")
+    files.pipe_file(f"memory://{tmp_path}/a", b"1")
+    forgotten: list[object] = []
+    monkeypatch.setattr(type(files), "invalidate_cache", lambda *_: forgotten.append(None))
+    assert RemoteOutputFiles(f"memory://{tmp_path}").names() == ["a"]
+    assert forgotten
+
+
+@pytest.mark.parametrize("data", [b"{}\n", b"[]\n", b"{\n", b'{"outputs":[["a","b","c","d"]]}\n'])
+def test_an_order_that_is_damaged_is_a_sentence(
+    tmp_path: Path, data: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = attempt(tmp_path, 0, a="1")
+    (tmp_path / COMMIT).mkdir()
+    (tmp_path / commit_names(JOB).order).write_bytes(data)
+    with pytest.raises(InvalidInputError, match="the order of a commit is damaged, or of a later release: "):
+        commit([output])
+    assert repeat_commit.main([f"{tmp_path}/{COMMIT}"]) == 1
+    assert "the order of a commit is damaged" in capsys.readouterr().err
+    assert (attempt_path(output) / "a").exists()
+
+
 @pytest.mark.parametrize("url", ["foo://bucket", "s3://bucket"])
 def test_a_file_system_that_is_not_there_is_a_sentence(url: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{url} cannot be reached from this TaskManager: .*(not known|s3fs)"):
@@ -374,7 +494,8 @@ def test_what_a_driver_raises_becomes_our_error(monkeypatch: pytest.MonkeyPatch)
         raise LookupError(message)
 
     monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "cat_file", refuse)
-    with pytest.raises(RemoteFilesError, match="memory://base: LookupError: no credentials"):
+    said = r"memory://base: LookupError: no credentials; nothing .* is kept; .*commit-outputs.sh memory://base/.commit-"
+    with pytest.raises(RemoteFilesError, match=said):
         commit([OutputDirectory("memory://base", "memory://base/.attempt-0")])
 
 
@@ -462,6 +583,97 @@ async def test_what_was_accepted_is_kept_when_its_commit_fails(tmp_path: Path, c
     await committer.real.end_job(JOB, is_over=True)
     assert (Path(accepted.directory) / "a").read_text() == "1"
     assert (Path(other.directory) / "b").read_text() == "2"
+
+
+@pytest.mark.asyncio
+async def test_a_claim_in_one_base_keeps_what_was_accepted_in_all(
+    tmp_path: Path, committer: Committer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = attempt(tmp_path / "x", 0, mode=OVERWRITE, a="1"), attempt(tmp_path / "y", 1, mode=OVERWRITE, b="2")
+    (tmp_path / "y/old").write_text("old")
+    real = LocalOutputFiles.write
+
+    def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
+        if self.base.endswith("y"):
+            raise PermissionError(13, "Permission denied")
+        real(self, name, data)
+
+    note(committer, first, second)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "write", write)
+        failed = await committer.commit(first, second)
+    assert failed.failure is not None
+    await committer.real.end_job(JOB, is_over=True)
+    assert await asyncio.to_thread(repeat_commit.main, [f"{tmp_path}/x/{COMMIT}"]) == 0, capsys.readouterr().err
+    assert (everything(tmp_path / "x"), everything(tmp_path / "y")) == ({"a", "_SUCCESS"}, {"b", "_SUCCESS"})
+
+
+@pytest.mark.asyncio
+async def test_behind_an_order_that_cannot_be_read_nothing_that_finished_is_deleted(
+    tmp_path: Path, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = attempt(tmp_path / "x", 0, a="1"), attempt(tmp_path / "y", 1, b="2")
+    (tmp_path / "x" / COMMIT).mkdir()
+    (tmp_path / "x" / commit_names(JOB).order).write_bytes(b"{}\n")
+    note(committer, first, second)
+    await committer.real.end_job(JOB, is_over=True)
+    assert attempt_path(first).exists()
+    assert attempt_path(second).exists()
+    assert "is kept: " in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_stop_returns_when_no_thread_moves_any_more(
+    tmp_path: Path, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R13: the key of this TaskManager goes behind that."""
+    is_moving, may_go_on = threading.Event(), threading.Event()
+    real = LocalOutputFiles.put
+
+    def put(*args: object, **options: object) -> None:
+        is_moving.set()
+        may_go_on.wait()
+        real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LocalOutputFiles, "put", put)
+    committer.real.begin(order([attempt(tmp_path, 0, a="1")]))
+    await asyncio.to_thread(is_moving.wait)
+    committer.real.stop_all("this TaskManager stops")
+    stopped = asyncio.ensure_future(committer.real.wait_stopped())
+    done, _ = await asyncio.wait({stopped}, timeout=0.05)
+    assert not done
+    may_go_on.set()
+    await stopped
+    assert committer.posted.get_nowait() == OutputsMoved(JOB, is_stopped=True)
+
+
+@pytest.mark.asyncio
+async def test_a_mover_asks_the_clock_of_the_contact(tmp_path: Path) -> None:
+    """It goes on while the host is suspended, and the loop's does not."""
+
+    class Boot:
+        def __init__(self) -> None:
+            self.now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def epoch_millis(self) -> int:
+            return 0
+
+    boot, output = Boot(), attempt(tmp_path, 0, a="1")
+    contact = ContactKeeper(ContactSettings(2.0, 60.0, 5.0), cast("Any", None), cast("Any", None), boot)
+    contact.obeyer = cast("Any", object())
+    contact._handle(ContactAccepted(0.0))
+    scope = ServiceScope("test")
+    await scope.open()
+    posted: asyncio.Queue[OutputsMoved | MoveProgressed] = asyncio.Queue()
+    real = OutputCommitter(scope, posted.put_nowait, LoopClock(), contact)
+    boot.now = 3600.0
+    real.begin(order([output]))
+    assert await posted.get() == OutputsMoved(JOB, is_stopped=True)
+    await scope.close()
+    assert visible(tmp_path) == {}
 
 
 @pytest.mark.asyncio
