@@ -1,0 +1,231 @@
+"""A TaskManager deletes what was not accepted, keeps what a commit needs, and lets no mover outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.scope import ServiceScope
+from runtime.common.errors import InvalidInputError
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import OVERWRITE, OutputDirectory
+from runtime.taskexecutor import repeat_commit
+from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
+from runtime.taskexecutor.core.contact import ContactAccepted
+from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
+from runtime.taskexecutor.output_files import LocalOutputFiles
+from runtime.taskexecutor.output_move import (
+    commit_names,
+)
+from runtime.taskexecutor.outputs import OutputCommitter
+from tests.kit.committed_outputs import (
+    COMMIT,
+    JOB,
+    attempt,
+    attempt_path,
+    commit,
+    everything,
+    order,
+    tree,
+    visible,
+)
+from tests.kit.task_messages import report
+
+# --- the committer ----------------------------------------------------------------------------------------------------
+
+
+class Committer:
+    def __init__(self, scope: ServiceScope) -> None:
+        self.posted: asyncio.Queue[OutputsMoved | MoveProgressed] = asyncio.Queue()
+        self.real = OutputCommitter(scope, self.posted.put_nowait, LoopClock())
+
+    async def commit(self, *outputs: OutputDirectory) -> OutputsMoved:
+        self.real.begin(order(outputs))
+        while not isinstance(event := await self.posted.get(), OutputsMoved):
+            pass
+        return event
+
+
+@pytest_asyncio.fixture
+async def committer() -> AsyncIterator[Committer]:
+    scope = ServiceScope("test")
+    await scope.open()
+    yield Committer(scope)
+    await scope.close()
+
+
+def note(committer: Committer, *outputs: OutputDirectory) -> None:
+    for number, output in enumerate(outputs):
+        finished = replace(report(1, number), state=ExecutionState.FINISHED, outputs=(output,))
+        committer.real.note(finished)
+
+
+@pytest.mark.asyncio
+async def test_outputs_that_were_not_accepted_disappear_with_the_job(tmp_path: Path, committer: Committer) -> None:
+    accepted, rejected = attempt(tmp_path, 0, a="1"), attempt(tmp_path / "other", 1, b="2")
+    note(committer, accepted, rejected)
+    assert await committer.commit(accepted) == OutputsMoved(JOB)
+    await committer.real.end_job(JOB, is_over=True)
+    await committer.real.end_job(JOB, is_over=True)
+    assert everything(tmp_path) == {"a", "_SUCCESS"}
+
+
+@pytest.mark.asyncio
+async def test_what_was_accepted_is_kept_when_its_commit_fails(tmp_path: Path, committer: Committer) -> None:
+    """R28: also by a TaskManager that has heard nothing of the commit, only that the job is over."""
+    accepted, other = attempt(tmp_path, 0, a="1"), attempt(tmp_path, 1, b="2")
+    note(committer, accepted, other)
+    (tmp_path / "a").write_text("taken")
+    failed = await committer.commit(accepted, other)
+    assert failed.failure is not None
+    assert "exists already" in failed.failure.message
+    await committer.real.end_job(JOB, is_over=True)
+    assert (Path(accepted.directory) / "a").read_text() == "1"
+    assert (Path(other.directory) / "b").read_text() == "2"
+
+
+@pytest.mark.asyncio
+async def test_a_claim_in_one_base_keeps_what_was_accepted_in_all(
+    tmp_path: Path, committer: Committer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = attempt(tmp_path / "x", 0, mode=OVERWRITE, a="1"), attempt(tmp_path / "y", 1, mode=OVERWRITE, b="2")
+    (tmp_path / "y/old").write_text("old")
+    real = LocalOutputFiles.write
+
+    def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
+        if self.base.endswith("y"):
+            raise PermissionError(13, "Permission denied")
+        real(self, name, data)
+
+    note(committer, first, second)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "write", write)
+        failed = await committer.commit(first, second)
+    assert failed.failure is not None
+    await committer.real.end_job(JOB, is_over=True)
+    assert await asyncio.to_thread(repeat_commit.main, [f"{tmp_path}/x/{COMMIT}"]) == 0, capsys.readouterr().err
+    assert (everything(tmp_path / "x"), everything(tmp_path / "y")) == ({"a", "_SUCCESS"}, {"b", "_SUCCESS"})
+
+
+@pytest.mark.asyncio
+async def test_behind_an_order_that_cannot_be_read_nothing_that_finished_is_deleted(
+    tmp_path: Path, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = attempt(tmp_path / "x", 0, a="1"), attempt(tmp_path / "y", 1, b="2")
+    (tmp_path / "x" / COMMIT).mkdir()
+    (tmp_path / "x" / commit_names(JOB).order).write_bytes(b"{}\n")
+    note(committer, first, second)
+    await committer.real.end_job(JOB, is_over=True)
+    assert attempt_path(first).exists()
+    assert attempt_path(second).exists()
+    assert "is kept: " in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_stop_returns_when_no_thread_moves_any_more(
+    tmp_path: Path, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R13: the key of this TaskManager goes behind that."""
+    is_moving, may_go_on = threading.Event(), threading.Event()
+    real = LocalOutputFiles.put
+
+    def put(*args: object, **options: object) -> None:
+        is_moving.set()
+        may_go_on.wait()
+        real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LocalOutputFiles, "put", put)
+    committer.real.begin(order([attempt(tmp_path, 0, a="1")]))
+    await asyncio.to_thread(is_moving.wait)
+    committer.real.stop_all("this TaskManager stops")
+    stopped = asyncio.ensure_future(committer.real.wait_stopped())
+    done, _ = await asyncio.wait({stopped}, timeout=0.05)
+    assert not done
+    may_go_on.set()
+    await stopped
+    assert committer.posted.get_nowait() == OutputsMoved(JOB, is_stopped=True)
+
+
+@pytest.mark.asyncio
+async def test_a_mover_asks_the_clock_of_the_contact(tmp_path: Path) -> None:
+    """It goes on while the host is suspended, and the loop's does not."""
+
+    class Boot:
+        def __init__(self) -> None:
+            self.now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        def epoch_millis(self) -> int:
+            return 0
+
+    boot, output = Boot(), attempt(tmp_path, 0, a="1")
+    contact = ContactKeeper(ContactSettings(2.0, 60.0, 5.0), cast("Any", None), cast("Any", None), boot)
+    contact.obeyer = cast("Any", object())
+    contact._handle(ContactAccepted(0.0))
+    scope = ServiceScope("test")
+    await scope.open()
+    posted: asyncio.Queue[OutputsMoved | MoveProgressed] = asyncio.Queue()
+    real = OutputCommitter(scope, posted.put_nowait, LoopClock(), contact)
+    boot.now = 3600.0
+    real.begin(order([output]))
+    assert await posted.get() == OutputsMoved(JOB, is_stopped=True)
+    await scope.close()
+    assert visible(tmp_path) == {}
+
+
+@pytest.mark.asyncio
+async def test_who_leaves_a_job_that_goes_on_keeps_what_has_finished(tmp_path: Path, committer: Committer) -> None:
+    """R28: it was declared dead, and others commit what it has reported."""
+    finished, failed = attempt(tmp_path, 0, a="1"), attempt(tmp_path, 1, b="2")
+    note(committer, finished)
+    committer.real.note(replace(report(1, 1), state=ExecutionState.FAILED, outputs=(failed,)))
+    await committer.real.end_job(JOB, is_over=False)
+    assert tree(tmp_path) == {f".attempt-{JOB}_0/a"}
+
+
+@pytest.mark.asyncio
+async def test_an_output_that_cannot_be_deleted_is_logged_and_does_not_keep_the_others(
+    tmp_path: Path, committer: Committer, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost, local = OutputDirectory("foo://b", "foo://b/.attempt-0"), attempt(tmp_path, 1, b="2")
+    blocked = attempt(tmp_path / "blocked", 2, c="3")
+    Path(blocked.directory).parent.chmod(0o500)
+    note(committer, lost, blocked, local)
+    try:
+        await committer.real.end_job(JOB, is_over=True)
+    finally:
+        Path(blocked.directory).parent.chmod(0o700)
+    assert "b" not in {path.rpartition("/")[2] for path in tree(tmp_path)}
+    assert "in foo://b cannot be deleted" in caplog.text
+    if os.geteuid() != 0:  # root may delete it
+        assert blocked.directory in caplog.text
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_has_failed_is_repeated_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = attempt(tmp_path, 0, a="new")
+    (tmp_path / "a").write_text("taken")
+    with pytest.raises(InvalidInputError, match=r"to repeat the commit: bin/commit-outputs.sh (\S+)$") as failed:
+        commit([output])
+    directory = str(failed.value).rpartition(" ")[2]
+    assert repeat_commit.main([directory]) == 1
+    assert "exists already" in capsys.readouterr().err
+    (tmp_path / "a").unlink()
+    assert repeat_commit.main([directory]) == 0
+    assert everything(tmp_path) == {"a", "_SUCCESS"}
+    assert repeat_commit.main([directory]) == 1
+    assert "nothing to repeat" in capsys.readouterr().err
+    assert repeat_commit.main([]) == 2
