@@ -125,6 +125,8 @@ def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     shown = made.summary(JOB)
     assert shown is not None
     assert (shown.status, "its JobMaster broke" in shown.pending_reason) == (JobStatus.FAILING, True)  # R16
+    assert made.shown.newest_first() == [shown], "also in the lists"
+    assert made.shown.counts()[JobStatus.FAILING] == 1
     assert "2:1 refused: its JobMaster broke" in end.reason
     assert made.handle(ev.EndFailed(JOB, UnavailableError("etcd is away"))) == []
     assert [type(one) for one in made.handle(ev.Ticked())] == [ev.StoreEnd], "the end is written when it can be"
