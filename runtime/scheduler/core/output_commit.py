@@ -8,7 +8,7 @@ counts only for the order that stands. Every step may be done again by the next 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 from runtime.common.fsm import StateMachine, TransitionTable
@@ -46,7 +46,7 @@ COMMIT_TRANSITIONS = TransitionTable(
     {
         _C.OPEN: frozenset({_C.DECIDING, _C.SEEKING}),
         _C.DECIDING: frozenset({_C.SEEKING}),
-        _C.SEEKING: frozenset({_C.MOVING}),
+        _C.SEEKING: frozenset({_C.MOVING, _C.STOPPING}),
         _C.MOVING: frozenset({_C.SEEKING, _C.STOPPING, _C.DONE, _C.FAILED}),
         _C.STOPPING: frozenset({_C.SEEKING, _C.DONE, _C.FAILED}),
         _C.DONE: frozenset(),
@@ -69,6 +69,7 @@ class OutputCommit:
         "_outbox",
         "_placement",
         "_progress",
+        "_unstopped",
     )
 
     def __init__(
@@ -89,6 +90,7 @@ class OutputCommit:
         self._modes = OutputModes(graph)
         self._machine = StateMachine(f"commit of job {graph.job_id}", COMMIT_TRANSITIONS, CommitState.OPEN)
         self._mover: Incarnation | None = None
+        self._unstopped: set[Incarnation] = set()
         self._order = 0
         self._progress: OutputsMoving | None = None
         if is_decided:
@@ -163,11 +165,21 @@ class OutputCommit:
             fence_revision=self._fences.revision(self._mover),
         )
 
-    def adopt(self, location: TaskManagerLocation) -> None:
-        """An earlier owner's mover goes on, under an order of this one."""
-        if self._machine.state is CommitState.SEEKING:
+    def adopt(self, locations: Sequence[TaskManagerLocation]) -> None:
+        """An earlier owner's mover goes on, under an order of this one. Of several none does: all are stopped before
+        one gets an order (R27).
+        """
+        if self._machine.state is not CommitState.SEEKING or not locations:
+            return
+        for location in locations:
             self._placement.know(location)
-            self._give_order(location.incarnation)
+        if len(locations) == 1 or not self._fences.are_available:
+            self._give_order(locations[0].incarnation)
+            return
+        self._enter(CommitState.STOPPING)
+        for location in locations:
+            self._unstopped.add(location.incarnation)
+            self._fences.ask(location.incarnation)
 
     def counted(self, incarnation: Incarnation, letter: Letter) -> None:
         """A TaskManager is back on a new stream: the order may not have arrived, or its answer (R11)."""
@@ -176,6 +188,8 @@ class OutputCommit:
 
     def task_manager_gone(self, incarnation: Incarnation, *, is_reaped: bool) -> str:
         """A TaskManager counts as lost, or is proved dead. Returns why the job must fail, "" if it goes on."""
+        if is_reaped and incarnation in self._unstopped:
+            self.stopped(incarnation)
         if self._mover != incarnation or self._machine.state not in _ENTRUSTED:
             return ""
         if is_reaped:
@@ -191,13 +205,14 @@ class OutputCommit:
 
     def stopped(self, incarnation: Incarnation) -> None:
         """The fence says that nothing of this job runs there any more (R14)."""
-        if self._machine.state is CommitState.STOPPING and self._mover == incarnation:
+        self._unstopped.discard(incarnation)
+        if self._machine.state is CommitState.STOPPING and not self._unstopped and self._mover in {None, incarnation}:
             self._enter(CommitState.SEEKING)
 
     # --- answers --------------------------------------------------------------------------------------------
 
     def _stands(self, order: int) -> bool:
-        return self._machine.state in _ENTRUSTED and order == self._order
+        return self._mover is not None and self._machine.state in _ENTRUSTED and order == self._order
 
     def told(self, event: OutputsMoved | OutputsMoving) -> FailureInfo | None:
         """The mover's progress, or its last word; that of one that was given up counts for nothing.

@@ -80,8 +80,7 @@ class Work:
         work.failover.restore(recovered, at)
         for adoption in adoptions:
             work.placement.inherit(adoption, at)
-            if adoption.answer.is_moving:
-                work.commit.adopt(adoption.answer.location)
+        work.commit.adopt([adoption.answer.location for adoption in adoptions if adoption.answer.is_moving])
         work.placement.lost.update(dict.fromkeys(sorted(found.unheard)))
         return work
 

@@ -234,7 +234,7 @@ def test_without_fences_a_mover_that_cannot_be_reached_ends_the_job_with_what_is
 # --- owners change (R6) -----------------------------------------------------------------------------------------------
 
 
-def take_over(job: JobMasterDriver, moving: int | None, silent: int | None = None) -> None:
+def take_over(job: JobMasterDriver, moving: int | None, silent: int | None = None, *, also: int = 0) -> None:
     job.begin_next_owner()
     everyone = [location(tm) for tm in (1, 2)]
     assert job.graph is not None
@@ -242,7 +242,7 @@ def take_over(job: JobMasterDriver, moving: int | None, silent: int | None = Non
     job.handle(ev.JobRead(job.graph, tuple(job.durable), job.at()))
     for tm, one in enumerate(everyone, 1):
         if tm != silent:
-            job.handle(ev.JobCounted(one, (), (), True, job.at(), is_moving=tm == moving))
+            job.handle(ev.JobCounted(one, (), (), True, job.at(), is_moving=tm in {moving, also}))
 
 
 def test_the_next_owner_leaves_the_move_to_the_mover_that_has_it() -> None:
@@ -252,6 +252,28 @@ def test_the_next_owner_leaves_the_move_to_the_mover_that_has_it() -> None:
     assert job.commits[-1][1].epoch == job.epoch
     job.handle(ev.OutputsMoved(1, None, job.at()))
     assert job.has_result()
+
+
+def test_two_movers_that_the_next_owner_finds_are_stopped_before_one_goes_on() -> None:
+    job = committing()
+    take_over(job, moving=2, also=1)
+    job.write_fences()
+    assert len(movers(job)) == 1
+    job.obey_fence(location(2).incarnation)
+    assert len(movers(job)) == 1
+    job.obey_fence(location(1).incarnation)
+    assert movers(job)[1:] == [(2, 1)]
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert job.has_result()
+
+
+def test_of_two_movers_that_the_next_owner_finds_one_may_die() -> None:
+    job = committing()
+    take_over(job, moving=2, also=1)
+    job.write_fences()
+    job.obey_fence(location(1).incarnation)
+    job.lose_task_manager(2, is_reaped=True)
+    assert movers(job)[1:] == [(1, 1)]
 
 
 def test_the_next_owner_orders_nothing_before_the_last_mover_has_answered_or_stopped() -> None:
