@@ -5,11 +5,11 @@ from __future__ import annotations
 VERSION = "0.1.0"
 """Version of the distribution; `pyproject.toml` reads it from here."""
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Version of the gRPC messages. Raised only when a peer without the change could not do its part: a field or a message
 that an older one may ignore does not raise it."""
 
-OLDEST_PROTOCOL_VERSION = 1
+OLDEST_PROTOCOL_VERSION = 2
 """The oldest one that this release still speaks. Peers of others are refused at registration."""
 
 
