@@ -132,3 +132,11 @@ def test_a_rerun_gives_the_same_rows_and_a_mode_that_is_none_is_refused(tmp_path
     with pytest.raises(JobFailedError, match=r"mode='replace'\): mode is one of 'overwrite', 'append', 'error'"):
         rows("replace")
     assert rows() == 1
+
+
+def test_a_relative_base_is_refused() -> None:
+    """It lies in the job's working directory, so the job's end would take away what the job was to keep."""
+    pipeline = Pipeline("write")
+    pipeline.source("write", lambda ctx: ctx.output_path("out"))
+    with pytest.raises(JobFailedError, match=r"ctx.output_path\('out'\): a relative base lies in the job's working"):
+        pipeline.run_local(conf=WITHOUT_SPARK)

@@ -21,15 +21,13 @@ def test_a_mistake_is_found(patch: Path, tmp_path: Path) -> None:
     arguments = ["--faults", faults] if faults else []
     # Where it was seen last is looked at first: other seeds only if the worlds are drawn in another way since.
     if not finds(tree, patch, "--only", header(patch, "Seen at") or "1", *arguments):
-        assert finds(tree, patch, "--jobs", "2", "--seeds", str(SEEDS), *arguments), f"{SEEDS} seeds are clean"
+        # It may break other rules as well, and a seed may notice those only.
+        assert finds(tree, patch, "--jobs", "2", "--seeds", str(SEEDS), "--failures-max", "12", *arguments), "not found"
 
 
 def finds(tree: Path, patch: Path, *arguments: str) -> bool:
-    """True when a seed fails, for the right reason; False when all are clean."""
+    """True when a seed fails by the rule that is named."""
     done = simulate(tree, *arguments)
-    if done.returncode == 0:
-        return False
-    assert "replay: " in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 or "replay: " in done.stdout, done.stdout + done.stderr
     broken = ", ".join(re.findall(r"^  broken: (.+)$", done.stdout, re.MULTILINE))
-    assert header(patch, "Found by") in broken.split(", "), done.stdout
-    return True
+    return header(patch, "Found by") in broken.split(", ")

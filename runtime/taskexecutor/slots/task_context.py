@@ -189,9 +189,15 @@ def _absolute(base: str) -> str:
     if not base or base.endswith(":"):
         message = "ctx.output_path() needs the directory below which the sink writes, and not the root of all files"
         raise TaskError(message)
-    if "://" not in base and not base.startswith("file:"):
-        base = os.path.abspath(base)  # noqa: PTH100 - a string stays a string
-    return base
+    if "://" in base or base.startswith("file:"):
+        return base
+    if not os.path.isabs(base):  # noqa: PTH117 - a string stays a string
+        message = (
+            f"ctx.output_path({base!r}): a relative base lies in the job's working directory, which ends with the job: "
+            "name an absolute directory, or a URL"
+        )
+        raise TaskError(message)
+    return os.path.abspath(base)  # noqa: PTH100 - as above
 
 
 def _check_empty(base: str) -> None:
