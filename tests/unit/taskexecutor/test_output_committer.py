@@ -161,10 +161,10 @@ async def test_a_mover_asks_the_clock_of_the_contact(tmp_path: Path) -> None:
 
     class Boot:
         def __init__(self) -> None:
-            self.now = 0.0
+            self.slept, self.loop = 0.0, asyncio.get_running_loop()
 
         def monotonic(self) -> float:
-            return self.now
+            return self.loop.time() + self.slept
 
         def epoch_millis(self) -> int:
             return 0
@@ -172,12 +172,12 @@ async def test_a_mover_asks_the_clock_of_the_contact(tmp_path: Path) -> None:
     boot, output = Boot(), attempt(tmp_path, 0, a="1")
     contact = ContactKeeper(ContactSettings(2.0, 60.0, 5.0), cast("Any", None), cast("Any", None), boot)
     contact.obeyer = cast("Any", object())
-    contact._handle(ContactAccepted(0.0))
+    contact._handle(ContactAccepted(boot.monotonic()))
     scope = ServiceScope("test")
     await scope.open()
     posted: asyncio.Queue[OutputsMoved | MoveProgressed] = asyncio.Queue()
     real = OutputCommitter(scope, posted.put_nowait, LoopClock(), contact)
-    boot.now = 3600.0
+    boot.slept = 3600.0
     real.begin(order([output]))
     assert await posted.get() == OutputsMoved(JOB, is_stopped=True)
     await scope.close()
