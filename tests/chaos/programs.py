@@ -164,6 +164,8 @@ def _is_counted(ctx: Any, notes: Notes) -> bool:
     except Exception as error:
         if _GONE.search(str(error)) is None:
             raise
+        # Spark takes the plan of the last read for that of the next one, with the files that are gone.
+        ctx.spark.catalog.clearCache()
         return False
     return True
 
