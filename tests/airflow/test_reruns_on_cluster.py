@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import DAGS
 from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag
 from tests.kit.script_cluster import ScriptCluster
@@ -28,7 +28,7 @@ def restarting_cluster(metadata_database: None, monkeypatch: pytest.MonkeyPatch)
     del metadata_database
     with ScriptCluster(RESTARTING) as cluster:
         monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url, token=cluster.token))
-        monkeypatch.syspath_prepend(str(DAGS))
+        monkeypatch.syspath_prepend(str(Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"])))
         yield cluster
 
 
