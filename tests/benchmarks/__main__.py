@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks import (
     airflow_tasks,
@@ -17,6 +18,7 @@ from tests.benchmarks import (
     recovery,
     rpc_stream,
     scheduler_core,
+    soak,
     spark,
     triggers,
 )
@@ -32,10 +34,13 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "etcd-writes": etcd_writes.etcd_writes,
     "recovery": recovery.recovery,
     "commit": commit.commit,
+    "soak": soak.soak,
     "airflow": airflow_tasks.airflow_tasks,
 }
-REPEATED = frozenset({"recovery"})
+REPEATED = frozenset({"recovery", "soak"})
 """Those that take `--runs`."""
+DRAWN = frozenset({"soak"})
+"""Those that take `--plot`."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -44,9 +49,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--small", action="store_true", help="quick and imprecise: only shows that they work")
-    parser.add_argument(
-        "--runs", type=int, metavar="N", help=f"rounds of {', '.join(REPEATED)} instead of its own number"
-    )
+    repeated = ", ".join(sorted(REPEATED))
+    parser.add_argument("--runs", type=int, metavar="N", help=f"rounds or jobs of {repeated} instead of its own number")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help=f"an SVG with the curves of {', '.join(DRAWN)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write a line of JSON per benchmark")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.names if name not in BENCHMARKS]
@@ -63,7 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         file = stack.enter_context(given.json.open("w", encoding="utf-8")) if given.json else None
         for name in BENCHMARKS if given.all else given.names:
-            more = {"runs": given.runs} if name in REPEATED else {}
+            more: dict[str, Any] = {"runs": given.runs} if name in REPEATED else {}
+            more |= {"figure": given.plot} if name in DRAWN else {}
             report = BENCHMARKS[name](small=given.small, **more)
             sys.stdout.write(report.table() + "\n\n")
             sys.stdout.flush()

@@ -62,10 +62,12 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "FlinklikeSubmitOperator, inline: above the empty task p50",
         "20 FlinklikeSubmitOperators at once, trigger to the last end",
     ),
+    "soak": ("listeners, after the first third of 42 jobs", "listeners, at the end", "heap MB, at the end"),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
     **dict.fromkeys(SPARK_NAMES, SPARK),
+    "soak": SPARK,
     "triggers": [*CLUSTER, pytest.mark.airflow],
     "scheduler-core": [pytest.mark.slow],
     "job-lists": [pytest.mark.slow],
@@ -107,6 +109,7 @@ def test_a_small_benchmark_gives_its_figures(name: str, request: pytest.FixtureR
         assert math.isfinite(row.value), row
         assert row.value > 0 or any(part in row.name for part in MAY_BE_ZERO), row
     assert report.name in report.table()
+    assert not [note for note in report.notes if note.startswith("GREW")], report.table()
 
 
 @pytest.mark.parametrize(
