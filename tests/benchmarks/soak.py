@@ -184,13 +184,14 @@ def plot(samples: Sequence[Sample], file: Path) -> None:
     """Each figure over the number of jobs, as an SVG."""
     from matplotlib import pyplot as plt
 
+    plt.rcParams["svg.fonttype"] = "none"
     names = list(samples[0].figures)
     rows = (len(names) + 1) // 2
     figure, axes = plt.subplots(rows, 2, figsize=(9, 1.7 * rows), sharex=True, layout="constrained")
     for axis, name in zip(axes.flat, names, strict=False):
         axis.plot([one.jobs for one in samples], [one.figures[name] for one in samples], linewidth=1.4)
         axis.set_title(name, fontsize=9, loc="left")
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.2 * max(1.0, *(one.figures[name] for one in samples)))
         axis.grid(visible=True, alpha=0.3)
     for axis in axes.flat[len(names) :]:
         axis.remove()
