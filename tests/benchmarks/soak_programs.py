@@ -70,46 +70,21 @@ def endless(spark: Any, number: int) -> None:
     spark.range(4).mapInPandas(wait, "id long").count()
 
 
-_SESSION = "org.apache.spark.sql.classic.SparkSession"
-
-
 def figures(ctx: Any) -> dict[str, float]:
-    """What the driver JVM holds now, by a look at it after a full collection."""
+    """What the driver JVM holds now, of all jobs, after a full collection; the context of a job sees its own only."""
     jvm = ctx.spark._jvm
+    shared = jvm.java.lang.Class.forName("org.apache.spark.SlotContext").getDeclaredField("shared")
+    shared.setAccessible(True)
+    read = jvm.org.apache.spark.Figures.read(shared.get(ctx.spark.sparkContext._jsc.sc()))
+    found = {str(name): float(read[name]) for name in read}
     management = jvm.java.lang.management.ManagementFactory
-    jvm.java.lang.System.gc()
-    sessions = _instances(ctx, _SESSION)
     return {
-        "listeners": ctx.spark.sparkContext._jsc.sc().listenerBus().listeners().size(),
-        "sessions": sessions,
-        "threads": management.getThreadMXBean().getThreadCount(),
-        "classes": management.getClassLoadingMXBean().getLoadedClassCount(),
-        "heap MB": management.getMemoryMXBean().getHeapMemoryUsage().getUsed() / (1 << 20),
-        "pid": int(str(management.getRuntimeMXBean().getName()).partition("@")[0]),
+        "listeners": found["listeners"],
+        "sessions": found["sessions"],
+        "threads": found["threads"],
+        "classes": found["classes"],
+        "heap MB": found["heap_bytes"] / (1 << 20),
+        "file systems": found["file_systems"],
+        "storage MB": found["storage_bytes"] / (1 << 20),
+        "pid": float(str(management.getRuntimeMXBean().getName()).partition("@")[0]),
     }
-
-
-def _instances(ctx: Any, class_name: str) -> int:
-    """How many objects of a class live; the JVM counts them behind a full collection."""
-    jvm = ctx.spark._jvm
-    of = jvm.java.lang.Class.forName
-    name, text, objects, texts = (
-        of(one)
-        for one in ("javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", "[Ljava.lang.String;")
-    )
-    command = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    array = ctx.spark.sparkContext._gateway.new_array
-
-    def filled(kind: Any, *values: Any) -> Any:
-        made = array(kind, len(values))
-        for index, value in enumerate(values):
-            made[index] = value
-        return made
-
-    # By the interface: the server's own class is one that the JVM does not export.
-    invoke = of("javax.management.MBeanServer").getMethod("invoke", filled(jvm.Class, name, text, objects, texts))
-    given = filled(jvm.Object, filled(jvm.String)), filled(jvm.String, "[Ljava.lang.String;")
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    histogram = str(invoke.invoke(server, filled(jvm.Object, command, "gcClassHistogram", *given)))
-    lines = (line.split() for line in histogram.splitlines())
-    return next((int(fields[1]) for fields in lines if len(fields) > 3 and fields[3] == class_name), 0)
