@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.kit.spark_box import SparkBox, wait_until
@@ -181,6 +182,25 @@ def test_blocks_of_a_session_are_gone_when_it_ends(box: SparkBox, code: str) -> 
     box.end(slot)
     wait_until(lambda: figures(box)["storage_bytes"] < before + 100_000)
 
+
+def half_closed(box: SparkBox) -> int:
+    """Connections of the JVM whose other side is gone."""
+    _, jvm = box.environment.process_ids
+    return sum(one.status == psutil.CONN_CLOSE_WAIT for one in psutil.Process(jvm).net_connections("tcp"))
+
+
+def test_the_connection_for_accumulators_is_closed_when_a_session_ends(box: SparkBox) -> None:
+    before = half_closed(box)
+    for _ in range(3):
+        assert box.evaluate(COUNTED) == 6
+    wait_until(lambda: half_closed(box) <= before)
+
+
+COUNTED = """
+seen = spark.sparkContext.accumulator(0)
+spark.sparkContext.parallelize(range(4), 2).foreach(seen.add)
+emit(seen.value)
+"""
 
 PLAIN = "emit([spark.range(10).count(), spark.sparkContext.parallelize(range(4), 2).map(lambda n: n).sum()])"
 

@@ -1,5 +1,6 @@
 package org.apache.spark;
 
+import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
@@ -9,7 +10,9 @@ import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentMap;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.util.AccumulatorV2;
 import org.sparkproject.guava.collect.MapMaker;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -28,6 +31,7 @@ public final class SlotContext extends SparkContext {
   private String tag;
   private SlotListenerBus listeners;
   private Set broadcasts;
+  private Set accumulators;
   private Configuration ownHadoopConfiguration;
 
   private SlotContext() {
@@ -40,6 +44,7 @@ public final class SlotContext extends SparkContext {
     made.tag = tag;
     made.listeners = SlotListenerBus.of(shared.listenerBus());
     made.broadcasts = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
+    made.accumulators = Collections.synchronizedSet(new LinkedHashSet());
     ConcurrentMap persisted = new MapMaker().weakValues().makeMap();
     Fields.set(SparkContext.class, made, "persistentRdds", CollectionConverters.asScala(persisted));
     Fields.set(SparkContext.class, made, "checkpointDir", Option.empty());
@@ -69,6 +74,14 @@ public final class SlotContext extends SparkContext {
     Broadcast made = super.broadcastInternal(value, serializedOnly, classTag);
     broadcasts.add(made);
     return made;
+  }
+
+  /** Those of Python hold a connection to the process of the session, which Spark never closes. */
+  public void register(AccumulatorV2 accumulator) {
+    super.register(accumulator);
+    if (accumulator instanceof PythonAccumulatorV2) {
+      accumulators.add(accumulator);
+    }
   }
 
   // --- names of groups and tags: what one session cancels by name is its own ----------------------------------------
@@ -191,9 +204,10 @@ public final class SlotContext extends SparkContext {
 
   // --- the end -------------------------------------------------------------------------------------------------------
 
-  /** Drop what the session has left: listeners, persisted and checkpointed blocks, broadcasts. Idempotent. */
-  void release() {
+  /** Drop what the session has left: listeners, connections, persisted and checkpointed blocks, broadcasts. Idempotent. */
+  void release() throws Exception {
     listeners.removeAdded();
+    disconnectAccumulators();
     List ids = new ArrayList(CollectionConverters.asJava(getPersistentRDDs()).keySet());
     for (int i = 0; i < ids.size(); i++) {
       unpersistRDD(((Integer) ids.get(i)).intValue(), false);
@@ -203,6 +217,17 @@ public final class SlotContext extends SparkContext {
     for (int i = 0; i < made.length; i++) {
       if (made[i] != null && ((Broadcast) made[i]).isValid()) {
         ((Broadcast) made[i]).destroy(false);
+      }
+    }
+  }
+
+  private void disconnectAccumulators() throws Exception {
+    Object[] registered = accumulators.toArray();
+    accumulators.clear();
+    for (int i = 0; i < registered.length; i++) {
+      SocketChannel socket = (SocketChannel) Fields.get(PythonAccumulatorV2.class, registered[i], "socket");
+      if (socket != null) {
+        socket.close();
       }
     }
   }
