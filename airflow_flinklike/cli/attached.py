@@ -30,6 +30,9 @@ ATTACHED_RETRY_SECONDS = 300.0
 """How long a cluster that does not answer is asked again for a job that it has accepted."""
 
 _SENTENCE_LENGTH_MAX = 500
+_WRAPPERS = frozenset({"Py4JError", "Py4JJavaError", "PythonException"})
+"""Classes that only say where an exception came through: the message of such a failure names the exception."""
+
 _SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
 
@@ -155,4 +158,7 @@ def one_sentence(failure: Mapping[str, Any]) -> str:
     """The cause of a failure: its class without its module, and the first line of what it says."""
     name = str(failure.get("class", "Error")).rpartition(".")[2]
     says = next((line.strip() for line in str(failure.get("message", "")).splitlines() if line.strip()), "")
-    return f"{name}: {says}"[:_SENTENCE_LENGTH_MAX] if says else name
+    if not says:
+        return name
+    sentence = says if name in _WRAPPERS else f"{name}: {says}"
+    return sentence if len(sentence) <= _SENTENCE_LENGTH_MAX else f"{sentence[:_SENTENCE_LENGTH_MAX]} ..."

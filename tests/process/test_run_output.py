@@ -43,13 +43,42 @@ CAUSES = {
     "no-sql": ("spark.sql('selekt 1')", r"ParseException: \[PARSE_SYNTAX_ERROR\] Syntax error at or near 'selekt'"),
     "mkdirs": (
         "spark.range(3).write.parquet('/proc/out')",
-        r"Py4JJavaError: Mkdirs failed: file:/proc/out cannot be created or written to$",
+        r"Mkdirs failed: file:/proc/out cannot be created or written to$",
     ),
     "below-a-file": (
         "spark.range(3).write.parquet('/etc/hostname/out')",
-        r"Py4JJavaError: Parent path is not a directory: file:/etc/hostname .*ParentNotDirectoryException",
+        r"Parent path is not a directory: file:/etc/hostname .*ParentNotDirectoryException",
     ),
 }
+CODE = {
+    "udf": (
+        "from pyspark.sql.functions import udf\nspark.range(5).select(udf(lambda x: 1 // x, 'int')('id')).collect()",
+        r"ZeroDivisionError: .* \(etl.py, line 8, in a Python worker of Spark\)$",
+    ),
+    "worker-gone": (
+        (
+            "import os\nfrom pyspark.sql.functions import udf\n"
+            "spark.range(5).select(udf(lambda x: os._exit(3), 'int')('id')).collect()"
+        ),
+        r"a Python worker of Spark ended unexpectedly: .*$",
+    ),
+    "exit-refused": (
+        "spark._jvm.java.lang.System.exit(3)",
+        r"java.lang.System.exit is refused: this JVM runs the Spark of other jobs too\. End a script with sys.exit\(\)",
+    ),
+    "bad-record": (
+        (
+            "open('in.csv', 'w').write('1,a\\nx,b\\n')\n"
+            "spark.read.schema('n int, s string').option('mode', 'FAILFAST').csv('in.csv').collect()"
+        ),
+        r'file:.*/in.csv: malformed record \[null,b\]: For input string: "x" \(java.lang.NumberFormatException\)$',
+    ),
+    "failed-stage": (
+        "sc = spark.sparkContext\nopen('in.seq', 'wb').write(b'SEQ')\nsc.sequenceFile('in.seq').count()",
+        r"file:.*/in.seq not a SequenceFile \(java.io.EOFException\)$",
+    ),
+}
+"""What a user's code or data breaks: the cause is not what py4j and Spark wrap around it."""
 ASKED = ("--restart-strategy", "fixed-delay,attempts=2,delay_seconds=0", "--user-failures", "restart")
 
 
@@ -123,6 +152,16 @@ def test_what_spark_refuses_is_one_run_and_one_sentence_whatever_the_strategy(  
     done = spark_cluster.cli("run", *ASKED, script(FAILING + statement), str(runs), timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert runs.read_text() == "x"
+    assert re.search(rf"FAILED after .* s: {words}", done.stderr.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.parametrize("case", CODE)
+def test_the_last_line_names_the_cause_and_not_what_is_around_it(
+    spark_cluster: ScriptCluster, script: Callable[[str], str], tmp_path: Path, case: str
+) -> None:
+    statement, words = CODE[case]
+    done = spark_cluster.cli("run", script(FAILING + statement), str(tmp_path / "runs"), timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"FAILED after .* s: {words}", done.stderr.splitlines()[-1]), done.stderr
 
 

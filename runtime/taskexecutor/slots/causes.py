@@ -1,4 +1,4 @@
-"""What an exception of user code is about: whose doing, whether a restart helps, and its cause in one sentence.
+"""What an exception of user code is about: whose doing, and whether a restart helps.
 
 Decided by classes, of Python and of Java, where the exception is caught (R36, D-061): no later process reads texts.
 Only Hadoop's `Mkdirs failed` has no class of its own. Neither pyspark nor py4j is imported here: without Spark there
@@ -18,9 +18,8 @@ from runtime.gateways.task import Fault
 USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
 
 _JAVA_CHAIN_MAX = 20
-_SENTENCE_LENGTH_MAX = 500
 
-_MKDIRS_FAILED = "Mkdirs failed to create "
+MKDIRS_FAILED = "Mkdirs failed to create "
 _JAVA_UNWRITABLE = frozenset(
     {
         "java.nio.file.AccessDeniedException",
@@ -85,11 +84,12 @@ def verdict_of(error: BaseException, chain: Sequence[JavaCause]) -> Verdict:
 
 
 def _is_unwritable(cause: JavaCause) -> bool:
-    return cause.class_name in _JAVA_UNWRITABLE or _is_failed_mkdirs(cause)
+    return cause.class_name in _JAVA_UNWRITABLE or is_failed_mkdirs(cause)
 
 
-def _is_failed_mkdirs(cause: JavaCause) -> bool:
-    return cause.class_name == "java.io.IOException" and cause.message.startswith(_MKDIRS_FAILED)
+def is_failed_mkdirs(cause: JavaCause) -> bool:
+    """Hadoop could not make a directory, and has no class of its own for that."""
+    return cause.class_name == "java.io.IOException" and cause.message.startswith(MKDIRS_FAILED)
 
 
 def _is_of_spark(error: BaseException, name: str) -> bool:
@@ -112,35 +112,3 @@ def java_chain(error: BaseException) -> tuple[JavaCause, ...]:
     except Exception:  # noqa: BLE001 - the JVM is gone, or the attribute is user code's own: what was read has to do
         return tuple(found)
     return tuple(found)
-
-
-def cause_in_words(text: str, chain: Sequence[JavaCause]) -> str:
-    """The message of a failure: its cause in one sentence, then what else the exception says."""
-    text = text.strip("\n")
-    if not chain:
-        return text
-    root = chain[-1]
-    sentence = _sentence(root)
-    if len(chain) == 1 and root.message.strip() and text.startswith(_first_line(root.message)):
-        return text
-    top = chain[0]
-    is_same = top is root or _first_line(top.message) == _first_line(root.message)
-    return sentence if is_same else f"{sentence}\n{top.class_name}: {_first_line(top.message)}"
-
-
-def _sentence(cause: JavaCause) -> str:
-    if _is_failed_mkdirs(cause):
-        path = cause.message.removeprefix(_MKDIRS_FAILED).partition(" (exists=")[0]
-        return f"Mkdirs failed: {path.partition('/_temporary/')[0]} cannot be created or written to"
-    if cause.class_name == "org.apache.spark.api.python.PythonException":
-        return f"{_last_line(cause.message)} (in a Python worker of Spark)"
-    return f"{_first_line(cause.message)} ({cause.class_name})" if cause.message.strip() else cause.class_name
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_SENTENCE_LENGTH_MAX]
-
-
-def _last_line(text: str) -> str:
-    """Of a traceback: the exception."""
-    return _first_line("\n".join(reversed(text.splitlines())))

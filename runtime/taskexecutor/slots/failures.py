@@ -10,6 +10,7 @@ from dataclasses import replace
 from runtime.common.ids import PartitionId
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.taskexecutor.slots import causes
+from runtime.taskexecutor.slots.cause_sentence import cause_in_words
 from runtime.taskexecutor.slots.causes import RESOURCE, SYSTEM, USER
 from runtime.taskexecutor.slots.memory import format_bytes
 from runtime.taskexecutor.spark.environment import SparkLoss
@@ -38,7 +39,7 @@ def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
     verdict = causes.verdict_of(error, chain)
     return FailureInfo(
         class_name=_class_name(error),
-        message=_shorten(causes.cause_in_words(_message_of(error), chain), MESSAGE_LENGTH_MAX),
+        message=_shorten(cause_in_words(_message_of(error), chain), MESSAGE_LENGTH_MAX),
         stack_trace=_shorten(_stack_of(error), STACK_LENGTH_MAX),
         kind=verdict.kind,
         is_recoverable=verdict.is_recoverable,

@@ -170,7 +170,9 @@ def test_a_stack_that_the_tasks_have_shown_is_not_repeated(
         ({"class": "a.b.ValueError", "message": "\n  no such day\nmore"}, "ValueError: no such day"),
         ({"class": "MemoryError", "message": ""}, "MemoryError"),
         ({}, "Error"),
-        ({"class": "X", "message": "y" * 9_999}, f"X: {'y' * 497}"),
+        ({"class": "X", "message": "y" * 9_999}, f"X: {'y' * 497} ..."),
+        ({"class": "py4j.protocol.Py4JJavaError", "message": "no driver (a.B)\na.C: c"}, "no driver (a.B)"),
+        ({"class": "py4j.protocol.Py4JError", "message": ""}, "Py4JError"),
     ],
 )
 def test_the_cause_of_a_failure_is_one_sentence(failure: dict[str, str], sentence: str) -> None:

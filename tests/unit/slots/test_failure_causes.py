@@ -1,4 +1,4 @@
-"""Whose doing an exception of user code was, whether a restart helps, and its cause in one sentence (R36)."""
+"""Whose doing an exception of user code was, and whether a restart helps (R36)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from runtime.taskexecutor.slots.causes import (
     JavaCause,
     SparkUnavailableError,
     UnusableCodeError,
-    cause_in_words,
     java_chain,
     verdict_of,
 )
@@ -28,7 +27,6 @@ MKDIRS = JavaCause(
     "Mkdirs failed to create file:/srv/out/_temporary/0/_temporary/attempt_1/part-0 (exists=false, cwd=file:/x)",
 )
 ABORTED = JavaCause("org.apache.spark.SparkException", "Job aborted due to stage failure: Task 0 failed\n\tat x")
-ABORTED_WORDS = "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed"
 OUT_OF_MEMORY = JavaCause("java.lang.OutOfMemoryError", "Java heap space")
 DENIED = JavaCause("org.apache.hadoop.security.AccessControlException", "Permission denied: user=a, access=WRITE")
 
@@ -94,43 +92,6 @@ def test_a_task_above_its_own_limit_is_the_users() -> None:
 def test_whatever_was_raised_when_spark_was_gone_is_not_the_users() -> None:
     failure = failures.of_lost_spark(failures.of_exception(ImportError("x"), timestamp_millis=1))
     assert (failure.at_fault, failure.is_recoverable, failure.is_restart_vain) == (Fault.SYSTEM, True, False)
-
-
-@pytest.mark.parametrize(
-    ("text", "chain", "words"),
-    [
-        ("no such day", (), "no such day"),
-        ("\n[PARSE] near 'selekt'\n== SQL ==", (), "[PARSE] near 'selekt'\n== SQL =="),
-        (
-            "An error occurred while calling o33.parquet.\n: org.x\n\tat y",
-            (ABORTED, MKDIRS),
-            "Mkdirs failed: file:/srv/out cannot be created or written to\n" + ABORTED_WORDS,
-        ),
-        (
-            "An error occurred while calling o33.parquet.\n: org.x\n\tat y",
-            (JavaCause("org.apache.hadoop.fs.UnsupportedFileSystemException", 'No FileSystem for scheme "s3x"'),),
-            'No FileSystem for scheme "s3x" (org.apache.hadoop.fs.UnsupportedFileSystemException)',
-        ),
-        (
-            "An exception was thrown from the Python worker:\nTraceback ...\nZeroDivisionError: division by zero\n",
-            (
-                JavaCause(
-                    "org.apache.spark.api.python.PythonException",
-                    "[PYTHON_EXCEPTION] An exception: Traceback\n  File x\nZeroDivisionError: division by zero\n",
-                ),
-            ),
-            "ZeroDivisionError: division by zero (in a Python worker of Spark)",
-        ),
-        (
-            "[PATH_NOT_FOUND] Path does not exist: file:/nope.",
-            (JavaCause("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] Path does not exist: file:/nope."),),
-            "[PATH_NOT_FOUND] Path does not exist: file:/nope.",
-        ),
-        ("x", (JavaCause("java.lang.NullPointerException", ""),), "java.lang.NullPointerException"),
-    ],
-)
-def test_the_message_begins_with_the_cause_in_one_sentence(text: str, chain: tuple[JavaCause, ...], words: str) -> None:
-    assert cause_in_words(text, chain) == words
 
 
 class _Throwable:
