@@ -202,6 +202,15 @@ spark.sparkContext.parallelize(range(4), 2).foreach(seen.add)
 emit(seen.value)
 """
 
+
+def test_nothing_holds_a_session_that_has_ended(box: SparkBox) -> None:
+    box.evaluate(PLAIN)
+    before = figures(box)["gateways"]
+    for _ in range(5):
+        box.evaluate(PLAIN)
+    wait_until(lambda: figures(box)["gateways"] <= before)
+
+
 PLAIN = "emit([spark.range(10).count(), spark.sparkContext.parallelize(range(4), 2).map(lambda n: n).sum()])"
 
 NAMED = """

@@ -82,6 +82,10 @@ class Driver:
         """A SlotSession of `jvm/`: all of it in one call."""
         return self.jvm.org.apache.spark.SlotSession.open(self._scala_context, self.java_session, tag, dict(properties))
 
+    def forget_session(self, session: Any) -> None:
+        """Let the JVM free a SlotSession now: its proxy here is part of a cycle that Python may find much later."""
+        self.context._gateway.detach(session)  # noqa: SLF001 - pyspark has no public way to it
+
     def figures(self) -> dict[str, int]:
         """What must not grow with the number of jobs, after a garbage collection."""
         found = self.jvm.org.apache.spark.Figures.read(self._scala_context)

@@ -101,6 +101,7 @@ class Sessions:
         shutil.rmtree(session.slot_session.directory, ignore_errors=True)
         if is_quiet:
             session.java.release()
+            self._driver.forget_session(session.java)
             with self._lock:
                 self._live_tags.discard(session_id)
         return is_quiet
