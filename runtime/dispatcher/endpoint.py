@@ -237,6 +237,9 @@ class Dispatcher(ABC):
         try:
             self._post(make_event(request))
             answer = await future
+        except NotFoundError:
+            await self._services.store.check_term()  # R4
+            raise
         finally:
             del self._replies[request]
         assert isinstance(answer, answer_type), answer
@@ -302,8 +305,7 @@ class Dispatcher(ABC):
         if entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
             return await self._reads.ended(job_id, entry.summary)
         if entry.phase.state is JobPhase.SUBMITTING:
-            message = f"job {job_id} is not known"
-            raise NotFoundError(message)
+            raise await self._reads.unknown(job_id)
         return await self._reads.unowned(entry.source, entry.summary, can_have_begun=entry.can_have_begun)
 
     @property

@@ -1,4 +1,8 @@
-"""Execution graphs of jobs that no owner can be asked about: waiting, ended, cleaned. All are read when asked for."""
+"""Jobs that no owner can be asked about: waiting, ended, cleaned, unknown. All are read when asked for.
+
+That a job is not known is said only after a read that shows that the term goes on (R4): a successor, which another
+process may have put in our place without our knowledge, may have accepted it.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +48,7 @@ class JobReads:
         """A job of which only its archive is left. NotFoundError."""
         done = await self._services.store.done(job_id)
         if done is None:
-            message = f"job {job_id} is not known"
-            raise NotFoundError(message)
+            raise await self.unknown(job_id)
         if not done.archive_key:
             message = f"job {job_id} is {done.status.name} and has no archive"
             raise NotFoundError(message)
@@ -53,24 +56,33 @@ class JobReads:
         return await self._services.archives.unpack(pointer)
 
     async def cleaned_summary(self, job_id: JobId) -> JobSummary | None:
-        """What is remembered of a cleaned job."""
+        """What is remembered of a cleaned job; None when the cluster does not know it."""
         done = await self._services.store.done(job_id)
-        return None if done is None else finished_job(job_id, done).summary
+        if done is None:
+            await self._services.store.check_term()
+            return None
+        return finished_job(job_id, done).summary
 
     async def cleaned_summaries(self, jobs: Sequence[JobId]) -> Mapping[JobId, JobSummary]:
         """The same of many; what is not known is left out."""
         found = await self._services.store.dones(jobs)
+        if len(found) < len(jobs):
+            await self._services.store.check_term()
         return {job_id: finished_job(job_id, done).summary for job_id, done in found.items()}
 
     async def check_cancel_of_cleaned(self, job_id: JobId) -> None:
         """A cancel of a job that is not in memory. Raises NotFoundError, and ConflictError if it ended otherwise."""
         done = await self._services.store.done(job_id)
         if done is None:
-            message = f"job {job_id} is not known"
-            raise NotFoundError(message)
+            raise await self.unknown(job_id)
         if done.status is not JobStatus.CANCELED:
             message = f"job {job_id} cannot be cancelled: it is {done.status.name}"
             raise ConflictError(message)
+
+    async def unknown(self, job_id: JobId) -> NotFoundError:
+        """The error that says so. Raises StaleTokenError where that cannot be said."""
+        await self._services.store.check_term()
+        return NotFoundError(f"job {job_id} is not known")
 
 
 async def load_graph(payloads: PayloadStore, source: JobSource) -> bytes:

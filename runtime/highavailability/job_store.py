@@ -88,6 +88,9 @@ class LeaderJobStore(Protocol):
     async def jobs(self) -> tuple[Sequence[StoredJob], int]:
         """All jobs that are not cleaned, and the revision of the read. Unreadable records are reported, not raised."""
 
+    async def check_term(self) -> None:
+        """Raises StaleTokenError if the term is over, by a read: also when the leader has not heard of it yet (R4)."""
+
     async def job(self, job_id: JobId) -> StoredJob | None:
         """One job."""
 

@@ -266,6 +266,11 @@ class KvLeaderJobStore(JobReader):
             if not settled.result.succeeded:
                 check_leads(self._term, settled.answers()[0], f"retention of {len(some)} jobs")
 
+    async def check_term(self) -> None:
+        """Raises StaleTokenError if the term is over, by a read: also when the leader has not heard of it yet (R4)."""
+        answer = await self._kv.range(self._term.key, is_prefix=False, timeout=self._timeout)
+        check_leads(self._term, answer.kvs[0] if answer.kvs else None, "an answer of its leader")
+
     async def _settle(self, txn: Txn) -> Settled:
         return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
 
+from runtime.common.errors import StaleTokenError
+from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest, SubmitOutcome
@@ -186,3 +188,27 @@ async def test_tasks_of_a_job_whose_owner_has_not_spoken_are_not_shown_as_if_non
     second = await split.lead()
     await until(second, job.job_id, JobStatus.INITIALIZING)
     assert await vertices(second) == 0, "nobody has told what runs"
+
+
+async def test_a_leader_that_was_replaced_without_knowing_says_of_no_job_that_it_is_not_known(
+    plane: ControlPlane,
+) -> None:
+    """R4: whoever takes its process for dead ends its lease. Its successor may have accepted what it has not heard of."""
+    leader = await plane.lead()
+    unheard = plane.new_job().job_id
+    assert await leader.dispatcher.find_job(unheard) is None, "while it leads, it may say so"
+    await plane.supersede(leader)
+    target = Incarnation("0" * 32)
+    questions: dict[str, Callable[[], Awaitable[object]]] = {
+        "one": lambda: leader.dispatcher.find_job(unheard),
+        "many": lambda: leader.dispatcher.find_jobs([unheard]),
+        "graph": lambda: leader.dispatcher.request_job(JobRequest(unheard)),
+        "cancel": lambda: leader.dispatcher.cancel_job(JobRequest(unheard)),
+        "promise": lambda: leader.dispatcher.client_heartbeat(unheard, expires_millis=1),
+        "move": lambda: leader.dispatcher.move_job(unheard, target),
+    }
+    if plane.is_split:
+        questions["drain"] = lambda: leader.dispatcher.drain_job_master(target, is_draining=True)
+    for what, ask in questions.items():
+        with pytest.raises(StaleTokenError):
+            raise AssertionError((what, await ask()))
