@@ -3,9 +3,9 @@
 Everybody else watches only his predecessor, so a lost leader wakes one candidate. The epoch rises with each term and
 guards every write of the leader; nothing here relies on the leader noticing in time that its term is over.
 
-Two short cuts: a candidate that resigns deletes its key before it stops anything, and one whose predecessor's process is
-surely gone does not wait for its lease (protocol.md 4). Should that be wrong, fencing makes its writes harmless, and it
-says of nothing that it does not exist without having looked for its key (R4).
+Two short cuts: a candidate that resigns deletes its key before it stops anything, and one whose predecessor's process
+is surely gone does not wait for its lease (protocol.md 4). Should that be wrong, fencing makes its writes harmless, and
+it says of nothing that it does not exist without having looked for its key (R4).
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ async def test_tasks_of_a_job_whose_owner_has_not_spoken_are_not_shown_as_if_non
 async def test_a_leader_that_was_replaced_without_knowing_says_of_no_job_that_it_is_not_known(
     plane: ControlPlane,
 ) -> None:
-    """R4: whoever takes its process for dead ends its lease. Its successor may have accepted what it has not heard of."""
+    """R4: whoever takes its process for dead ends its lease. Its successor may have accepted what it does not know."""
     leader = await plane.lead()
     unheard = plane.new_job().job_id
     assert await leader.dispatcher.find_job(unheard) is None, "while it leads, it may say so"

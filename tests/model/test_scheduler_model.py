@@ -171,14 +171,18 @@ class Scenario:
             failure = replace(user_failure(), is_recoverable=self.data.draw(st.integers(0, 4)) > 0, fault=fault)
             attempt_id = self.any_running()
             self.job.report(attempt_id, ExecutionState.FAILED, failure=failure)
-            self.check_user_failure(attempt_id, failure)
+            if self.job.whereabouts(attempt_id).incarnation not in self.job.cut:
+                self.check_user_failure(attempt_id, failure)
 
     def check_user_failure(self, attempt_id: ExecutionAttemptId, failure: FailureInfo) -> None:
-        """R36: user code that has failed in an exclusive task is never begun again unless the cluster says so."""
-        execution = self.job.core.graph.execution(attempt_id)
+        """R36: user code that has failed in an exclusive task is never begun again unless the cluster says so.
+
+        Its owner has just heard of it. Of what had counted as lost: as long as no other attempt has begun.
+        """
+        current = self.job.core.graph.vertices[attempt_id.vertex_id].executions[attempt_id.subtask_index]
         is_over = self.is_exclusive[attempt_id.vertex_id] and self.user_failures == "final-when-exclusive"
         is_over = (is_over or self.user_failures == "final") and failure.at_fault is Fault.USER
-        if is_over and execution is not None and execution.state is ExecutionState.FAILED:
+        if is_over and not failure.lost_partitions and (current.attempt_id == attempt_id or current.location is None):
             assert self.job.status() not in {JobStatus.RUNNING, JobStatus.RESTARTING}
 
     def misread_rarely(self) -> None:
@@ -233,7 +237,11 @@ class Scenario:
     def reconnect(self) -> None:
         for tm in range(1, TASK_MANAGERS + 1):
             if location(tm).incarnation in self.job.cut:
+                kept = [one for place, one in self.job.unacknowledged.values() if place == location(tm)]
                 self.job.reconnect(tm)
+                for report in kept:
+                    if report.failure is not None:
+                        self.check_user_failure(report.attempt_id, report.failure)
 
     def cancel_rarely(self) -> None:
         if self.data.draw(st.integers(0, 19)) == 0:

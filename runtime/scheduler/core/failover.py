@@ -114,8 +114,8 @@ class Failover:
         self, executions: Sequence[Execution], failure: FailureInfo, exception: ArchivedException, at: Moment
     ) -> str:
         """Attempts have ended by one failure, which counts once. Returns why the job must fail, "" if it goes on."""
-        if failure.is_restart_vain or not failure.is_recoverable:  # D-061
-            return "a restart would meet the same" if failure.is_recoverable else "the failure is not recoverable"
+        if problem := _vain(failure):
+            return problem
         dues = [due for one in executions if (due := self._handled.pop(one.attempt_id, None)) is not None]
         if dues and len(dues) == len(executions):
             return self._resumed(executions, failure, max(dues), at)
@@ -124,8 +124,18 @@ class Failover:
         if failure.at_fault is Fault.NOBODY:  # R14, R36: never counted, also where nothing else restarts
             return self._uncounted(executions, exception, at)
         if failure.at_fault is Fault.USER and self._is_final(executions):
-            return f"a failure of user code is final here (restart-strategy.user-failures: {self._user_failures})"
+            return self._user_failure()
         return self._counted(executions, exception, at)
+
+    def final(self, executions: Sequence[Execution], failure: FailureInfo) -> str:
+        """Why none of these may run again after a failure that came late, or while they were being stopped (R36)."""
+        if problem := _vain(failure):
+            return problem
+        is_theirs = failure.at_fault is Fault.USER and not failure.lost_partitions
+        return self._user_failure() if is_theirs and self._is_final(executions) else ""
+
+    def _user_failure(self) -> str:
+        return f"a failure of user code is final here (restart-strategy.user-failures: {self._user_failures})"
 
     def _is_final(self, executions: Sequence[Execution]) -> bool:
         """R36: whether user code that has failed in these tasks may run again."""
@@ -286,6 +296,13 @@ class Failover:
 
 
 _STOPPED = (ExecutionState.FAILED, ExecutionState.CANCELED, ExecutionState.CANCELING)
+
+
+def _vain(failure: FailureInfo) -> str:
+    """Why no restart can help, "" if one may (D-061)."""
+    if not failure.is_recoverable:
+        return "the failure is not recoverable"
+    return "a restart would meet the same" if failure.is_restart_vain else ""
 
 
 def effective_strategy(graph: ExecutionGraph, settings: FailoverSettings) -> RestartStrategy:

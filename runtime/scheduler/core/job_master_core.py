@@ -22,6 +22,7 @@ from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core import events as ev
+from runtime.scheduler.core import late_reports
 from runtime.scheduler.core.effects import (
     Effect,
     EndRunner,
@@ -347,12 +348,10 @@ class JobMasterCore:
 
     def _on_report(self, work: Work, report: TaskExecutionReport) -> None:
         execution = self._graph.execution(report.attempt_id)
-        if execution is None or execution.location is None:
-            self._on_report_of_prior(report)
-            return
-        if execution.state.is_terminal:
-            if execution.is_accepted and report.state.is_terminal:  # R11: told again on a new stream
-                work.placement.acknowledge(execution)
+        if execution is None or execution.location is None or execution.state.is_terminal:
+            failed = late_reports.take(self._graph, work, self._outbox, report)
+            if failed is not None and self.status in _ALIVE:
+                self._fail(*failed)
             return
         if not report.state.is_terminal:
             if report.state in ON_ITS_WAY and execution.machine.can(report.state):
@@ -374,14 +373,6 @@ class JobMasterCore:
             self._tasks_failed(work, [execution], failure)
         work.placement.ended(execution.attempt_id, self._at)
 
-    def _on_report_of_prior(self, report: TaskExecutionReport) -> None:
-        """An attempt that was replaced takes no effect any more: its TaskManager is to stop it, and to forget it."""
-        execution = self._graph.prior_execution(report.attempt_id)
-        if execution is None or execution.location is None:
-            return
-        letter = self._outbox.to(execution.location.incarnation)  # whoever reports is connected
-        (letter.acknowledged if report.state.is_terminal else letter.cancelled).append(execution.attempt_id)
-
     def _finished(self, work: Work, execution: Execution, report: TaskExecutionReport) -> None:
         execution.value = report.value
         execution.partitions = report.partitions
@@ -399,7 +390,9 @@ class JobMasterCore:
         self._transition(execution, ended, report.timestamp_millis)
         if is_failed and report.failure is not None:
             exception = self._failures.exception(report.failure, execution)
-            if self.status in _ALIVE:
+            if self.status in _ALIVE and (problem := work.failover.final([execution], report.failure)):
+                self._fail(work.failover.suppressed(report.failure, problem), execution)  # R36
+            elif self.status in _ALIVE:
                 work.failover.concurrent(exception, self._at)
             elif self.status is not JobStatus.CANCELLING:
                 self._failures.add(exception, is_concurrent=True)
