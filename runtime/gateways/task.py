@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -235,6 +236,14 @@ def one_spelling(base: str) -> str:
     if separator:
         return f"{scheme}{separator}{posixpath.normpath(path)}"
     return posixpath.normpath(f"/{base.lstrip('/')}" if base.startswith("/") else base)
+
+
+def outer_bases(base: str) -> Iterator[str]:
+    """The directories that a base lies in, nearest first; all in one spelling."""
+    scheme, separator, path = base.rpartition("://")
+    while (outer := posixpath.dirname(path)) not in {path, ""}:
+        path = outer
+        yield f"{scheme}{separator}{path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,10 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
-from runtime.gateways.task import APPEND, OutputDirectory, one_spelling
+from runtime.gateways.task import APPEND, OutputDirectory, outer_bases
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
-from runtime.taskexecutor.output_files import (
-    HIDDEN_ATTEMPT,
-    HIDDEN_COMMIT,
-    SUCCESS,
-    OutputFiles,
-    output_files,
-    within,
-)
+from runtime.taskexecutor.output_files import OutputFiles, output_files, within
+from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS
 
 logger = logging.getLogger(__name__)
 
@@ -146,13 +140,28 @@ class OutputMove:
     # --- steps ----------------------------------------------------------------------------------------------
 
     def _open(self) -> list[_Base]:
-        outputs: dict[str, list[OutputDirectory]] = {}
+        """One for each place. The owner compares names; what links make of them is seen here only."""
+        found: dict[str, _Base] = {}
         for output in self._message.outputs:
-            outputs.setdefault(one_spelling(output.base), []).append(output)
-        return [
-            _Base(output_files(members[0].base), members[0].mode, [within(one.base, one.directory) for one in members])
-            for members in outputs.values()
-        ]
+            files = output_files(output.base)
+            base = found.setdefault(files.place, _Base(files, output.mode, []))
+            if base.mode != output.mode:
+                message = (
+                    f"{base.files.base} and {output.base} are one directory, and the job writes there with"
+                    f" mode={base.mode!r} and with mode={output.mode!r}: use one mode"
+                )
+                raise InvalidInputError(message)
+            base.directories.append(within(output.base, output.directory))
+        for place, base in found.items():
+            for outer in (found[one] for one in outer_bases(place) if one in found):
+                if {base.mode, outer.mode} != {APPEND}:
+                    message = (
+                        f"{base.files.base} lies within {outer.files.base}, and the job writes both: with"
+                        f" mode={outer.mode!r} and mode={base.mode!r} one would delete what the other wrote. Use"
+                        " directories that do not lie within each other, or mode='append' for both"
+                    )
+                    raise InvalidInputError(message)
+        return list(found.values())
 
     def _claim(self, base: _Base) -> None:
         """Say whose the directories are from now on, before anything else: nobody else deletes them (R28)."""
@@ -176,8 +185,7 @@ class OutputMove:
                 base.is_done = True
                 return
             written = {directory: self._written(base, directory) for directory in base.directories}
-            present = base.files.sizes("")
-            plan = make_plan(base.files.base, base.mode, written, present)
+            plan = make_plan(base.files.base, base.mode, written, base.files.present())
             self._permit.check()
             base.files.write(names.plan, plan.encode())
         base.plan = plan
@@ -197,6 +205,10 @@ class OutputMove:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
         await self._step(partial(base.files.remove, SUCCESS))
+        new = {file.name for file in base.plan.files} if base.plan.asides else set()
+        for name in base.plan.asides:
+            aside = aside_name(self._message.job_id, name)
+            await self._step(partial(base.files.set_aside, name, aside, is_directory=name in new))
         rooms = dict.fromkeys(file.name.rpartition("/")[0] for file in base.plan.files)
         await self._all(list(rooms), base.files.make_room)
         await self._all(base.plan.files, partial(self._put, base), is_counted=True)
@@ -229,6 +241,8 @@ class OutputMove:
         """Behind `moved`: the old files go, and readers are told that it is over."""
         names = commit_names(self._message.job_id)
         await self._all(base.plan.replaced, base.files.remove)
+        asides = [aside_name(self._message.job_id, name) for name in base.plan.asides]
+        await self._all(asides, base.files.remove_tree)
         await self._step(partial(base.files.write, SUCCESS, b""))
         await self._step(partial(base.files.write, names.done, b""))
 
@@ -336,6 +350,12 @@ def commit_names(job_id: JobId) -> CommitNames:
     """Those of one job."""
     directory = f"{HIDDEN_COMMIT}{job_id}"
     return CommitNames(directory, *(f"{directory}/{name}" for name in ("order", "plan", "moved", "done")))
+
+
+def aside_name(job_id: JobId, name: str) -> str:
+    """Where an old file waits for its end that is in the way of a new directory, or the reverse: beside it."""
+    directory, separator, last = name.rpartition("/")
+    return f"{directory}{separator}{HIDDEN_COMMIT}{job_id}-aside.{last}"
 
 
 def claim(message: CommitOutputs) -> bytes:

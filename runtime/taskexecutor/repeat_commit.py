@@ -14,8 +14,9 @@ from dataclasses import replace
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import FlinklikeError
 from runtime.gateways.job_master import CommitOutputs
-from runtime.taskexecutor.output_files import HIDDEN_COMMIT, output_files
+from runtime.taskexecutor.output_files import output_files
 from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit, commit_names, read_claim
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -134,6 +134,16 @@ def test_a_rerun_gives_the_same_rows_and_a_mode_that_is_none_is_refused(tmp_path
     assert rows() == 1
 
 
+def test_a_base_that_is_a_file_is_refused_when_the_task_asks_for_it(tmp_path: Path) -> None:
+    base = tmp_path / "out"
+    base.write_text("mine")
+    pipeline = Pipeline("write")
+    pipeline.source("write", lambda ctx: ctx.output_path(str(base)))
+    with pytest.raises(JobFailedError, match="that is a file, and a base is a directory: delete the file"):
+        pipeline.run_local(conf=WITHOUT_SPARK)
+    assert base.read_text() == "mine"
+
+
 def test_a_relative_base_is_refused() -> None:
     """It lies in the job's working directory, so the job's end would take away what the job was to keep."""
     pipeline = Pipeline("write")

@@ -6,13 +6,12 @@ what replaces the outer one would take the inner one's files for old.
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from runtime.common.ids import VertexId
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.task import APPEND, OutputDirectory, one_spelling
+from runtime.gateways.task import APPEND, OutputDirectory, one_spelling, outer_bases
 
 
 class OutputModes:
@@ -36,36 +35,33 @@ class OutputModes:
         for output in outputs:
             base = one_spelling(output.base)
             self._modes.setdefault(base, (output.mode, execution.attempt_id.vertex_id))
-            for outer in _outer(base):
+            for outer in outer_bases(base):
                 self._within.setdefault(outer, base)
         return ""
 
     def _problem(self, base: str, output: OutputDirectory) -> str:
         same = self._modes.get(base)
         if same is not None and same[0] != output.mode:
-            return self._both(base, base, output)
-        others = [outer for outer in _outer(base) if outer in self._modes]
+            return (
+                f"{self._name(same[1])} writes {base} with mode={same[0]!r}, and this task with mode={output.mode!r}:"
+                " use one mode for a directory"
+            )
+        others = [outer for outer in outer_bases(base) if outer in self._modes]
         if base in self._within:
             others.append(self._within[base])
         for other in others:
             if {self._modes[other][0], output.mode} != {APPEND}:
-                return self._both(base, other, output)
+                return self._nested(base, other, output)
         return ""
 
-    def _both(self, base: str, other: str, output: OutputDirectory) -> str:
+    def _nested(self, base: str, other: str, output: OutputDirectory) -> str:
         mode, vertex_id = self._modes[other]
-        name = self._graph.vertices[vertex_id].vertex.name
-        where = base if base == other else f"{other}, and here {base} is one of two directories within each other,"
+        inner, outer = sorted((base, other), key=len, reverse=True)
         return (
-            f"the job writes {where} in two modes that contradict each other: {name!r} with mode={mode!r},"
-            f" this task with mode={output.mode!r}. Use one mode for a directory, and only 'append' for directories"
-            " within each other"
+            f"{self._name(vertex_id)} writes {other} with mode={mode!r}, and this task writes {base} with"
+            f" mode={output.mode!r}: {inner} lies within {outer}, so one would delete what the other wrote. Write into"
+            f" directories that do not lie within each other, as {outer}/a and {outer}/b, or use mode='append' for both"
         )
 
-
-def _outer(base: str) -> Iterator[str]:
-    """The directories that it lies in, nearest first."""
-    scheme, separator, path = base.rpartition("://")
-    while (outer := posixpath.dirname(path)) not in {path, ""}:
-        path = outer
-        yield f"{scheme}{separator}{path}"
+    def _name(self, vertex_id: VertexId) -> str:
+        return repr(self._graph.vertices[vertex_id].vertex.name)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, ERROR, OUTPUT_MODES, OVERWRITE
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+"""Written only where an earlier release could not do all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,29 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Present:
+    """What a base shows before a commit. `files`: by name, with sizes. `aliases`: links that are not followed, because
+    their files have another name in the base, or none; by name, with what they lead to.
+    """
+
+    files: Mapping[str, int]
+    directories: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """`replaced`: files that were there before, under names that no new file has. `overwritten`: the others."""
+    """`replaced`: files that were there before, under names that no new file has. `overwritten`: the others.
+
+    `asides`: old files whose names new directories need, and directories whose names new files need; all below goes
+    with them.
+    """
 
     mode: str
     files: tuple[PlannedFile, ...]
     replaced: tuple[str, ...] = ()
     overwritten: frozenset[str] = frozenset()
+    asides: tuple[str, ...] = ()
 
     @property
     def may_replace(self) -> bool:
@@ -45,13 +62,15 @@ class OutputPlan:
         by_directory: dict[str, list[tuple[str, int]]] = {}
         for file in self.files:
             by_directory.setdefault(file.directory, []).append((file.name, file.size))
-        fields = {
-            "version": PLAN_VERSION,
+        fields: dict[str, object] = {
+            "version": PLAN_VERSION if self.asides else 1,
             "mode": self.mode,
             "files": by_directory,
             "replaced": self.replaced,
             "overwritten": sorted(self.overwritten),
         }
+        if self.asides:
+            fields["asides"] = self.asides
         body = json.dumps(fields, separators=(",", ":")).encode()
         return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
@@ -70,18 +89,19 @@ class OutputPlan:
             for directory, members in fields["files"].items()
             for name, size in members
         )
-        return cls(fields["mode"], files, tuple(fields["replaced"]), frozenset(fields["overwritten"]))
+        asides = tuple(fields.get("asides", ()))
+        return cls(fields["mode"], files, tuple(fields["replaced"]), frozenset(fields["overwritten"]), asides)
 
 
-def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], present: Mapping[str, int]) -> OutputPlan:
-    """`written`: what each accepted attempt's directory holds; `present`: what the base shows, by name with sizes.
+def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], present: Present) -> OutputPlan:
+    """`written`: what each accepted attempt's directory holds, by name with sizes.
 
     Raises InvalidInputError when it cannot be carried out: nothing has become visible then.
     """
     if mode not in OUTPUT_MODES:
         message = f"{base}: no such output mode: {mode!r}"
         raise InvalidInputError(message)
-    visible = [name for name in present if is_visible(name)]
+    visible = [name for name in present.files if is_visible(name)]
     if mode == ERROR and visible:
         message = f"{base} exists already, it holds {min(visible)}, and mode='error' refuses to add to it"
         raise InvalidInputError(message)
@@ -90,11 +110,47 @@ def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], pr
         for name, size in members.items():
             if name in files:
                 raise _taken(f"{base}/{name}", "another subtask wrote a file of that name")
-            if mode == APPEND and name in present:
+            if mode == APPEND and name in present.files:
                 raise _taken(f"{base}/{name}", "an earlier job wrote a file of that name")
             files[name] = PlannedFile(directory, name, size)
-    replaced = tuple(sorted(name for name in _replaced(mode, files, present) if name not in files))
-    return OutputPlan(mode, tuple(files.values()), replaced, frozenset(files.keys() & present.keys()))
+    asides = _in_the_way(base, mode, files, present)
+    going = [name for name in _replaced(mode, files, present.files) if name not in files]
+    replaced = [name for name in going if asides.isdisjoint((name, *_ancestors(name)))] if asides else going
+    overwritten = frozenset(files.keys() & present.files.keys())
+    return OutputPlan(mode, tuple(files.values()), tuple(sorted(replaced)), overwritten, tuple(sorted(asides)))
+
+
+def _in_the_way(base: str, mode: str, files: Mapping[str, PlannedFile], present: Present) -> set[str]:
+    """Names under which a file lies where a directory has to be, or the reverse. Raises InvalidInputError unless the
+    mode replaces everything.
+    """
+    rooms = {room for parent in set(map(_parent, files)) for room in (parent, *_ancestors(parent)) if room}
+    if both := rooms & files.keys():
+        raise _taken(f"{base}/{min(both)}", "another subtask wrote a file of that name, and this one a directory")
+    if links := (rooms | files.keys()) & present.aliases.keys():
+        name = min(links)
+        message = (
+            f"{base}/{name} is a link to {present.aliases[name]}, which is outside of what can be followed here or has"
+            " another name in the base: write under that name, or delete the link"
+        )
+        raise InvalidInputError(message)
+    parents = set(map(_parent, present.files))
+    inhabited = {*present.directories, *parents, *(room for parent in parents for room in _ancestors(parent))}
+    in_files, in_directories = rooms & present.files.keys(), files.keys() & inhabited
+    if mode != OVERWRITE and (in_files or in_directories):
+        name = min(in_files or in_directories)
+        is_there, is_new = ("file", "directory") if in_files else ("directory", "file")
+        message = (
+            f"{base}/{name} is a {is_there}, and the job wrote a {is_new} of that name: only mode='overwrite' replaces"
+            f" one by the other, and this is mode={mode!r}"
+        )
+        raise InvalidInputError(message)
+    return {*in_files, *in_directories}
+
+
+def _ancestors(name: str) -> Iterator[str]:
+    while name := _parent(name):
+        yield name
 
 
 def _replaced(mode: str, files: Mapping[str, PlannedFile], present: Mapping[str, int]) -> Sequence[str]:

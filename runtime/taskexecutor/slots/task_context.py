@@ -172,6 +172,7 @@ class SlotTaskContext:
         known = self._state.outputs.get(base)
         if known is None:
             _check_scheme(base)
+            _check_directory(base)
             if mode == ERROR:
                 _check_empty(base)
             known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}", mode)
@@ -200,13 +201,25 @@ def _absolute(base: str) -> str:
     return os.path.abspath(base)  # noqa: PTH100 - as above
 
 
+def _check_directory(base: str) -> None:
+    from runtime.taskexecutor.partitions import local_path
+
+    local = local_path(base)
+    if local is not None and os.path.isfile(local):  # noqa: PTH113 - a string stays a string
+        message = (
+            f"ctx.output_path({base!r}): that is a file, and a base is a directory: delete the file, or name another"
+            " directory"
+        )
+        raise TaskError(message)
+
+
 def _check_empty(base: str) -> None:
     """mode="error": said before anything is written, and once more when it is committed."""
     from runtime.taskexecutor.core.output_plan import is_visible
     from runtime.taskexecutor.output_files import output_files
 
     try:
-        found = [name for name in output_files(base).sizes("") if is_visible(name)]
+        found = [name for name in output_files(base).present().files if is_visible(name)]
     except (OSError, FlinklikeError) as error:
         message = f"ctx.output_path({base!r}, mode='error'): what is there cannot be listed: {error}"
         raise TaskError(message) from error

@@ -15,7 +15,7 @@ from runtime.gateways.task import OVERWRITE
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import ResultRecord
 from runtime.scheduler.core.job_events import AttemptFinished, OutputsCommitting, SubtasksReset
-from runtime.taskexecutor.output_files import HIDDEN_COMMIT
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT
 from tests.kit.simulation.checker import CheckerBase, Reader
 from tests.kit.simulation.history import Applied, Damaged, OutputChanged, Received, Record
 from tests.kit.simulation.outcomes import Damages

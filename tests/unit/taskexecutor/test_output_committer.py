@@ -22,7 +22,7 @@ from runtime.taskexecutor import repeat_commit
 from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.core.contact import ContactAccepted
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
-from runtime.taskexecutor.output_files import LocalOutputFiles
+from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import (
     commit_names,
 )

@@ -17,7 +17,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import VertexId
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor import repeat_commit
-from runtime.taskexecutor.output_files import LocalOutputFiles
+from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import (
     MoveStoppedError,
     MoveSupersededError,
@@ -239,6 +239,8 @@ def test_a_mover_may_die_at_every_step(tmp_path: Path, mode: str, kind: str, mon
             expected = {"a": "new", "day=1/b": "new", **({} if mode == OVERWRITE else {"keep": "old"})}
             if mode == APPEND:
                 expected["day=1/old"] = "old"
+            if mode == OVERWRITE:
+                expected.update({"file/c": "new", "directory": "new"})
             assert shown(root) == expected, (step, when)
         step += 1
     assert total >= 15
@@ -249,7 +251,11 @@ def written(root: str, mode: str) -> OutputDirectory:
     files, base = fsspec.core.url_to_fs(root)
     hidden = f"{base}/.attempt-{JOB}_0"
     new = {f"{hidden}/a": b"new", f"{hidden}/day=1/b": b"new"}
-    for name, data in {**new, f"{base}/keep": b"old", f"{base}/day=1/old": b"old"}.items():
+    present = {f"{base}/keep": b"old", f"{base}/day=1/old": b"old"}
+    if mode == OVERWRITE:  # what is in the way of each other
+        new.update({f"{hidden}/file/c": b"new", f"{hidden}/directory": b"new"})
+        present.update({f"{base}/file": b"old", f"{base}/directory/c": b"old", f"{base}/directory/more/d": b"old"})
+    for name, data in {**new, **present}.items():
         files.makedirs(name.rpartition("/")[0], exist_ok=True)
         files.pipe_file(name, data)
     if mode == OVERWRITE_PARTITIONS:
@@ -273,12 +279,12 @@ def shown(root: str) -> dict[str, str]:
 
 def killed_at(output: OutputDirectory, step: int, when: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many steps there were until then."""
-    from runtime.taskexecutor.output_files import RemoteOutputFiles
+    from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
 
     count = 0
     with monkeypatch.context() as patch:
         for storage in (LocalOutputFiles, RemoteOutputFiles):
-            for name in ("make_room", "put", "remove", "remove_tree", "write", "read", "sizes"):
+            for name in ("make_room", "put", "remove", "remove_tree", "write", "read", "sizes", "present", "set_aside"):
                 real = getattr(storage, name)
 
                 def operation(*args: object, _real: object = real, **options: object) -> object:
@@ -377,7 +383,7 @@ def test_no_file_of_somebody_else_is_taken_for_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_digest: bool
 ) -> None:
     """It appears between the plan and the copy, with the size of ours."""
-    from runtime.taskexecutor.output_files import RemoteOutputFiles
+    from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
 
     files = fsspec.filesystem("memory")
     root = f"memory://{tmp_path}"
@@ -405,7 +411,7 @@ def test_no_file_of_somebody_else_is_taken_for_a_copy(
 
 
 def test_names_that_appeared_elsewhere_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runtime.taskexecutor.output_files import RemoteOutputFiles
+    from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
 
     files = fsspec.filesystem("memory")
     files.pipe_file(f"memory://{tmp_path}/a", b"1")

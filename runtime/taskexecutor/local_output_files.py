@@ -1,0 +1,250 @@
+"""The storage below a base that is a directory of this host, or one that it has mounted.
+
+Links that lead to directories are the user's: they are followed where that gives each file one name, and kept (R28).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import filecmp
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from runtime.taskexecutor.core.output_plan import Present
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT, is_hidden_work, is_output
+from runtime.taskexecutor.partitions import tree_of
+
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
+
+_Inode = tuple[int, int]
+
+
+def _entries(root: str, inner: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    try:
+        entries = list(os.scandir(f"{root}/{inner}" if inner else root))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        yield f"{inner}/{entry.name}" if inner else entry.name, entry
+
+
+def _is_copy(old: str, new: str) -> bool:
+    return Path(new).is_file() and filecmp.cmp(old, new, shallow=False)
+
+
+class _Walk:
+    """One look at a base. Each directory is looked at once, its own name before those that links give it."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._files: dict[str, int] = {}
+        self._directories: set[str] = set()
+        self._aliases: dict[str, str] = {}
+        self._seen: set[_Inode] = set()
+        self._links: list[str] = []
+
+    def present(self) -> Present:
+        self._walk("")
+        while self._links:
+            self._links.sort(reverse=True)
+            self._follow(self._links.pop())
+        return Present(self._files, frozenset(self._directories), self._aliases)
+
+    def _walk(self, top: str) -> None:
+        waiting = [top]
+        while waiting:
+            inner = waiting.pop()
+            inode = _inode(f"{self._base}/{inner}")
+            if inode is None:
+                continue
+            if inode in self._seen:
+                self._alias(inner)
+                continue
+            self._seen.add(inode)
+            for name, entry in _entries(self._base, inner):
+                if is_hidden_work(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    self._directories.add(name)
+                    waiting.append(name)
+                elif entry.is_symlink() and not entry.is_file():
+                    self._links.append(name)
+                elif is_output(name):
+                    self._files[name] = entry.stat(follow_symlinks=False).st_size
+
+    def _follow(self, name: str) -> None:
+        """A link to a directory, or to nothing."""
+        path = f"{self._base}/{name}"
+        holds_base = f"{os.path.realpath(self._base)}/".startswith(f"{os.path.realpath(path).rstrip('/')}/")
+        inode = _inode(path)
+        if holds_base or inode is None or inode in self._seen:
+            self._alias(name)
+        else:
+            self._directories.add(name)
+            self._walk(name)
+
+    def _alias(self, name: str) -> None:
+        self._aliases[name] = os.path.realpath(f"{self._base}/{name}")
+
+
+def _inode(path: str) -> _Inode | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a string stays a string
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+class LocalOutputFiles:
+    """A directory of this host, or one that it has mounted."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base.rstrip("/") or "/"
+
+    @property
+    def base(self) -> str:
+        """Its path."""
+        return self._base
+
+    def _path(self, name: str) -> str:
+        return f"{self._base}/{name}" if name else self._base
+
+    @property
+    def place(self) -> str:
+        """Where it is, whatever links its path goes through."""
+        return os.path.realpath(self._base)
+
+    def sizes(self, directory: str, /) -> Mapping[str, int]:
+        """All files below a directory. Links in it are what the attempt wrote, and are not followed."""
+        root = self._path(directory)
+        os.lstat(root)
+        found: dict[str, int] = {}
+        waiting = [""]
+        while waiting:
+            inner = waiting.pop()
+            for name, entry in _entries(root, inner):
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                elif is_output(name):
+                    found[name] = entry.stat(follow_symlinks=False).st_size
+        return found
+
+    def present(self) -> Present:
+        """What the base shows."""
+        return _Walk(self._base).present()
+
+    def names(self) -> list[str]:
+        """What the base holds at its top."""
+        try:
+            return [entry.name for entry in os.scandir(self._base)]
+        except FileNotFoundError:
+            return []
+
+    def make_room(self, name: str, /) -> None:
+        """Let there be a directory."""
+        Path(self._path(name)).mkdir(parents=True, exist_ok=True)
+
+    def put(self, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool) -> None:
+        """Rename. Without `may_replace` by a link, which fails where a rename would replace somebody's file.
+
+        To another disk, behind a link of the user's: a copy, which gets its name when it is whole.
+        """
+        del is_fresh
+        old, new = self._path(source), self._path(target)
+        try:
+            if may_replace:
+                Path(old).replace(new)
+            else:
+                self._link(old, new)
+        except FileNotFoundError:
+            # By an earlier mover, if it is there.
+            if not os.path.lexists(new) or os.lstat(new).st_size != size:
+                raise
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy(old, new, size, may_replace=may_replace)
+
+    def _copy(self, old: str, new: str, size: int, *, may_replace: bool) -> None:
+        if not may_replace and os.path.lexists(new):
+            if _is_copy(old, new):
+                return
+            raise FileExistsError(new)
+        directory, _, name = new.rpartition("/")
+        copy = Path(f"{directory}/{HIDDEN_COMMIT}copy.{name}")
+        copy.unlink(missing_ok=True)
+        shutil.copy2(old, copy, follow_symlinks=False)
+        if not copy.is_symlink():
+            with copy.open("rb") as file:
+                os.fsync(file.fileno())
+        if os.lstat(copy).st_size != size:
+            raise OSError(errno.EIO, f"the copy {copy} is not what {old} is")
+        if may_replace:
+            copy.replace(new)
+        else:
+            self._link(str(copy), new)
+
+    def _link(self, old: str, new: str) -> None:
+        try:
+            os.link(old, new, follow_symlinks=False)
+        except FileExistsError:
+            before, after = os.lstat(old), os.lstat(new)
+            if before.st_dev != after.st_dev and _is_copy(old, new):
+                return  # by an earlier mover
+            if not os.path.samestat(before, after):
+                raise
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if os.path.lexists(new):
+                raise FileExistsError(new) from None
+            Path(old).rename(new)
+            return
+        Path(old).unlink()
+
+    def remove(self, name: str, /) -> None:
+        """Delete a file, and directories that become empty by that."""
+        Path(self._path(name)).unlink(missing_ok=True)
+        while "/" in name:
+            name = name.rpartition("/")[0]
+            try:
+                Path(self._path(name)).rmdir()
+            except OSError:
+                return  # something else is in it
+
+    def remove_tree(self, name: str, /) -> None:
+        """Delete a directory with all below it; of a link, the link."""
+        path = Path(self._path(name))
+        if path.is_symlink() or path.is_file():
+            path.unlink(missing_ok=True)
+            return
+        tree, _ = tree_of(str(path))
+        tree.delete(str(path))
+
+    def set_aside(self, name: str, aside: str, /, *, is_directory: bool) -> None:
+        """One rename: what has the name when `aside` is there is new."""
+        del is_directory
+        if not os.path.lexists(self._path(aside)):
+            with contextlib.suppress(FileNotFoundError):  # somebody has deleted it
+                Path(self._path(name)).rename(self._path(aside))
+
+    def read(self, name: str, /) -> bytes | None:
+        """A small file."""
+        try:
+            return Path(self._path(name)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes, /) -> None:
+        """Written, synced, renamed (R20)."""
+        path = Path(self._path(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.new")
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)

@@ -1,0 +1,21 @@
+"""What lies below a base that is no output: markers, scratch, and the hidden work of this and other jobs."""
+
+from __future__ import annotations
+
+HIDDEN_ATTEMPT = ".attempt-"
+HIDDEN_COMMIT = ".commit-"
+SUCCESS = "_SUCCESS"
+TEMPORARY = "_temporary"
+
+_MARKERS = frozenset({SUCCESS, f".{SUCCESS}.crc"})
+
+
+def is_output(name: str) -> bool:
+    """False for the markers and the scratch of Spark's committer, which mean nothing outside of their directory."""
+    parts = name.split("/")
+    return parts[-1] not in _MARKERS and TEMPORARY not in parts
+
+
+def is_hidden_work(part: str) -> bool:
+    """True for a directory or file in which a job works; also in a base that lies within another one."""
+    return part.startswith((HIDDEN_ATTEMPT, HIDDEN_COMMIT))
