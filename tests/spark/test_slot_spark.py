@@ -321,7 +321,12 @@ def exits_around_the_guard(ctx: Any) -> Any:
     exit_.invokeWithArguments(jvm.java.util.ArrayList([5]))
 
 
-def test_who_ends_the_spark_of_all_is_told_and_others_are_not_charged(slots: SlotBox) -> None:
+def exits_in_a_task(ctx: Any) -> Any:
+    return ctx.spark.sql("select reflect('java.lang.System', 'exit', 3)").collect()
+
+
+@pytest.mark.parametrize("exits", [exits_around_the_guard, exits_in_a_task])
+def test_who_ends_the_spark_of_all_is_told_and_others_are_not_charged(slots: SlotBox, exits: Any) -> None:
     def uses(ctx: Any) -> Any:
         import time
 
@@ -336,7 +341,7 @@ def test_who_ends_the_spark_of_all_is_told_and_others_are_not_charged(slots: Slo
             await victim.progresses.wait_until(bool)
 
     slots.do(waiting())
-    told = slots.failure(slots.work(exits_around_the_guard, job_id=new_job()))
+    told = slots.failure(slots.work(exits, job_id=new_job()))
     slots.end(victim_running)
     assert (told.class_name, told.at_fault, told.is_recoverable) == ("SparkEndedError", Fault.USER, False)
     assert "this task has ended the Spark of its TaskManager, which other jobs use too" in told.message

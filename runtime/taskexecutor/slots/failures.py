@@ -155,10 +155,14 @@ def of_lost_environment(loss: SparkLoss, *, is_own: bool, jobs: int, timestamp_m
     if loss.session_id and not is_own:
         message = f"{begin}, and another task was the cause: {loss}"
         return of_system(message, timestamp_millis=timestamp_millis, class_name=LOST_SPARK, fault=Fault.NOBODY)
-    others = (
-        "" if is_own or jobs == 1 else f". {jobs} jobs used it; which of them was the cause, if one was, is not known"
-    )
+    others = "" if is_own else _possible_causes(jobs)
     return of_system(f"{begin}: {loss}{others}", timestamp_millis=timestamp_millis, class_name=LOST_SPARK)
+
+
+def _possible_causes(jobs: int) -> str:
+    if jobs == 1:
+        return ". No other job used it; whether this one was the cause is not known"
+    return f". {jobs} jobs used it; which of them was the cause, if one was, is not known"
 
 
 def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureInfo:

@@ -21,6 +21,7 @@ from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.gateway import connect
 from runtime.taskexecutor.spark.java import JavaRuntime
 from runtime.taskexecutor.spark.jvm.loader import UnsupportedSparkError, load_classes
+from runtime.taskexecutor.spark.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
 from runtime.taskexecutor.spark.launch import (
     JvmProcess,
     JvmStartError,
@@ -34,6 +35,9 @@ from runtime.taskexecutor.spark.settings import SparkSettings
 logger = logging.getLogger(__name__)
 
 HOST_TAG = "flinklike-host"
+
+_LOG_READ_MAX = 64 << 10
+_REPORT_READ_MAX = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,11 @@ def start_driver(
         java,
         conf=conf,
         properties_file=properties_file,
-        archive_options=(*archive_options, f"-Djava.io.tmpdir={spark_settings.temporary_directory(settings)}"),
+        archive_options=(
+            *archive_options,
+            f"-Djava.io.tmpdir={spark_settings.temporary_directory(settings)}",
+            f"-XX:ErrorFile={str(crash_file(settings)).replace('%', '%%')}",
+        ),
     )
     environment = jvm_environment(os.environ, connection_file=connection_file, local_host=settings.driver_host)
     process = JvmProcess(command, environment, log_file=log_file, cwd=settings.work_directory)
@@ -168,8 +176,34 @@ def start_driver(
 
 
 def witness_file(settings: SparkSettings) -> Path:
-    """Where the JVM leaves the id of the session whose call made it exit."""
+    """Where the JVM leaves whose call made it exit."""
     return settings.work_directory / "exit-witness"
+
+
+def crash_file(settings: SparkSettings) -> Path:
+    """Where the JVM writes its report when it crashes; the next crash takes its place."""
+    return settings.log_file("jvm-crash")
+
+
+def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
+    """How the driver's JVM has ended, and whose doing it was (R23). `otherwise`: what was noticed of it."""
+    witness, report = witness_file(driver.settings), crash_file(driver.settings)
+    crash = problem_in(_head(report), driver.process.pid)
+    return end_of_jvm(
+        otherwise,
+        code,
+        Witness.parse(witness.read_text()) if witness.exists() else None,
+        last_words(driver.process.last_output(_LOG_READ_MAX)),
+        f"{crash} (its report: {report})" if crash else "",
+    )
+
+
+def _head(report: Path) -> str:
+    try:
+        with report.open(errors="replace") as file:
+            return file.read(_REPORT_READ_MAX)
+    except FileNotFoundError:
+        return ""
 
 
 def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:

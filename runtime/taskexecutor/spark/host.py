@@ -25,8 +25,9 @@ from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.attach import job_database
-from runtime.taskexecutor.spark.driver import Driver, witness_file
+from runtime.taskexecutor.spark.driver import Driver, end_of
 from runtime.taskexecutor.spark.gateway import PLANTED_SESSION, connect
+from runtime.taskexecutor.spark.jvm_end import JvmEnd
 from runtime.taskexecutor.spark.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark.python_workers import kill_daemons
 from runtime.taskexecutor.spark.sessions import Sessions
@@ -40,9 +41,6 @@ _SWEEP_AGE_MIN = 60.0
 _STOP_TIMEOUT = 5.0
 _EXIT_TIMEOUT = 3.0
 _CODE_TIMEOUT = 1.0
-
-# -XX:+ExitOnOutOfMemoryError exits with 3.
-_JVM_EXIT_REASONS = {3: "the JVM's heap is exhausted (exit code 3)"}
 
 Operation = Callable[[dict[str, Any]], Any]
 
@@ -202,13 +200,9 @@ class SparkHost:
         """End JVM and host, once; the process is gone when this returns."""
         with self._end_lock:
             self._stopping.set()
-            logger.info("the Spark host ends: %s", reason)
-            if not is_orderly:
-                reason = self._better_reason(reason)
-            culprit = self._culprit()
-            if culprit:
-                reason = f"a call of session {culprit} has ended the JVM ({reason})"
-            self._send({"event": "lost", "reason": reason, "session_id": culprit})
+            end = JvmEnd(reason) if is_orderly else end_of(self._driver, reason, self._exit_code())
+            logger.info("the Spark host ends: %s", end.reason)
+            self._send({"event": "lost", "reason": end.reason, "session_id": end.session_id})
             if is_orderly:
                 self._stop_context()
             self._driver.process.kill()
@@ -216,17 +210,9 @@ class SparkHost:
             # Threads that wait for the dead JVM cannot be joined.
             os._exit(0)
 
-    def _better_reason(self, reason: str) -> str:
-        """A JVM that does not answer is usually about to end; its exit code says more."""
-        code = self._driver.process.wait(_CODE_TIMEOUT)
-        if code is None:
-            return reason
-        return _JVM_EXIT_REASONS.get(code, f"the JVM ended with code {code}")
-
-    def _culprit(self) -> str:
-        """The session whose call made the JVM exit, "" if none did or the JVM could not say so (R23)."""
-        file = witness_file(self._settings)
-        return file.read_text() if file.exists() else ""
+    def _exit_code(self) -> int | None:
+        """A JVM that does not answer is usually about to end, and then more is known of it."""
+        return self._driver.process.wait(_CODE_TIMEOUT)
 
     def _stop_context(self) -> None:
         """Let Spark finish its event log; bounded, because the JVM may hang."""

@@ -173,6 +173,7 @@ class JvmProcess:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, log_file: Path, cwd: Path) -> None:
         with log_file.open("ab") as log:
+            self._log_begin = log.tell()
             self._process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -206,8 +207,17 @@ class JvmProcess:
 
     def log_tail(self, size: int = 2000) -> str:
         """The last lines that the JVM wrote, for error messages."""
-        text = self._log_file.read_bytes()[-size:].decode(errors="replace") if self._log_file.exists() else ""
+        text = self.last_output(size)
         return f"\n{text}" if text else ""
+
+    def last_output(self, size: int) -> str:
+        """The end of what this JVM wrote; others have written to the same file before it."""
+        try:
+            with self._log_file.open("rb") as log:
+                log.seek(max(self._log_begin, log.seek(0, os.SEEK_END) - size))
+                return log.read(size).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
 
     def close_stdin(self) -> None:
         """Let the JVM end by itself: pyspark's gateway server exits at the end of its input."""

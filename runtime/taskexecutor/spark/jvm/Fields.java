@@ -1,6 +1,7 @@
 package org.apache.spark;
 
 import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 import java.util.ArrayList;
 import java.util.List;
@@ -27,6 +28,18 @@ public final class Fields {
   /** Replace the value of an instance field that `owner` declares, final ones too. */
   public static void set(Class owner, Object target, String name, Object value) throws Exception {
     find(owner, name).set(target, value);
+  }
+
+  /** What a thread-local variable holds in another thread, which stands still; null for nothing. `kind`: the field of Thread. */
+  public static Object local(Thread thread, String kind, ThreadLocal variable) throws Exception {
+    Object map = get(Thread.class, thread, kind);
+    if (map == null) {
+      return null;
+    }
+    Method look = map.getClass().getDeclaredMethod("getEntry", new Class[] {ThreadLocal.class});
+    look.setAccessible(true);
+    Object entry = look.invoke(map, new Object[] {variable});
+    return entry == null ? null : get(entry.getClass(), entry, "value");
   }
 
   /** An object of `subclass` that shares every instance field's value with `original`. No constructor runs. */
@@ -97,7 +110,7 @@ public final class Fields {
   }
 
   private static String methodProblem(Class owner, String member) {
-    java.lang.reflect.Method[] methods = owner.getDeclaredMethods();
+    Method[] methods = owner.getDeclaredMethods();
     for (int i = 0; i < methods.length; i++) {
       StringBuilder signature = new StringBuilder(methods[i].getName()).append('(');
       Class[] types = methods[i].getParameterTypes();

@@ -95,7 +95,11 @@ public final class SlotContext extends SparkContext {
     return name.startsWith(tag + "/") ? name.substring(tag.length() + 1) : name;
   }
 
+  /** Not the one that says whose threads and tasks these are: no session works in the name of another (R23). */
   public void setLocalProperty(String key, String value) {
+    if (SlotSession.PROPERTY.equals(key)) {
+      return;
+    }
     boolean isName = GROUP.equals(key) && value != null;
     super.setLocalProperty(key, isName ? inside(outside(value)) : value);
   }

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.fs.SlotFileSystems;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -74,7 +75,7 @@ public final class SlotSession {
       Option active = SparkContext$.MODULE$.getActive();
       tag = active.isEmpty() ? null : ((SparkContext) active.get()).getLocalProperty(PROPERTY);
     }
-    return tag == null ? null : (SlotSession) OPEN.get(tag);
+    return withTag(tag);
   }
 
   // --- opening -------------------------------------------------------------------------------------------------------
@@ -272,19 +273,34 @@ public final class SlotSession {
     }
   }
 
-  /** True if the thread serves a call of this session. */
-  boolean isServedBy(Thread thread) throws Exception {
-    return connectionThreads().contains(thread);
-  }
-
-  static SlotSession servedBy(Thread thread) throws Exception {
+  /**
+   * The open session for which another thread works, which stands still; null where that cannot be known. A task says
+   * whose it is. Else the thread serves a connection of the session, or has inherited its local properties; those of a
+   * fork-join pool prove nothing, because whoever comes first makes its threads, and all use them.
+   */
+  static SlotSession of(Thread thread) throws Exception {
+    ThreadLocal tasks = (ThreadLocal) Fields.get(TaskContext$.class, null, "taskContext");
+    TaskContext task = (TaskContext) Fields.local(thread, "threadLocals", tasks);
+    if (task != null) {
+      return withTag(task.getLocalProperty(PROPERTY));
+    }
     for (Iterator it = OPEN.values().iterator(); it.hasNext(); ) {
       SlotSession session = (SlotSession) it.next();
-      if (session.isServedBy(thread)) {
+      if (session.connectionThreads().contains(thread)) {
         return session;
       }
     }
-    return null;
+    Option active = SparkContext$.MODULE$.getActive();
+    if (active.isEmpty() || thread instanceof ForkJoinWorkerThread) {
+      return null;
+    }
+    ThreadLocal inherited = ((SparkContext) active.get()).localProperties();
+    Properties properties = (Properties) Fields.local(thread, "inheritableThreadLocals", inherited);
+    return properties == null ? null : withTag(properties.getProperty(PROPERTY));
+  }
+
+  private static SlotSession withTag(String tag) {
+    return tag == null ? null : (SlotSession) OPEN.get(tag);
   }
 
   String tag() {
