@@ -1,6 +1,8 @@
 """R22: what a session cached, persisted, configured, named or registered is its own, and is gone when it ends."""
 
+import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +203,62 @@ seen = spark.sparkContext.accumulator(0)
 spark.sparkContext.parallelize(range(4), 2).foreach(seen.add)
 emit(seen.value)
 """
+
+
+FREEZES = """
+import threading, time
+seen = spark.sparkContext.accumulator(0)
+def add(number):
+    time.sleep(2)
+    seen.add(number)
+def work():
+    spark.sparkContext.parallelize(range(4), 2).foreach(add)
+    emit(seen.value)
+threading.Thread(target=work).start()
+emit(__import__("os").getpid())
+"""
+
+
+def tasks_active(box: SparkBox) -> int:
+    return sum(one.tasks_active for one in box.run(box.environment.progress()).values())
+
+
+def test_a_frozen_process_holds_up_its_own_job_only(box: SparkBox) -> None:
+    frozen = box.slot(FREEZES)
+    pid = frozen.next()
+    wait_until(lambda: tasks_active(box))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: not tasks_active(box))
+        assert box.evaluate(PLAIN, slot_index=1) == [10, 6]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert frozen.next() == 6
+    box.end(frozen)
+
+
+LISTENS = """
+from pyspark.sql.streaming import StreamingQueryListener
+class Listener(StreamingQueryListener):
+    def onQueryStarted(self, event): pass
+    def onQueryTerminated(self, event): pass
+    def onQueryProgress(self, event):
+        emit("told")
+        {then}
+spark.streams.addListener(Listener())
+query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+ask()
+"""
+
+
+def test_a_listener_that_hangs_holds_up_its_own_slot_only(box: SparkBox) -> None:
+    hanging = box.slot(LISTENS.format(then="ask()"))
+    assert hanging.next() == "told"
+    beside = box.slot(LISTENS.format(then="pass"), slot_index=1)
+    assert beside.next() == "told"
+    for slot in (hanging, beside):
+        slot.kill()
+        box.close(slot.session)
 
 
 def test_nothing_holds_a_session_that_has_ended(box: SparkBox) -> None:

@@ -1,6 +1,5 @@
 package org.apache.spark;
 
-import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
@@ -42,7 +41,7 @@ public final class SlotContext extends SparkContext {
     SlotContext made = (SlotContext) Fields.copy(shared, SlotContext.class);
     made.shared = shared;
     made.tag = tag;
-    made.listeners = SlotListenerBus.of(shared.listenerBus());
+    made.listeners = SlotListenerBus.of(shared.listenerBus(), tag.substring(0, tag.lastIndexOf('-')));
     made.broadcasts = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
     made.accumulators = Collections.synchronizedSet(new LinkedHashSet());
     ConcurrentMap persisted = new MapMaker().weakValues().makeMap();
@@ -76,11 +75,28 @@ public final class SlotContext extends SparkContext {
     return made;
   }
 
-  /** Those of Python hold a connection to the process of the session, which Spark never closes. */
+  /** Those of Python are replaced by the session's own kind; what tasks take along names it by the same number. */
   public void register(AccumulatorV2 accumulator) {
-    super.register(accumulator);
-    if (accumulator instanceof PythonAccumulatorV2) {
-      accumulators.add(accumulator);
+    if (!(accumulator instanceof PythonAccumulatorV2) || accumulator.metadata() != null) {
+      super.register(accumulator);
+      return;
+    }
+    SlotAccumulator own;
+    try {
+      own = SlotAccumulator.of((PythonAccumulatorV2) accumulator, tag);
+    } catch (Exception error) {
+      throw new IllegalStateException("registering an accumulator of " + tag, error);
+    }
+    super.register(own);
+    accumulator.metadata_$eq(own.metadata());
+    accumulators.add(own);
+  }
+
+  /** Wait until the session's process has what its tasks have added to accumulators. */
+  void awaitAccumulators() throws InterruptedException {
+    Object[] registered = accumulators.toArray();
+    for (int i = 0; i < registered.length; i++) {
+      ((SlotAccumulator) registered[i]).await();
     }
   }
 
@@ -211,7 +227,7 @@ public final class SlotContext extends SparkContext {
   /** Drop what the session has left: listeners, connections, persisted and checkpointed blocks, broadcasts. Idempotent. */
   void release() throws Exception {
     listeners.removeAdded();
-    disconnectAccumulators();
+    closeAccumulators();
     List ids = new ArrayList(CollectionConverters.asJava(getPersistentRDDs()).keySet());
     for (int i = 0; i < ids.size(); i++) {
       unpersistRDD(((Integer) ids.get(i)).intValue(), false);
@@ -225,14 +241,11 @@ public final class SlotContext extends SparkContext {
     }
   }
 
-  private void disconnectAccumulators() throws Exception {
+  private void closeAccumulators() throws Exception {
     Object[] registered = accumulators.toArray();
     accumulators.clear();
     for (int i = 0; i < registered.length; i++) {
-      SocketChannel socket = (SocketChannel) Fields.get(PythonAccumulatorV2.class, registered[i], "socket");
-      if (socket != null) {
-        socket.close();
-      }
+      ((SlotAccumulator) registered[i]).close();
     }
   }
 }

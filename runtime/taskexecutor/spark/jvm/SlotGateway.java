@@ -14,12 +14,16 @@ public final class SlotGateway extends Gateway {
   private static final Set OWNERS =
       new HashSet(Arrays.asList(new String[] {"java.lang.System", "java.lang.Runtime", "java.lang.Shutdown"}));
 
+  private SlotContext context;
+
   private SlotGateway() {
     super(null); // never run: `of` copies
   }
 
-  static SlotGateway of(Gateway gateway) throws Exception {
-    return (SlotGateway) Fields.copy(gateway, SlotGateway.class);
+  static SlotGateway of(Gateway gateway, SlotContext context) throws Exception {
+    SlotGateway made = (SlotGateway) Fields.copy(gateway, SlotGateway.class);
+    made.context = context;
+    return made;
   }
 
   public ReturnObject invoke(String method, String target, List arguments) {
@@ -32,7 +36,20 @@ public final class SlotGateway extends Gateway {
         refuse(((Method) called).getDeclaringClass().getName(), ((Method) called).getName());
       }
     }
-    return super.invoke(method, target, arguments);
+    try {
+      return super.invoke(method, target, arguments);
+    } finally {
+      awaitAccumulators();
+    }
+  }
+
+  /** A call that has run tasks returns when the caller's accumulators have what the tasks added. */
+  private void awaitAccumulators() {
+    try {
+      context.awaitAccumulators();
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt(); // the session is being closed: nobody waits for the call any more
+    }
   }
 
   private static String nameOf(Object object) {

@@ -5,18 +5,23 @@ import java.util.List;
 import org.apache.spark.scheduler.LiveListenerBus;
 import org.apache.spark.scheduler.SparkListenerInterface;
 
-/** The listener bus of all as one session sees it: it remembers what the session adds, and takes it away (R25). */
+/**
+ * The listener bus of all as one session sees it: it remembers what the session adds, and takes it away (R25). Queues, each
+ * with a thread, are the slot's: a listener that hangs holds up those of its own slot only (R22).
+ */
 public final class SlotListenerBus extends LiveListenerBus {
   private LiveListenerBus shared;
   private List added;
+  private String prefix;
 
   private SlotListenerBus() {
     super((SparkConf) null); // never run: `of` copies
   }
 
-  static SlotListenerBus of(LiveListenerBus shared) throws Exception {
+  static SlotListenerBus of(LiveListenerBus shared, String slot) throws Exception {
     SlotListenerBus made = (SlotListenerBus) Fields.copy(shared, SlotListenerBus.class);
     made.shared = shared;
+    made.prefix = slot + "-";
     made.added = new ArrayList();
     return made;
   }
@@ -25,7 +30,7 @@ public final class SlotListenerBus extends LiveListenerBus {
     synchronized (added) {
       added.add(listener);
     }
-    shared.addToQueue(listener, queue);
+    shared.addToQueue(listener, prefix + queue);
   }
 
   public void removeListener(SparkListenerInterface listener) {

@@ -122,7 +122,7 @@ public final class SlotSession {
     Object catalog = session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();
-    SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"));
+    SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"), context);
     Fields.set(GatewayServer.class, listener, "gateway", gateway);
     gateway.putObject("slot", this);
     gateway.putObject("slot_jsc", new JavaSparkContext(context));

@@ -31,6 +31,7 @@ SOURCES: tuple[str, ...] = (
     "SlotLocalFs",
     "SlotListenerBus",
     "SlotStatusTracker",
+    "SlotAccumulator",
     "SlotContext",
     "SlotRelationCache",
     "SlotGateway",
