@@ -140,6 +140,8 @@ class TaskDeploymentDescriptor:
     """Everything a slot needs to run one attempt. `splits` is a JSON list; `ordinal` is what users see.
 
     `deployed_millis`: when its owner began to deploy it, for owners that come later; 0 from older processes.
+    `is_first_to_begin`: no attempt of the subtask has begun before, whatever its ordinal (D-067); older processes never
+    say it.
     """
 
     attempt_id: ExecutionAttemptId
@@ -150,6 +152,7 @@ class TaskDeploymentDescriptor:
     inputs: tuple[InputGate, ...]
     outputs: tuple[ResultPartitionSpec, ...]
     deployed_millis: int = 0
+    is_first_to_begin: bool = False
 
 
 class Fault(Enum):
@@ -250,7 +253,8 @@ def outer_bases(base: str) -> Iterator[str]:
 class TaskExecutionReport:
     """News of one attempt. Terminal ones are kept by the TaskManager until acknowledged (R10).
 
-    `value` is the JSON result of a terminal vertex's function (FINISHED only); b"" when there is none.
+    `value` is the JSON result of a terminal vertex's function (FINISHED only); b"" when there is none. `has_not_begun`:
+    no user code of the attempt ran, nor will; older processes never say it.
     """
 
     attempt_id: ExecutionAttemptId
@@ -261,6 +265,7 @@ class TaskExecutionReport:
     partitions: tuple[PartitionDescriptor, ...]
     outputs: tuple[OutputDirectory, ...]
     metrics: TaskMetrics
+    has_not_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -512,7 +512,8 @@ class TaskExecutor:
 
     def _report_unstarted(self, effect: ReportUnstarted) -> None:
         failure = system_failure(effect.reason, self._clock) if effect.state.name == "FAILED" else None
-        self._post(AttemptReported(bare_report(effect.attempt_id, effect.state, failure, self._clock)))
+        report = bare_report(effect.attempt_id, effect.state, failure, self._clock)
+        self._post(AttemptReported(replace(report, has_not_begun=True)))
 
     def _start_timer(self, allocation_id: AllocationId) -> None:
         """Kept until the slot is freed: the core ignores a timer whose slot was taken."""

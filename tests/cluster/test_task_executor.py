@@ -266,6 +266,8 @@ async def test_a_cancelled_attempt_ends_in_a_report(tmp_path: Path) -> None:
         cluster.job_master.send(cancel(0, 1))
         await cluster.job_master.wait_reports(3)
         assert set(states(cluster)) == {(0, "RUNNING"), (0, "CANCELED"), (1, "CANCELED")}
+        ended = [report for report in cluster.job_master.reports if report.state is ExecutionState.CANCELED]
+        assert {report.attempt_id.subtask_index: report.has_not_begun for report in ended} == {0: False, 1: True}
 
 
 async def test_a_slot_that_says_nothing_and_one_that_breaks_are_failures(tmp_path: Path) -> None:

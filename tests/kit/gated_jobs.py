@@ -57,6 +57,15 @@ class GatedJobs:
         vertices = (_vertex("first", OperatorKind.SOURCE), _vertex("second", OperatorKind.SINK))
         return JobGraph(name="pipeline", vertices=vertices, edges=(edge,), params=self._params)
 
+    def many(self, count: int) -> JobGraph:
+        """`many-1`, `many-3`, ... have gates; the others end at once, and behind those a next may be deployed ahead."""
+        code = FunctionReference(target="tests.kit.outage_programs:one_of_many")
+        operator = Operator(name="many", kind=OperatorKind.FUNCTION, code=code)
+        vertex = JobVertex(
+            id=vertex_id_of("many"), name="many", operators=(operator,), parallelism=count, max_parallelism=count
+        )
+        return JobGraph(name="many", vertices=(vertex,), params=self._params)
+
     def open_gate(self, name: str) -> None:
         """The task of that name may end."""
         (self._folder / name).touch()

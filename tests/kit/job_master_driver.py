@@ -270,11 +270,13 @@ class JobMasterDriver:
         failure: FailureInfo | None = None,
         partitions: tuple[PartitionDescriptor, ...] | None = None,
         outputs: tuple[OutputDirectory, ...] = (),
+        has_not_begun: bool = False,
     ) -> list[Effect]:
         """A TaskManager reports one attempt; partitions are made up if it finished and none are given."""
-        return self.reports(
-            self.make_report(attempt_id, state, value=value, failure=failure, partitions=partitions, outputs=outputs)
+        report = self.make_report(
+            attempt_id, state, value=value, failure=failure, partitions=partitions, outputs=outputs
         )
+        return self.reports(replace(report, has_not_begun=has_not_begun))
 
     def make_report(
         self,

@@ -34,8 +34,10 @@ class Execution:
         "attempt_id",
         "failure",
         "is_accepted",
+        "is_first_to_begin",
         "location",
         "machine",
+        "may_have_begun",
         "metrics",
         "ordinal",
         "outputs",
@@ -45,7 +47,9 @@ class Execution:
         "value",
     )
 
-    def __init__(self, attempt_id: ExecutionAttemptId, ordinal: int, at_millis: int) -> None:
+    def __init__(
+        self, attempt_id: ExecutionAttemptId, ordinal: int, at_millis: int, *, is_first_to_begin: bool = False
+    ) -> None:
         self.attempt_id = attempt_id
         self.ordinal = ordinal
         self.machine = StateMachine(str(attempt_id), EXECUTION_TRANSITIONS, ExecutionState.CREATED)
@@ -59,6 +63,9 @@ class Execution:
         self.partitions: tuple[PartitionDescriptor, ...] = ()
         self.outputs: tuple[OutputDirectory, ...] = ()
         self.is_accepted = False
+        self.is_first_to_begin = is_first_to_begin
+        """No earlier attempt of the subtask has begun (D-067)."""
+        self.may_have_begun = False
 
     @classmethod
     def finished(
@@ -73,6 +80,7 @@ class Execution:
         execution.machine = StateMachine(str(attempt_id), EXECUTION_TRANSITIONS, ExecutionState.FINISHED)
         execution.timestamps = dict(timestamps)
         execution.location = location
+        execution.may_have_begun = True
         return execution
 
     @property
@@ -97,3 +105,9 @@ class Execution:
         assert self.location is None, self.attempt_id
         self.location = location
         self.allocation_id = allocation_id
+        self.may_have_begun = True
+
+    @property
+    def lets_next_begin_first(self) -> bool:
+        """Would the next attempt of the subtask be the first one that begins?"""
+        return self.is_first_to_begin and not self.may_have_begun

@@ -134,10 +134,11 @@ class ExecutionGraph:
         self.name = job_graph.name
         for order, vertex_id in enumerate(topological_order(job_graph)):
             vertex = job_graph.vertex(vertex_id)
-            executions = [
-                Execution(ExecutionAttemptId(self.job_id, vertex_id, index, self.epoch, FIRST_COUNTER), 0, at_millis)
+            ids = (
+                ExecutionAttemptId(self.job_id, vertex_id, index, self.epoch, FIRST_COUNTER)
                 for index in range(vertex.parallelism)
-            ]
+            )
+            executions = [Execution(attempt_id, 0, at_millis, is_first_to_begin=True) for attempt_id in ids]
             is_exclusive = vertex.is_exclusive(job_graph)
             self.vertices[vertex_id] = ExecutionJobVertex(vertex, executions, is_exclusive=is_exclusive, order=order)
         self._connect(job_graph)
@@ -279,7 +280,8 @@ class ExecutionGraph:
         before = execution.attempt_id
         counter = before.counter + 1 if before.epoch == self.epoch else FIRST_COUNTER  # R9
         attempt_id = ExecutionAttemptId(self.job_id, before.vertex_id, before.subtask_index, self.epoch, counter)
-        return Execution(attempt_id, execution.ordinal + 1, at_millis)
+        is_first = execution.lets_next_begin_first
+        return Execution(attempt_id, execution.ordinal + 1, at_millis, is_first_to_begin=is_first)
 
     def _replace(self, vertex: ExecutionJobVertex, before: Execution, after: Execution) -> None:
         vertex.executions[before.attempt_id.subtask_index] = after
@@ -292,6 +294,7 @@ class ExecutionGraph:
         vertex = self.vertex_of(execution)
         current = vertex.executions[execution.attempt_id.subtask_index]
         assert current.state is ExecutionState.CREATED, current.attempt_id
+        execution.is_first_to_begin = current.is_first_to_begin
         self._replace(vertex, current, execution)
 
     def restore(self, execution: Execution) -> None:

@@ -144,6 +144,7 @@ def _resets(executions: list[Execution]) -> list[JobEvent]:
             vertex_id,
             tuple(one.attempt_id.subtask_index for one in members),
             tuple(one.ordinal + 1 for one in members),
+            unbegun=tuple(one.attempt_id.subtask_index for one in members if one.lets_next_begin_first),
         )
         for vertex_id, members in by_vertex.items()
     ]

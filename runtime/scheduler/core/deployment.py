@@ -66,6 +66,7 @@ class DeploymentFactory:
             inputs=tuple(edge.gate(index) for edge in vertex.inputs),
             outputs=self._outputs[vertex.id],
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
+            is_first_to_begin=execution.is_first_to_begin,
         )
 
 

@@ -81,12 +81,16 @@ class PartitionsLost:
 
 @dataclass(frozen=True, slots=True)
 class SubtasksReset:
-    """Subtasks of one vertex run again, finished ones included. `ordinals` are those of the new attempts."""
+    """Subtasks of one vertex run again, finished ones included. `ordinals` are those of the new attempts.
+
+    `unbegun` are those of them of which no attempt has begun yet (D-067).
+    """
 
     vertex_id: VertexId
     subtasks: tuple[int, ...]
     ordinals: tuple[int, ...]
     type: Literal["subtasks-reset"] = "subtasks-reset"
+    unbegun: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

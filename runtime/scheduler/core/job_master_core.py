@@ -358,6 +358,7 @@ class JobMasterCore:
                 self._transition(execution, report.state, report.timestamp_millis)
             return
         execution.metrics = report.metrics
+        execution.may_have_begun = not report.has_not_begun
         problem = self._graph.incomplete(execution, report)
         conflict = "" if problem else work.commit.conflict(execution, report.outputs)
         if execution.state is ExecutionState.CANCELING:

@@ -75,9 +75,9 @@ class RecoveredJob:
             case PartitionsLost(partitions):
                 for subtask in {(one.producer.vertex_id, one.producer.subtask_index) for one in partitions}:
                     self.losses[subtask] = self.losses.get(subtask, 0) + 1
-            case SubtasksReset(vertex_id, subtasks, ordinals):
-                for index, ordinal in zip(subtasks, ordinals, strict=True):
-                    self._reset(vertex_id, index, ordinal, at_millis)
+            case SubtasksReset():
+                for index, ordinal in zip(event.subtasks, event.ordinals, strict=True):
+                    self._reset(event, index, ordinal, at_millis)
             case _:
                 assert_never(event)
 
@@ -88,6 +88,7 @@ class RecoveredJob:
             if current.state is ExecutionState.CREATED:
                 execution = Execution(handled.attempt_id, current.ordinal, at_millis)
                 execution.failure = handled.failure
+                execution.may_have_begun = True
                 self.graph.adopt(execution)
                 self.graph.transition(execution, ExecutionState.FAILED, at_millis)
 
@@ -112,12 +113,13 @@ class RecoveredJob:
             self.graph.vertex_of(execution).has_output_directories = True
         self.graph.restore(execution)
 
-    def _reset(self, vertex_id: VertexId, index: int, ordinal: int, at_millis: int) -> None:
-        execution = self.graph.vertices[vertex_id].executions[index]
+    def _reset(self, event: SubtasksReset, index: int, ordinal: int, at_millis: int) -> None:
+        execution = self.graph.vertices[event.vertex_id].executions[index]
         if execution.is_accepted:
             execution = self.graph.reset(execution, at_millis)
         execution.ordinal = ordinal
-        self.handled.pop((vertex_id, index), None)
+        execution.is_first_to_begin = index in event.unbegun
+        self.handled.pop((event.vertex_id, index), None)
 
 
 def recover(

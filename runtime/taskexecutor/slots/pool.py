@@ -451,8 +451,9 @@ def _rerun_refused(attempt: RunningAttempt, master: str) -> FailureInfo:
     return replace(
         attempt.system_failure(
             f"an exclusive task runs once only with spark.master {master}, and this is attempt "
-            f"{attempt.work.task.ordinal}: if the one before had begun, its executors may still run on other hosts. "
-            "Submit the job again when they have ended, declare the task not exclusive, or use spark.master local[*]"
+            f"{attempt.work.task.ordinal}: one before it may have begun, and its executors may still run on other "
+            "hosts. Submit the job again when they have ended, declare the task not exclusive, or use spark.master "
+            "local[*]"
         ),
         is_recoverable=False,
     )

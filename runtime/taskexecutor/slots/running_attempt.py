@@ -51,8 +51,9 @@ class RunningAttempt:
 
     @property
     def is_exclusive_rerun(self) -> bool:
-        """Has the subtask of an exclusive task been run before?"""
-        return self.work.task.task.is_exclusive and self.work.task.ordinal > FIRST_ORDINAL
+        """May an earlier attempt of an exclusive subtask have begun?"""
+        task = self.work.task
+        return task.task.is_exclusive and task.ordinal > FIRST_ORDINAL and not task.is_first_to_begin
 
     def encoded_order(self) -> bytes:
         """The WorkOrder for the slot process."""

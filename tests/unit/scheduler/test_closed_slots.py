@@ -88,3 +88,46 @@ def test_an_heir_is_told_before_it_deploys() -> None:
     job.handle(ev.JobRead(job.graph, (), job.at()))
     job.report(first)
     assert freed(job) == [allocation(1)]
+
+
+def test_what_only_waited_is_told_to_be_the_first_that_begins() -> None:  # D-067
+    job = wide(2)
+    waited, ran = job.running()
+    assert all(job.deployed[one].is_first_to_begin for one in (waited, ran))
+    job.report(ran, E.RUNNING)
+    close(job, 1, 2)
+    job.report(waited, E.FAILED, failure=DRAINED, has_not_begun=True)
+    job.report(ran, E.FAILED, failure=DRAINED)
+    while job.pending_events is not None:
+        job.events_durable()
+    job.offer(3, 4, tm=2)
+    begun = {one.subtask_index: job.deployed[one] for one in job.running()}
+    assert [begun[one.subtask_index].is_first_to_begin for one in (waited, ran)] == [True, False]
+    assert {task.ordinal for task in begun.values()} == {1}
+
+
+def test_what_never_began_is_known_to_later_owners() -> None:
+    job = wide(2)
+    waited, ran = job.running()
+    close(job, 1, 2)
+    job.report(waited, E.FAILED, failure=DRAINED, has_not_begun=True)
+    job.report(ran, E.FAILED, failure=DRAINED)
+    while job.pending_events is not None:
+        job.events_durable()
+    job.change_owner([1])
+    job.offer(3, 4, tm=2)
+    begun = {one.subtask_index: job.deployed[one] for one in job.running()}
+    assert [begun[one.subtask_index].is_first_to_begin for one in (waited, ran)] == [True, False]
+
+
+def test_a_report_that_it_never_began_counts_for_the_owner_that_hears_it() -> None:
+    job = wide(1)
+    (waited,) = job.running()
+    job.cut_off(1)
+    job.report(waited, E.FAILED, failure=DRAINED, has_not_begun=True)
+    job.change_owner([1])
+    while job.pending_events is not None:
+        job.events_durable()
+    job.offer(3, tm=2)
+    (begun,) = job.running()
+    assert (job.deployed[begun].ordinal, job.deployed[begun].is_first_to_begin) == (1, True)

@@ -90,6 +90,9 @@ EVENTS["4"] = (
     ),
     OutputsCommitting(),
 )
+EVENTS["4-unbegun"] = tuple(
+    replace(event, unbegun=(3,)) if isinstance(event, SubtasksReset) else event for event in EVENTS["4"]
+)
 
 
 def recorded(form: str) -> bytes:
