@@ -24,14 +24,17 @@ _MISSED_LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """New lines of one stream of one attempt. `notice` is set instead when its log cannot be read any more."""
+    """New lines of one stream of one attempt. `notice` is set instead when its log cannot be read any more.
+
+    `dropped_bytes`: so many before `data`, since the last chunk, are gone.
+    """
 
     vertex: str
     parallelism: int
     key: AttemptKey
     stream: str
     data: bytes
-    is_truncated: bool = False
+    dropped_bytes: int = 0
     notice: str = ""
 
     @property
@@ -40,10 +43,23 @@ class LogChunk:
         subtask = f" ({self.key.subtask})" if self.parallelism > 1 else ""
         return f"{self.vertex}{subtask}" + (f" attempt {self.key.attempt}" if self.key.attempt else "")
 
+    @property
+    def loss(self) -> str:
+        """What is gone, and why, in one sentence; "" when nothing is."""
+        return loss_in_words(self.dropped_bytes, f"{self.stream} of {self.title}") if self.dropped_bytes else ""
+
     def lines(self) -> list[str]:
         """The lines as text, as a terminal would leave them: of a line that was overwritten, the last state."""
         text = self.data.decode("utf-8", "replace")
         return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
+
+
+def loss_in_words(dropped_bytes: int, whose: str) -> str:
+    """Output that was dropped, why, and what to do about it."""
+    return (
+        f"{dropped_bytes / (1 << 20):.1f} mb of the {whose} are gone: of each log of an attempt its TaskManager keeps "
+        "the end only (taskmanager.log.attempt.max-size). Raise that, or write large results to a file"
+    )
 
 
 class AttemptLogs:
@@ -114,8 +130,9 @@ class AttemptLogs:
             self._has_moved |= offset != self._position.offset(key, stream)
             self._position.move(key, stream, offset)
             is_read = is_read and is_whole
-            if taken:
-                yield LogChunk(name, parallelism, key, stream, data[:taken], is_truncated=bool(piece["truncated"]))
+            dropped = int(piece.get("dropped", 0))  # a cluster of an older release says it in the data
+            if taken or dropped:
+                yield LogChunk(name, parallelism, key, stream, data[:taken], dropped_bytes=dropped)
         if attempt["missing"] and self._is_lost(key, is_last=is_last):
             yield LogChunk(name, parallelism, key, "", b"", notice=str(attempt["missing"]))
             is_read = True

@@ -154,12 +154,14 @@ class TaskLog:
             if chunk.notice:
                 yield LogLine(f"The log of {chunk.title} cannot be read: {chunk.notice}", logging.WARNING)
                 continue
-            head = f"==> {chunk.title} {chunk.stream}" + (" (its beginning was dropped)" if chunk.is_truncated else "")
+            head = f"==> {chunk.title} {chunk.stream}"
             if head != self._head:
                 self._head = head
                 yield LogLine(head)
+            if chunk.loss:
+                yield LogLine(chunk.loss, logging.WARNING)
             level = logging.INFO
-            for text in chunk.lines():
+            for text in chunk.lines() if chunk.data else ():
                 begin = _LEVEL.match(text) if chunk.stream != "stdout" else None
                 # A line without a time of its own goes on with what the one before has begun: a stack trace.
                 level = _LEVELS.get(begin.group(1), logging.INFO) if begin else level

@@ -135,6 +135,8 @@ def _write_document(ended: JobExecutionResult) -> None:
 
 def _report(ended: JobExecutionResult, errors: Console, output: TaskOutput | None, *, asked_to_cancel: bool) -> int:
     spent = duration_text(ended.net_runtime_millis)
+    for loss in output.losses() if output is not None else ():
+        errors.print(f"Not all output was shown: {loss}.", style="yellow")
     if ended.status is JobStatus.FINISHED:
         errors.print(f"Job {ended.job_id} FINISHED in {spent}.", style="green")
         return 0

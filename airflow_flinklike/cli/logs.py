@@ -82,11 +82,13 @@ class LogFollower:
 
     def _write_text(self, chunk: LogChunk) -> None:
         head = f"==> {chunk.title} {chunk.stream}"
-        head += " (its beginning was dropped)" if chunk.is_truncated else ""
         if head != self.last_head:
             sys.stdout.write(f"{head}\n")
             sys.stdout.flush()
             self.last_head = head
+        if chunk.loss:
+            sys.stdout.write(f"[{chunk.loss}]\n")
+            sys.stdout.flush()
         sys.stdout.buffer.write(chunk.data)
         sys.stdout.buffer.flush()
 
@@ -97,7 +99,8 @@ class LogFollower:
             "attempt": chunk.key.attempt,
             "stream": chunk.stream,
             "text": chunk.data.decode("utf-8", "replace"),
-            "beginning_was_dropped": chunk.is_truncated,
+            "beginning_was_dropped": chunk.dropped_bytes > 0,
+            "dropped_bytes": chunk.dropped_bytes,
         }
         sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
+from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk, loss_in_words
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
 from runtime.common.ids import JobId
@@ -35,6 +35,7 @@ class TaskOutput:
         self._pause, self._since = 0.0, 0
         self._title: str | None = None
         self._on_stderr = b""
+        self._lost: dict[str, int] = {}
         self.has_ended = False
         """True when the job is over and nothing is left to show."""
         self.is_readable = True
@@ -43,6 +44,10 @@ class TaskOutput:
     def has_shown(self, text: str) -> bool:
         """True when the tasks have written this to stderr, not long ago."""
         return text.strip().encode() in self._on_stderr
+
+    def losses(self) -> list[str]:
+        """What was never shown, a sentence for each log: the end of a long output hides what was said above."""
+        return [loss_in_words(dropped, whose) for whose, dropped in self._lost.items()]
 
     def look(self) -> None:
         """Wait a moment for a change of the job, and show what is new."""
@@ -73,10 +78,13 @@ class TaskOutput:
             return
         if self._title is None and is_lone:
             self._title = chunk.title
-        title = f"{chunk.title} (its beginning was dropped)" if chunk.is_truncated else chunk.title
-        if title != self._title:
-            self._title = title
-            self._errors.print(f"==> {title}", style="dim")
+        if chunk.title != self._title:
+            self._title = chunk.title
+            self._errors.print(f"==> {chunk.title}", style="dim")
+        if chunk.loss:
+            self._errors.print(chunk.loss, style="yellow")
+            whose = f"{chunk.stream} of {chunk.title}"
+            self._lost[whose] = self._lost.get(whose, 0) + chunk.dropped_bytes
         if chunk.stream == "stdout" and self._uses_stdout:
             self._write_stdout(chunk)
         else:

@@ -29,12 +29,16 @@ class AttemptLogRequest:
 
 @dataclass(frozen=True, slots=True)
 class AttemptLogResponse:
-    """`next_offset` is where to go on; `size_bytes` what there is now; `is_truncated`: the head was dropped."""
+    """`next_offset` is where to go on; `size_bytes` what there is now; `is_truncated`: the head was dropped.
+
+    `dropped_bytes`: so many from the offset that was asked for to `data` are gone; older processes say it in `data`.
+    """
 
     data: bytes
     next_offset: int
     size_bytes: int
     is_truncated: bool
+    dropped_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

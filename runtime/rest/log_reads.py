@@ -72,6 +72,7 @@ class FollowedAttempt:
                     "next-offset": piece.next_offset,
                     "size": piece.size_bytes,
                     "truncated": piece.is_truncated,
+                    "dropped": piece.dropped_bytes,
                 }
                 for stream, piece in self.pieces.items()
             },

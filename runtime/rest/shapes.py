@@ -280,7 +280,7 @@ JOB_LOGS = {
             "attempt": int,
             "ended": bool,
             "missing": str,
-            "logs": Keyed({"data": str, "next-offset": int, "size": int, "truncated": bool}),
+            "logs": Keyed({"data": str, "next-offset": int, "size": int, "truncated": bool, "dropped": int}),
         }
     ],
     "more": bool,

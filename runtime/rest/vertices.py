@@ -114,6 +114,7 @@ def vertices_router(context: RestContext) -> APIRouter:
             "x-next-offset": str(piece.next_offset),
             "x-size": str(piece.size_bytes),
             "x-truncated": str(piece.is_truncated).lower(),
+            "x-dropped": str(piece.dropped_bytes),
         }
         return Response(piece.data, media_type="text/plain; charset=utf-8", headers=headers)
 

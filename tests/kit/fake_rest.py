@@ -185,8 +185,9 @@ class FakeCluster:
             "next-offset": len(job.output),
             "size": len(job.output),
             "truncated": False,
+            "dropped": 0,
         }
-        empty = {"data": "", "next-offset": 0, "size": 0, "truncated": False}
+        empty = {"data": "", "next-offset": 0, "size": 0, "truncated": False, "dropped": 0}
         logs = {stream: piece if stream == "stdout" else empty for stream in body["streams"]}
         attempt = {"vertex": VERTEX, "subtask": 0, "attempt": 0, "ended": has_ended, "missing": "", "logs": logs}
         is_read = "drained" in position or not body["streams"]

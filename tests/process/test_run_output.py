@@ -26,6 +26,18 @@ while not os.path.exists(sys.argv[1]):
 print("to stdout, last")
 """
 
+LINES = 600_000
+BABBLES = f"""
+import os, sys, time
+for number in range({LINES}):
+    sys.stdout.write("%099d\\n" % number)
+sys.stdout.flush()
+while (now := os.fstat(1)).st_blocks * 512 > now.st_size // 2:
+    time.sleep(0.05)
+print("the end")
+"""
+"""60 MB, and its end when the TaskManager has cut it."""
+
 FAILING = """
 import sys
 from pyspark.sql import SparkSession
@@ -163,6 +175,26 @@ def test_the_last_line_names_the_cause_and_not_what_is_around_it(
     done = spark_cluster.cli("run", script(FAILING + statement), str(tmp_path / "runs"), timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"FAILED after .* s: {words}", done.stderr.splitlines()[-1]), done.stderr
+
+
+def test_output_above_the_limit_is_said_to_be_gone_and_why(
+    spark_cluster: ScriptCluster, script: Callable[[str], str]
+) -> None:
+    done = spark_cluster.cli("run", script(BABBLES), timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "the end"
+    assert len(lines) < LINES, "the beginning is gone, or the middle"
+    assert all(re.fullmatch(r"[0-9]{99}", line) for line in lines[:-1]), "and nothing of ours is among it"
+    *_, loss, last = done.stderr.splitlines()
+    gone = re.match(r"Not all output was shown: ([0-9.]+) mb of the stdout of etl.py are gone: ", loss)
+    assert gone, done.stderr[-2000:]
+    assert abs(float(gone[1]) - (LINES + 1 - len(lines)) * 100 / (1 << 20)) < 0.1
+    assert "taskmanager.log.attempt.max-size" in loss
+    assert "FINISHED" in last
+    job_id = re.findall(r"[0-9a-f]{32}", last)[0]
+    again = spark_cluster.cli("logs", job_id)
+    assert re.search(r"^\[[0-9.]+ mb of the stdout of etl.py are gone: ", again.stdout, re.MULTILINE)
 
 
 def test_what_follows_from_a_failure_is_said_in_words(

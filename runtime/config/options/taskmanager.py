@@ -146,7 +146,11 @@ EXCHANGE_CARRIER = choice_option(
 EXCHANGE_INLINE_MAX = size_option(
     "exchange.inline.max-size", "256 kb", "Largest JSON value that a subtask may return.", low="0"
 )
-ATTEMPT_LOG_MAX = size_option("taskmanager.log.attempt.max-size", "10 mb", "Bound of each of an attempt's three logs.")
+ATTEMPT_LOG_MAX = size_option(
+    "taskmanager.log.attempt.max-size",
+    "10 mb",
+    "Bound of each of an attempt's three logs. Of one above it the last half of the bound is kept; the rest is gone.",
+)
 ATTEMPT_LOG_TOTAL = size_option(
     "taskmanager.log.attempt.total-size", "1 gb", "Bound of all attempt logs of a TaskManager; the oldest go first."
 )

@@ -111,11 +111,12 @@ def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:
     # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
     begin = min(max(wanted, start), size)
     data = os.pread(descriptor, limit, begin)
-    if begin == start and start > 0:
-        data = data[data.find(b"\n") + 1 :] if b"\n" in data else data
-        dropped = f"[{start} bytes dropped: the log is above its bound]\n".encode()
-        return AttemptLogResponse(dropped + data, min(begin + limit, size), size, is_truncated=True)
-    return AttemptLogResponse(data, begin + len(data), size, is_truncated=start > 0)
+    next_offset = begin + len(data)
+    dropped = 0
+    if 0 <= offset < start:
+        data = data[data.find(b"\n") + 1 :]
+        dropped = next_offset - len(data) - offset
+    return AttemptLogResponse(data, next_offset, size, is_truncated=start > 0, dropped_bytes=dropped)
 
 
 def _first_data(descriptor: int, size: int) -> int:

@@ -129,6 +129,7 @@ def test_logs(flinklike: RunCommand, server: RestThread) -> None:
         "stream": "stdout",
         "text": "hello from the task\n",
         "beginning_was_dropped": False,
+        "dropped_bytes": 0,
     }
 
 

@@ -59,6 +59,7 @@ class FakeLogs:
                     "next-offset": end,
                     "size": len(data),
                     "truncated": False,
+                    "dropped": 0,
                 }
                 more |= end < len(data)
             shown = {} if one.missing else logs

@@ -35,7 +35,8 @@ def attempt(text: str, *, name: str = "read", subtask: int = 0, stream: str = "s
         "data": base64.b64encode(data).decode(),
         "next-offset": more.pop("offset", 0) + len(data),
         "size": len(data),
-        "truncated": more.pop("truncated", False),
+        "truncated": more.get("dropped", 0) > 0,
+        "dropped": more.pop("dropped", 0),
     }
     return {
         "vertex": name,
@@ -112,6 +113,15 @@ def test_the_limit_ends_the_lines_with_a_pointer_to_the_rest_and_progress_goes_o
     again = task_log(limit=3 * LINE_COST, kept=json.loads(json.dumps(log.kept())))
     assert json.loads(next(again.look()).body)["streams"] == []  # type: ignore[arg-type,union-attr]  # likewise
     assert again.take(answer(attempt("e\n")), 10) == []
+
+
+def test_what_is_gone_is_a_warning_that_says_where_the_limit_is() -> None:
+    log = task_log()
+    found = log.take(answer(attempt("b\n", dropped=3 << 20, offset=3 << 20)), 1)
+    assert [line.text.split(" ")[0] for line in found] == ["==>", "3.0", "b"]
+    assert found[1].level == logging.WARNING
+    assert found[1].text.startswith("3.0 mb of the stdout of read are gone: ")
+    assert "taskmanager.log.attempt.max-size" in found[1].text
 
 
 def test_a_group_that_meets_the_limit_is_closed() -> None:

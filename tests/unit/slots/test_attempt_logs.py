@@ -35,6 +35,10 @@ def read(root: Path, offset: int, limit: int = 100) -> tuple[bytes, int, int]:
     return answer.data, answer.next_offset, answer.size_bytes
 
 
+def dropped(root: Path, offset: int) -> int:
+    return read_log(root, AttemptLogRequest(ATTEMPT, LogStream.STDOUT, offset, 200)).dropped_bytes
+
+
 @pytest.mark.parametrize(
     ("offset", "limit", "expected"),
     [
@@ -89,10 +93,11 @@ def test_offsets_survive_the_loss_of_the_head(tmp_path: Path) -> None:
     piece, next_offset, size = read(tmp_path, len(lines) - 11, 11)
     assert (piece, next_offset, size) == (lines[-11:], len(lines), len(lines))
     head, next_offset, _ = read(tmp_path, 0, 200)
-    note, first, *_ = head.splitlines()
-    assert b"bytes dropped" in note
-    assert first.startswith(b"line ")
-    assert len(first) == 10
+    assert head == lines[next_offset - len(head) : next_offset], "it begins where a line begins"
+    assert head.startswith(b"line ")
+    assert dropped(tmp_path, 0) == next_offset - len(head)
+    assert dropped(tmp_path, 1_000) == next_offset - len(head) - 1_000, "what the reader has had is not lost to it"
+    assert dropped(tmp_path, next_offset) == dropped(tmp_path, -11) == 0
     following, _, _ = read(tmp_path, next_offset, 50)
     assert lines[next_offset : next_offset + 50] == following
     assert bound_logs(path.parent, bytes_max=50_000) == 0
