@@ -64,7 +64,8 @@ class Dispatcher(ABC):
         self._requests = 0
         self._events: deque[ev.DispatcherEvent] = deque()
         self._is_handling = False
-        self._ended: list[JobId] = []
+        self._ended: dict[JobId, bool] = {}
+        """Told together, with whether their outputs are kept."""
         self._is_open = False
         self._transactions = JobTransactions(services, self._post)
         self._reads = JobReads(services)
@@ -93,7 +94,7 @@ class Dispatcher(ABC):
             ev.SendDrain: lambda effect: self._send_drain(effect.incarnation, is_draining=effect.is_draining),
             ev.SendNotTaken: lambda effect: self._send_not_taken(effect.incarnation, effect.reason),
             ev.PublishSummary: self._publish,
-            ev.EndJobEverywhere: lambda effect: self._ended.append(effect.job_id),
+            ev.EndJobEverywhere: lambda effect: self._ended.update({effect.job_id: effect.keeps_outputs}),
             ev.ReplySubmitted: lambda effect: self._answer(
                 effect.request, SubmitJobResponse(effect.outcome, effect.status)
             ),
@@ -195,7 +196,7 @@ class Dispatcher(ABC):
         for effect in effects:
             self._executors[type(effect)](effect)
         if self._ended:
-            ended, self._ended = tuple(self._ended), []
+            ended, self._ended = self._ended, {}
             self._resources.end_jobs(ended)
             if self._registry.dirty_count() >= self._settings.clean_jobs_min:
                 self._cleaning.signal()
@@ -429,6 +430,11 @@ class Dispatcher(ABC):
         """True if the job is known and has no result."""
         entry = self._registry.entry(job_id)
         return entry is not None and entry.phase.state is not JobPhase.TERMINAL
+
+    def keeps_outputs(self, job_id: JobId) -> bool:
+        """Of a job that is over: may what it wrote still be committed by hand (R28)? Of one that nobody knows, too."""
+        summary = self._registry.summary(job_id)
+        return summary is None or summary.keeps_outputs
 
 
 def _checked_digest(request: SubmitJobRequest) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,8 +58,8 @@ class ResourceRequests(Protocol):
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
         """The complete requirement set of a job changed."""
 
-    def end_jobs(self, jobs: tuple[JobId, ...], /) -> None:
-        """These jobs have a stored result (R16)."""
+    def end_jobs(self, jobs: Mapping[JobId, bool], /) -> None:
+        """These jobs have a stored result (R16), and whether their outputs are kept (R28)."""
 
 
 class TaskStops(Protocol):

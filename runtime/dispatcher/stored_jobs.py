@@ -69,7 +69,9 @@ def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:
     if stored.result is not None:
         return decode_summary(stored.result.summary, source, stored.result.status)
     if f"/{stored.job_id}/result " in stored.problem:
-        return replace(initial_summary(source), status=JobStatus.FAILED, pending_reason=stored.problem)
+        return replace(
+            initial_summary(source), status=JobStatus.FAILED, pending_reason=stored.problem, keeps_outputs=True
+        )
     return None
 
 
@@ -78,7 +80,7 @@ def decode_summary(data: bytes, source: JobSource, status: JobStatus) -> JobSumm
     try:
         return decode_record(JobSummary, data, key=f"summary of job {source.job_id}")
     except UnreadableRecordError as error:
-        return replace(initial_summary(source), status=status, pending_reason=str(error))
+        return replace(initial_summary(source), status=status, pending_reason=str(error), keeps_outputs=True)
 
 
 def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:

@@ -33,6 +33,8 @@ from runtime.highavailability.records import (
     WantedRecord,
 )
 from runtime.highavailability.references import object_keys_in
+from runtime.scheduler.core.job_events import decode_events
+from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
 
 logger = logging.getLogger(__name__)
 
@@ -130,9 +132,13 @@ class JobTransactions:
         if effect.can_run and self._services.stops is not None:
             await self._services.stops.stop_everywhere(job_id, effect.previous_epoch)
         now = self._services.clock.epoch_millis()
+        kept = await self._what_is_kept(job_id) if effect.can_run else Kept()
+        is_failed = effect.status is JobStatus.FAILED or kept.is_decided  # R26
         summary = replace(
             effect.summary,
-            status=effect.status,
+            status=JobStatus.FAILED if is_failed else effect.status,
+            is_committing=False,
+            keeps_outputs=bool(kept.text),
             end_millis=now,
             last_modification_millis=max(now, effect.summary.last_modification_millis + 1),
             sequence=effect.summary.sequence + 1,
@@ -140,8 +146,10 @@ class JobTransactions:
         )
         graph = await load_graph(self._services.payloads, effect.source)
         failure = None
-        if effect.status is JobStatus.FAILED:
-            failure = system_failure("JobMasterError", f"nobody can run the job: {effect.reason}", now)
+        if is_failed:
+            why = effect.summary.pending_reason if effect.status is JobStatus.CANCELED else effect.reason
+            reason = "; ".join(filter(None, (f"nobody can run the job: {why}", kept.text)))
+            failure = system_failure("JobMasterError", reason, now)
         elif effect.reason:
             failure = system_failure(CANCELLATION, effect.reason, now)
         archived = unowned_archive(effect.source, graph, summary, failure)
@@ -149,6 +157,17 @@ class JobTransactions:
         result = ResultRecord(summary.status, encode_summary(summary), archive)
         is_stored = await self._store.end_without_owner(job_id, result, previous_epoch=effect.previous_epoch)
         return ev.EndStored(job_id, summary if is_stored else None)
+
+    async def _what_is_kept(self, job_id: JobId) -> Kept:
+        """R28: an owner may have decided the outcome, and committed some of it."""
+        try:
+            batches = [decode_events(stored) for stored in await self._store.events(job_id)]
+        except StaleTokenError:
+            raise
+        except PermanentError as error:
+            logger.warning("the events of job %s cannot be read: %s", job_id, error)
+            return what_is_kept(job_id, None)
+        return what_is_kept(job_id, batches)
 
     async def _answer(
         self,

@@ -75,7 +75,8 @@ class JobSummary:
 
     `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
     `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
-    outcome is decided, and the outputs become visible: a cancel comes too late (R26).
+    outcome is decided, and the outputs become visible: a cancel comes too late (R26). `keeps_outputs`: it has ended
+    after that without its outputs, or nobody knows: what its tasks have written is not deleted (R28).
     """
 
     job_id: JobId
@@ -89,6 +90,7 @@ class JobSummary:
     tasks: TaskCounts
     pending_reason: str
     is_committing: bool = False
+    keeps_outputs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

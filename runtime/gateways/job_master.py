@@ -109,10 +109,14 @@ class CommitOutputs:
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """The job is over (R16): end its attempts, free its slots, drop its partitions, reports and directory."""
+    """The job is over (R16): end its attempts, free its slots, drop its partitions, reports and directory.
+
+    `keeps_outputs`: but not what has finished has written below `ctx.output_path()` (R28).
+    """
 
     job_id: JobId
     epoch: int
+    keeps_outputs: bool = False
 
 
 # --- up: TaskManager -> JobMaster process -----------------------------------------------------------------

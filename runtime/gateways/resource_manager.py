@@ -112,9 +112,13 @@ class SlotRequestRefused:
 
 @dataclass(frozen=True, slots=True)
 class JobsEnded:
-    """Jobs with a stored result (R16): the TaskManager ends what it still has of them."""
+    """Jobs with a stored result (R16): the TaskManager ends what it still has of them.
+
+    `kept`: those of them whose outputs somebody may have to commit by hand, or of which nobody knows (R28).
+    """
 
     jobs: tuple[JobId, ...]
+    kept: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

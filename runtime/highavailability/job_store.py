@@ -94,6 +94,9 @@ class LeaderJobStore(Protocol):
     async def job(self, job_id: JobId) -> StoredJob | None:
         """One job."""
 
+    async def events(self, job_id: JobId) -> Sequence[bytes]:
+        """All event batches in order, as its owners have written them."""
+
     async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, StoredResult]:
         """Stored results, many in one read. Jobs without one are left out."""
 

@@ -39,6 +39,7 @@ from runtime.gateways.job_master import (
     TaskProgresses,
     TaskReports,
 )
+from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
 from runtime.highavailability.job_store import OwnerJobStore
 from runtime.highavailability.payloads import inline_payload
@@ -341,8 +342,7 @@ class JobMaster:
                 self._fail_attempts(tasks, f"the task cannot be sent: {error}")
             case CommitOutputs():
                 at = self.moment()
-                kept = ", ".join(sorted({output.base for output in message.outputs}))
-                reason = f"outputs cannot be moved: {error}; what the job wrote is kept below {kept}"
+                reason = f"outputs cannot be moved: {error}; {how_to_commit(message.outputs)}"
                 self.post(ev.OutputsMoved(message.order, system_failure(type(error).__name__, reason, at.millis), at))
             case _:
                 raise error

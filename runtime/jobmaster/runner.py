@@ -14,6 +14,7 @@ import json
 import logging
 from typing import Protocol
 
+from runtime.aio.retry import retry
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
@@ -31,6 +32,7 @@ from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
 from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.job_events import JobEvent, decode_events
+from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +189,8 @@ class DefaultJobManagerRunner:
                 self._delayed(f"the job cannot be read, it is tried again: {error}")
             except PermanentError as error:
                 if looked_once:
-                    self._fail(error, b"", may_run=self._may_run(assignment))
+                    kept = Kept() if assignment.is_fresh else await self._what_is_kept()
+                    self._fail(error, b"", kept, may_run=self._may_run(assignment))
                     return
                 looked_once = True
                 delay = self._settings.graph_second_look
@@ -196,6 +199,24 @@ class DefaultJobManagerRunner:
                 self._initialize(assignment, data, batches, takeovers)
                 return
             await asyncio.sleep(delay)
+
+    async def _what_is_kept(self) -> Kept:
+        """R28, of a job that cannot be read: its events are read by themselves, as soon as they can be."""
+
+        async def read() -> Kept:
+            try:
+                batches = [decode_events(stored) for stored in await self._store.events(self.job_id)]
+            except StaleTokenError:
+                raise
+            except PermanentError:
+                return what_is_kept(self.job_id, None)
+            return what_is_kept(self.job_id, batches)
+
+        def on_retry(error: Exception, _: float) -> None:
+            self._delayed(f"the job's events cannot be read, it is tried again: {error}")
+
+        policy, clock, entropy = self._settings.graph_retry, self._clock, self._entropy
+        return await retry(read, policy=policy, clock=clock, entropy=entropy, deadline=None, on_retry=on_retry)
 
     async def _read_graph(self, assignment: AssignJob) -> bytes:
         if assignment.graph_key:
@@ -222,7 +243,7 @@ class DefaultJobManagerRunner:
             # Which Python the code was pickled with is the slots' concern, not this process's.
             graph = JobGraph.parse(data, python=None)
         except FlinklikeError as error:
-            self._fail(error, data, may_run=self._may_run(assignment))
+            self._fail(error, data, what_is_kept(self.job_id, batches), may_run=self._may_run(assignment))
             return
         at = self._job_master.moment()
         is_fresh = assignment.is_fresh
@@ -232,11 +253,21 @@ class DefaultJobManagerRunner:
         """May TaskManagers run something of the job, and can they be asked (R6)?"""
         return not assignment.is_fresh and self._census_taker is not None
 
-    def _fail(self, error: FlinklikeError, data: bytes, *, may_run: bool) -> None:
+    def _fail(self, error: FlinklikeError, data: bytes, kept: Kept, *, may_run: bool) -> None:
         logger.error("job %s cannot be initialised: %s", self.job_id, error)
         at = self._job_master.moment()
-        failure = system_failure("JobInitializationError", f"the job cannot be initialised: {error}", at.millis)
-        self._job_master.post(ev.InitializationFailed(failure, _name_in(data), at, may_run=may_run))
+        reason = "; ".join(filter(None, (f"the job cannot be initialised: {error}", kept.text)))
+        failure = system_failure("JobInitializationError", reason, at.millis)
+        self._job_master.post(
+            ev.InitializationFailed(
+                failure,
+                _name_in(data),
+                at,
+                may_run=may_run,
+                keeps_outputs=bool(kept.text),
+                is_decided=kept.is_decided,
+            )
+        )
 
 
 class DefaultJobManagerRunnerFactory:

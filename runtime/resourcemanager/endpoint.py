@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -86,6 +86,9 @@ class JobDirectory(Protocol):
     def is_unfinished(self, job_id: JobId, /) -> bool:
         """True if the job is known and has no result."""
 
+    def keeps_outputs(self, job_id: JobId, /) -> bool:
+        """Of a job that is over: may what it wrote still be committed by hand (R28)?"""
+
     def notify_resources(self, job_id: JobId, reason: str, /) -> None:
         """Tell the owner why requirements are not fulfilled, "" when they are."""
 
@@ -138,7 +141,7 @@ class ResourceManager:
         )
         self._held: dict[Incarnation, list[Any]] = {}
         self._reports: Watch[int] = Watch(0)
-        self._ended: list[JobId] = []
+        self._ended: dict[JobId, bool] = {}
         self._reasons: dict[JobId, str] = {}
         self._reasons_told: dict[JobId, str] = {}
         self._is_open = False
@@ -266,7 +269,7 @@ class ResourceManager:
         held = {status.job_id for status in report.slots if status.job_id is not None}
         over = tuple(sorted(job_id for job_id in held if not self._jobs.is_unfinished(job_id)))
         if over:
-            self._send(peer, JobsEnded(over))
+            self._send(peer, JobsEnded(over, tuple(filter(self._jobs.keeps_outputs, over))))
 
     def _on_freed(self, peer: Incarnation, message: SlotsFreed) -> None:
         self._handle(ev.AllocationsFreed(peer, message.allocations))
@@ -331,11 +334,11 @@ class ResourceManager:
             self._reasons[requirements.job_id] = needs.reason
             self._reasons_told.pop(requirements.job_id, None)
 
-    def end_jobs(self, jobs: tuple[JobId, ...], /) -> None:
-        """These jobs have a stored result (R16)."""
+    def end_jobs(self, jobs: Mapping[JobId, bool], /) -> None:
+        """These jobs have a stored result (R16), and whether their outputs are kept (R28)."""
         if self._is_open:
-            self._handle(ev.JobsFinished(jobs))
-            self._ended += jobs
+            self._handle(ev.JobsFinished(tuple(jobs)))
+            self._ended.update(jobs)
             for job_id in jobs:
                 self._reasons.pop(job_id, None)
                 self._reasons_told.pop(job_id, None)
@@ -386,10 +389,11 @@ class ResourceManager:
 
     def _tell_ended(self) -> None:
         """R16. The owner has told those TaskManagers that it used; this is for what it could not know of."""
-        ended, self._ended = tuple(self._ended), []
+        ended, self._ended = self._ended, {}
         if ended:
+            message = JobsEnded(tuple(ended), tuple(job_id for job_id, keeps_outputs in ended.items() if keeps_outputs))
             for peer in list(self._streams):
-                self._send(peer, JobsEnded(ended))
+                self._send(peer, message)
 
     def _tell_reasons(self) -> None:
         """A reason that came and went between two ticks is nobody's business."""

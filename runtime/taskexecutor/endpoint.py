@@ -291,9 +291,9 @@ class TaskExecutor:
         """Jobs without an owner that is connected; with `idle` also those that have no slot here."""
         return self._core.unattended_jobs(idle=idle)
 
-    def end_jobs(self, jobs: Sequence[JobId]) -> None:
-        """R16: these jobs are over."""
-        self._post(JobsEnded(tuple(jobs)))
+    def end_jobs(self, jobs: Sequence[JobId], kept: Sequence[JobId] = ()) -> None:
+        """R16: these jobs are over. `kept`: what has finished of these is kept (R28)."""
+        self._post(JobsEnded(tuple(jobs), tuple(kept)))
 
     # --- mailbox --------------------------------------------------------------------------------------------
 

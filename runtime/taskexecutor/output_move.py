@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
+from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.task import APPEND, OutputDirectory, outer_bases
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
 from runtime.taskexecutor.output_files import OutputFiles, output_files, within
@@ -78,6 +80,7 @@ class _Base:
     mode: str
     directories: list[str]
     plan: OutputPlan = field(default_factory=lambda: OutputPlan(APPEND, ()))
+    is_claimed: bool = False
     is_moved: bool = False
     is_done: bool = False
 
@@ -167,7 +170,7 @@ class OutputMove:
         """Say whose the directories are from now on, before anything else: nobody else deletes them (R28)."""
         names = commit_names(self._message.job_id)
         if base.files.read(names.done) is not None:
-            base.is_done = True
+            base.is_done = base.is_claimed = True
             return
         mine = (self._message.epoch, self._message.order)
         found = _claim_in(base.files.read(names.order))
@@ -175,6 +178,7 @@ class OutputMove:
             reason = f"order {found[0]}.{found[1]} is under way in {base.files.base}, this is {mine[0]}.{mine[1]}"
             raise MoveSupersededError(reason)  # R27
         base.files.write(names.order, claim(self._message))
+        base.is_claimed = True
 
     def _plan(self, base: _Base) -> None:
         names = commit_names(self._message.job_id)
@@ -318,15 +322,16 @@ class OutputMove:
             raise failures[0]
 
     def _with_what_is_left(self, error: Exception) -> str:
-        left = [f"{base.files.base}/{commit_names(self._message.job_id).directory}" for base in self._bases]
+        directory = commit_names(self._message.job_id).directory
+        claimed = [f"{base.files.base}/{directory}" for base in self._bases if base.is_claimed]
         if not self._moved and not any(base.is_done for base in self._bases):
             how_far = "nothing of the job has become visible"
         else:
             how_far = f"{self._moved} of {self._total} files of the job are visible"
-        kept = "what its tasks wrote is kept"
-        if not left:
-            return f"{error}; {how_far}, {kept}"
-        return f"{error}; {how_far}, {kept}; to repeat the commit: bin/commit-outputs.sh {left[0]}"
+        if not claimed:
+            return f"{error}; {how_far}, {how_to_commit(self._message.outputs)}"
+        command = shlex.join(["bin/commit-outputs.sh", claimed[0]])
+        return f"{error}; {how_far}, what its tasks wrote is kept; to repeat the commit: {command}"
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:

@@ -24,8 +24,10 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
+from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.resource_manager import RegisterTaskManager
-from runtime.highavailability.records import TaskManagerRecord
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
+from runtime.highavailability.records import DoneRecord, ResultRecord, TaskManagerRecord
 from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.highavailability.retrieval import LeaderInformation
 from runtime.highavailability.services import HighAvailabilityServices
@@ -337,8 +339,28 @@ class TaskManagerRunner:
         over = [job_id for job_id in unattended if await self._is_job_over(job_id)]
         if over:
             logger.info("%d jobs are over that nobody has ended here: %s", len(over), ", ".join(over[:8]))
-            executor.end_jobs(over)
+            executor.end_jobs(over, [job_id for job_id in over if await self._keeps_outputs(job_id)])
         return len(over)
+
+    async def _keeps_outputs(self, job_id: JobId) -> bool:
+        """R28. Of a job of which nothing is known any more, or nothing can be read: yes."""
+        services = self._services
+        assert services is not None, job_id
+        kinds: dict[str, type[ResultRecord | DoneRecord]] = {
+            services.keys.result(job_id): ResultRecord,
+            services.keys.done(job_id): DoneRecord,
+        }
+        for key, kind in kinds.items():
+            found = await services.kv.range(key, is_prefix=False, timeout=self._settings.step_timeout)
+            if not found.kvs:
+                continue
+            try:
+                record = decode_record(kind, found.kvs[0].value, key=key)
+                return decode_record(JobSummary, record.summary, key=key).keeps_outputs
+            except UnreadableRecordError as error:
+                logger.warning("what job %s has written is kept: %s", job_id, error)
+                break
+        return True
 
     async def _is_job_over(self, job_id: JobId) -> bool:
         """R16: no graph, or a result. Without durable services a job does not outlive its TaskManager."""

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 
 import pytest
 
 from runtime.aio.entropy import SeededEntropy
-from runtime.common.ids import JobId
+from runtime.common.ids import ExecutionAttemptId, Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.dispatcher import JobRequest
+from runtime.gateways.task import OVERWRITE, OutputDirectory, TaskMetrics
 from runtime.highavailability.fences import Fence, TaskManagerFences
+from runtime.highavailability.payloads import inline_payload
+from runtime.scheduler.core.job_events import AttemptFinished, OutputsCommitting, encode_events
 from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, eventually
 from tests.kit.led_jobs import status, until
 
 pytestmark = pytest.mark.asyncio
 
 
-async def broken_everywhere(plane: ControlPlane, *, processes: int) -> tuple[Leader, HollowTaskManager, JobId]:
+async def broken_everywhere(
+    plane: ControlPlane, *, processes: int, events: bytes = b"", is_cancelled: bool = False
+) -> tuple[Leader, HollowTaskManager, JobId]:
     """A job that two processes have begun and broken down with, and a TaskManager that may run tasks of it."""
     leader = await plane.lead()
     for _ in range(processes):
@@ -29,6 +37,11 @@ async def broken_everywhere(plane: ControlPlane, *, processes: int) -> tuple[Lea
     await leader.dispatcher.submit_job(job)
     for count in range(1, processes + 1):
         await eventually(partial(lambda wanted: len(plane.runners.created) == wanted, count))
+        if events and count == 1:
+            epoch = plane.runners.created[-1].epoch
+            await plane.owner_store.append_events(job.job_id, epoch, 0, inline_payload(events))
+        if is_cancelled:
+            await leader.dispatcher.cancel_job(JobRequest(job.job_id))
         plane.runners.by_job[job.job_id].break_down()
     return leader, task_manager, job.job_id
 
@@ -67,6 +80,56 @@ async def test_a_task_manager_that_is_gone_runs_nothing(split: ControlPlane) -> 
     await fence_on(split, task_manager, job_id)
     await split.registry.unregister(task_manager.incarnation)
     await until(leader, job_id, JobStatus.FAILED)
+
+
+def decided(*, is_decided: bool = True) -> bytes:
+    attempt_id = ExecutionAttemptId(JobId("1" * 32), VertexId("2" * 32), 0, 7, 1)
+    written = OutputDirectory("/data/out", f"/data/out/.attempt-{attempt_id}", OVERWRITE)
+    accepted = AttemptFinished(
+        attempt_id=attempt_id,
+        ordinal=0,
+        location=TaskManagerLocation(Incarnation("3" * 32), "tm", "host:1"),
+        timestamps={},
+        value=b"",
+        partitions=(),
+        outputs=(written,),
+        metrics=TaskMetrics(),
+    )
+    return encode_events((accepted, OutputsCommitting()) if is_decided else (accepted,))
+
+
+@pytest.mark.parametrize(
+    ("events", "is_kept", "said"),
+    [
+        (
+            decided(),
+            True,
+            r"its outcome was decided, and .* bin/commit-outputs.sh overwrite=/data/out/\.attempt-",
+        ),
+        (decided(is_decided=False), False, ""),
+        (b"not events", True, r"whether its outcome was decided cannot be read, .* bin/commit-outputs.sh MODE=BASE/"),
+    ],
+)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_what_it_wrote_is_kept_and_named_if_its_outcome_was_decided(
+    split: ControlPlane, events: bytes, is_kept: bool, said: str, is_cancelled: bool
+) -> None:
+    """R26, R28: and a cancel came too late."""
+    leader, task_manager, job_id = await broken_everywhere(split, processes=1, events=events, is_cancelled=is_cancelled)
+    await fence_on(split, task_manager, job_id)
+    await split.registry.unregister(task_manager.incarnation)
+    is_failed = not is_cancelled or "was decided, and" in said
+    await until(leader, job_id, JobStatus.FAILED if is_failed else JobStatus.CANCELED)
+    summary = leader.dispatcher.job_summary(job_id)
+    assert summary is not None
+    assert summary.keeps_outputs is is_kept
+    if summary.status is JobStatus.CANCELED:
+        return
+    details = await leader.dispatcher.request_job(JobRequest(job_id))
+    failure = ArchivedExecutionGraph.from_json(details.archived_graph).failure
+    assert failure is not None
+    assert re.search(said, failure.message)
+    assert ("bin/commit-outputs.sh" in failure.message) is is_kept
 
 
 async def test_a_job_that_nobody_has_begun_is_not_waited_for(split: ControlPlane) -> None:

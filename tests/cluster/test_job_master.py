@@ -13,10 +13,11 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.aio.retry import RetryPolicy
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.exchange import ExchangeMode
-from runtime.common.ids import ClusterUuid, Incarnation, JobId
+from runtime.common.ids import ClusterUuid, ExecutionAttemptId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry
 from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary
 from runtime.gateways.job_master import (
     AcknowledgeReports,
@@ -29,17 +30,17 @@ from runtime.gateways.job_master import (
     ReleasePartitions,
 )
 from runtime.gateways.overview import Takeover
-from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport
+from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
 from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads
+from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
 from runtime.highavailability.record_codec import decode_record, encode_record
 from runtime.highavailability.records import OwnerRecord, TaskManagerRecord
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.jobmaster.census import CensusSettings, CensusTaker
 from runtime.rpc.settings import RpcLimits
-from runtime.scheduler.core.job_events import decode_events
+from runtime.scheduler.core.job_events import AttemptFinished, OutputsCommitting, decode_events, encode_events
 from tests.kit.control_plane import eventually
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
@@ -257,6 +258,33 @@ async def test_unreadable_graph_fails_that_job_only() -> None:
         task_manager = await box.task_manager()
         _, _, running = await box.begin(task_manager, other, lone())
         assert (await running).summary is not None
+
+
+@pytest.mark.asyncio
+async def test_what_a_job_wrote_whose_graph_is_gone_is_kept_and_named_if_its_outcome_was_decided() -> None:  # R28
+    async with job_master_box() as box:
+        attempt_id = ExecutionAttemptId(JOB, VertexId("2" * 32), 0, 7, 1)
+        accepted = AttemptFinished(
+            attempt_id=attempt_id,
+            ordinal=0,
+            location=TaskManagerLocation(Incarnation("3" * 32), "tm", "host:1"),
+            timestamps={},
+            value=b"",
+            partitions=(),
+            outputs=(OutputDirectory("/out", f"/out/.attempt-{attempt_id}", "append"),),
+            metrics=TaskMetrics(),
+        )
+        assignment = replace(await box.assign(JOB, lone(), graph_key="key"), is_fresh=False)
+        events = inline_payload(encode_events((accepted, OutputsCommitting())))
+        await box.store.append_events(JOB, assignment.epoch, 0, events)
+        box.graphs["key"] = NotFoundError("no such object")
+        _, running = box.start(assignment)
+        result = await running
+        assert result.summary is not None
+        assert result.summary.keeps_outputs
+        failure = (await stored_archive(box, JOB)).failure
+        assert failure is not None
+        assert f"bin/commit-outputs.sh append=/out/.attempt-{attempt_id}" in failure.message
 
 
 @pytest.mark.asyncio

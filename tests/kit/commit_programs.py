@@ -12,6 +12,8 @@ def write(ctx: Any) -> None:
     directory = ctx.output_path(ctx.params["base"], mode=ctx.params.get("mode", "overwrite"))
     path = Path(directory.removeprefix("gated://"))
     path.mkdir(parents=True)
+    if ctx.params.get("blocked"):
+        (path.parent / f".commit-{ctx.job_id}").touch()  # where the commit wants a directory
     for number in range(ctx.params["files"]):
         (path / f"part-{ctx.vertex_name}-{ctx.subtask_index}-{number}").write_text("row\n")
 

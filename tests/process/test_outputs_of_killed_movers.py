@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -195,4 +198,21 @@ def test_a_sink_beside_a_vertex_that_fails_leaves_nothing_visible(client: Flinkl
     assert not (base / "_SUCCESS").exists()
     assert ended(client, submit(client, base)) == "FINISHED"
     assert ended(client, submit(client, base)) == "FINISHED", "a rerun gives the same rows"
+    assert visible(base) == expected()
+
+
+def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the_failure_names(
+    cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
+) -> None:
+    """R28: no TaskManager deletes it, though the storage has never heard of a commit."""
+    base = tmp_path / "out"
+    job_id = submit(client, base, blocked=1)
+    assert ended(client, job_id) == "FAILED"
+    message = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"][0]["stacktrace"]
+    arguments = shlex.split(message.rpartition("bin/commit-outputs.sh ")[2].splitlines()[0])
+    assert len(arguments) == 2
+    reached(lambda: client.get("/overview")["slots-available"] == client.get("/overview")["slots-total"], "it is over")
+    (base / f".commit-{job_id}").unlink()
+    command = [sys.executable, "-m", "runtime.taskexecutor.repeat_commit", *arguments]
+    subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
     assert visible(base) == expected()

@@ -481,6 +481,7 @@ class EndJobEverywhere:
     """The job has a stored result: tell the ResourceManager (R16), and have it cleaned."""
 
     job_id: JobId
+    keeps_outputs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -520,7 +520,8 @@ class JobRegistry:
         self._dirty += 1
         effects: Effects = [answers.answer_cancel_of_ended(request, entry.summary) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
-        effects += [*self._moves.ended(entry), *self.shown.publish(entry.job_id), ev.EndJobEverywhere(entry.job_id)]
+        effects += [*self._moves.ended(entry), *self.shown.publish(entry.job_id)]
+        effects.append(ev.EndJobEverywhere(entry.job_id, entry.summary.keeps_outputs))
         holder, entry.former = (entry.former.incarnation if entry.former else entry.owner), None
         if holder in self.processes:
             # The process only keeps what the job was: not worth a message of its own.

@@ -57,12 +57,15 @@ class InitializationFailed:
     """The job cannot be built, and why: its graph is unreadable, or the owner must not start it.
 
     `name` is the job's as far as it could be read. `may_run`: what earlier owners have started is stopped first (R16).
+    `keeps_outputs`: its outcome was decided, or nobody can read whether it was (R28); `is_decided`: for sure (R26).
     """
 
     failure: FailureInfo
     name: str
     at: Moment
     may_run: bool = False
+    keeps_outputs: bool = False
+    is_decided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

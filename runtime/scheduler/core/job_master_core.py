@@ -232,8 +232,12 @@ class JobMasterCore:
         self._graph.name = event.name
         self._failures.add(self._failures.exception(event.failure, None), is_concurrent=False)
         reason = self._recovery.cancel_reason if self._recovery is not None else None
+        if event.is_decided:
+            reason = None  # R26: it came too late
         self._failures.cancelled(reason, self._at.millis)
-        self._write_result(JobStatus.FAILED if reason is None else JobStatus.CANCELED)
+        self._write_result(
+            JobStatus.FAILED if reason is None else JobStatus.CANCELED, keeps_outputs=event.keeps_outputs
+        )
 
     def _take_over(self, found: Inheritance, cancel_reason: str | None) -> None:
         self._recovery = None
@@ -476,9 +480,9 @@ class JobMasterCore:
         self._work.placement.stop(self._at)
         self._publication.counted()
 
-    def _write_result(self, status: JobStatus) -> None:
+    def _write_result(self, status: JobStatus, *, keeps_outputs: bool = False) -> None:
         """Ask for the terminal state to be made durable, as it will be shown (R3)."""
-        summary = self._publication.ended(status, self._at.millis)
+        summary = self._publication.ended(status, self._at.millis, keeps_outputs=keeps_outputs)
         archived = self._archive(summary, {**self._graph.timestamps, status: self._at.millis})
         self._result = WriteResult(status, archived, summary)
         self._effects.append(self._result)
@@ -488,7 +492,7 @@ class JobMasterCore:
         assert result is not None, self.status
         self._graph.enter(result.status, result.summary.end_millis)
         if self._work is not None:
-            self._work.placement.say_goodbye()
+            self._work.placement.say_goodbye(keeps_outputs=result.summary.keeps_outputs)
         self._publication.latest = result.summary
         self._is_over = True
 
@@ -501,7 +505,7 @@ class JobMasterCore:
         if self.status in _ALIVE:
             self._advance_alive(work)
         if self.status in _STOPPING and self._graph.is_stopped and work.acceptance.in_flight is None:
-            self._write_result(_STOPPING[self.status])
+            self._write_result(_STOPPING[self.status], keeps_outputs=work.commit.is_decided)
         if self._result is None:
             work.placement.release_idle()
 

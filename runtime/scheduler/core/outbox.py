@@ -48,6 +48,7 @@ class Letter:
         "fence_revision",
         "freed",
         "job",
+        "keeps_outputs",
         "rejected",
         "released",
     )
@@ -64,6 +65,7 @@ class Letter:
         self.released: list[PartitionId] = []
         self.freed: list[AllocationId] = []
         self.ends = False
+        self.keeps_outputs = False
 
 
 class Outbox:
@@ -112,5 +114,5 @@ class Outbox:
         if letter.freed:
             messages.append(FreeSlots(job_id, epoch, tuple(letter.freed)))
         if letter.ends:
-            messages.append(EndJob(job_id, epoch))
+            messages.append(EndJob(job_id, epoch, letter.keeps_outputs))
         return tuple(messages)

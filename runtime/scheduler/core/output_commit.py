@@ -15,6 +15,7 @@ from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
+from runtime.gateways.kept_outputs import commit_command
 from runtime.gateways.task import FailureInfo, OutputDirectory
 from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.events import OutputsMoved, OutputsMoving
@@ -196,7 +197,10 @@ class OutputCommit:
             self._enter(CommitState.SEEKING)
         elif not self._fences.are_available:
             self._enter(CommitState.FAILED)
-            return f"the TaskManager that moves the outputs cannot be reached and may go on; {self._what_is_left()}"
+            return (
+                "the TaskManager that moves the outputs cannot be reached and may go on; what the job wrote is kept,"
+                f" visible or not; to commit what is left, when that TaskManager has ended: {self._command()}"
+            )
         else:
             self._fences.ask(incarnation)
             if self._machine.state is CommitState.MOVING:
@@ -252,9 +256,8 @@ class OutputCommit:
         text = f"committing: {_spaced(progress.files_moved)} of {_spaced(progress.files_total)} files"
         return f"{text}: {progress.problem}" if progress.problem else text
 
-    def _what_is_left(self) -> str:
-        bases = sorted({output.base for execution in self._graph.executions() for output in execution.outputs})
-        return f"what the job wrote is kept, visible or not, below {', '.join(bases)}"
+    def _command(self) -> str:
+        return commit_command([output for execution in self._graph.executions() for output in execution.outputs])
 
 
 _ENTRUSTED = frozenset({CommitState.MOVING, CommitState.STOPPING})

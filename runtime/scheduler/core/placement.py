@@ -272,7 +272,7 @@ class Placement:
         self._touched.clear()
         self.cancel(self._graph.executions(), at)
 
-    def say_goodbye(self) -> None:
+    def say_goodbye(self, *, keeps_outputs: bool) -> None:
         """The job is over: every slot goes back, and every TaskManager that had one forgets the job."""
         for execution in self._graph.executions():
             if execution.location is not None and not execution.is_accepted:
@@ -280,7 +280,8 @@ class Placement:
         for slot in self.pool.allocations():
             self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
         for incarnation in self.met:
-            self._outbox.to(incarnation).ends = True
+            letter = self._outbox.to(incarnation)
+            letter.ends, letter.keeps_outputs = True, keeps_outputs
 
     def task_manager_gone(self, incarnation: Incarnation, *, is_reaped: bool) -> list[ExecutionAttemptId]:
         """Forget a TaskManager and its slots. Returns the attempts that were in them."""

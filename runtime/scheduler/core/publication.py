@@ -74,13 +74,14 @@ class Publication:
             )
         return self.latest
 
-    def ended(self, status: JobStatus, millis: int) -> JobSummary:
+    def ended(self, status: JobStatus, millis: int, *, keeps_outputs: bool = False) -> JobSummary:
         """The summary that will be shown once `status` is durable. One more may be shown before: that it takes long."""
         latest = self.refresh("", millis)
         return replace(
             latest,
             status=status,
             is_committing=False,
+            keeps_outputs=keeps_outputs,
             sequence=latest.sequence + 2,
             end_millis=millis,
             last_modification_millis=max(millis, latest.last_modification_millis + 1),

@@ -27,7 +27,7 @@ class JobMasterLocation:
 class Job:
     """What this TaskManager knows of one job."""
 
-    __slots__ = ("epoch", "information", "is_adopted", "is_ending", "is_over", "job_id", "owner")
+    __slots__ = ("epoch", "information", "is_adopted", "is_ending", "is_over", "job_id", "keeps_outputs", "owner")
 
     def __init__(self, job_id: JobId, epoch: int, owner: JobMasterLocation) -> None:
         self.job_id = job_id
@@ -37,6 +37,8 @@ class Job:
         self.is_ending = False
         self.is_over = False
         """True when it ends because it has a result, and not because this TaskManager leaves."""
+        self.keeps_outputs = False
+        """Somebody may commit by hand what has finished (R28); who has once said so is not contradicted."""
         self.is_adopted = False
         """True once an owner has asked for a census: the epoch is kept until the job ends, also if nothing is here."""
 

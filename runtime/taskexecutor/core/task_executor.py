@@ -122,9 +122,7 @@ class TaskExecutorCore:
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
             case JobsEnded() | ClusterChanged() | Deregistered():
-                is_over = isinstance(event, JobsEnded)
-                jobs = event.jobs if isinstance(event, JobsEnded) else [job.job_id for job in self.jobs]
-                effects = [effect for job_id in jobs for effect in self._end_job(job_id, is_over=is_over)]
+                effects = self._on_end(event)
             case JobMasterConnected() | JobMasterDisconnected():
                 effects = self._on_connection(event)
             case OutputsMoved() | MoveProgressed():
@@ -132,6 +130,16 @@ class TaskExecutorCore:
             case _:
                 effects = self._on_withdrawal(event)
         return effects + self.stopping.obeyed_fences()
+
+    def _on_end(self, event: JobsEnded | ClusterChanged | Deregistered) -> list[Effect]:
+        if not isinstance(event, JobsEnded):
+            return [effect for job in tuple(self.jobs) for effect in self._end_job(job.job_id, is_over=False)]
+        kept = frozenset(event.kept)
+        return [
+            effect
+            for job_id in event.jobs
+            for effect in self._end_job(job_id, is_over=True, keeps_outputs=job_id in kept)
+        ]
 
     def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected) -> list[Effect]:
         match event:
@@ -396,7 +404,7 @@ class TaskExecutorCore:
                 fenced = self.isolation.refusal(job.job_id, message.epoch, message.fence_revision)
                 return [Refused(f"CommitOutputs: {fenced}")] if fenced else self.moves.order(message)
             case EndJob():
-                return self._end_job(job.job_id, is_over=True)
+                return self._end_job(job.job_id, is_over=True, keeps_outputs=message.keeps_outputs)
             case _:
                 assert_never(message)
 
@@ -538,11 +546,12 @@ class TaskExecutorCore:
             return []
         return [TellOwner(job.owner.incarnation, message)]
 
-    def _end_job(self, job_id: JobId, *, is_over: bool) -> list[Effect]:
+    def _end_job(self, job_id: JobId, *, is_over: bool, keeps_outputs: bool = False) -> list[Effect]:
         job = self.jobs.get(job_id)
         if job is None:
-            return [ForgetJob(job_id, is_over)]
+            return [ForgetJob(job_id, is_over and not keeps_outputs)]
         job.is_over = job.is_over or is_over
+        job.keeps_outputs = job.keeps_outputs or keeps_outputs
         if job.is_ending:
             return []
         had_room = self.ledger.has_room
@@ -561,7 +570,7 @@ class TaskExecutorCore:
         if not job.is_ending or self.slots.of_job(job.job_id) or self.moves.is_ordered(job.job_id):
             return []
         self.jobs.forget(job.job_id, has_ended=True)
-        return [ForgetJob(job.job_id, job.is_over)]
+        return [ForgetJob(job.job_id, job.is_over and not job.keeps_outputs)]
 
     def _leave_if_empty(self, job: Job) -> None:
         """A job that was only offered slots and never used one leaves without a trace."""

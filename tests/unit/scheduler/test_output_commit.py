@@ -8,15 +8,18 @@ from runtime.common.fsm import IllegalTransitionError, StateMachine
 from runtime.common.ids import ExecutionAttemptId, PartitionId
 from runtime.common.states import ExecutionState as E
 from runtime.common.states import JobStatus as J
+from runtime.executiongraph.core.failures import system_failure
+from runtime.gateways.job_master import EndJob
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.job_events import OutputsCommitting
+from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
+from runtime.scheduler.core.job_events import JobEvent, OutputsCommitting
+from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
 from runtime.scheduler.core.output_commit import COMMIT_TRANSITIONS, CommitState
 from tests.kit.job_graphs import edge, graph, vertex
-from tests.kit.job_master_driver import UNCONFIRMED_WAIT, JobMasterDriver, location, unreadable, user_failure
+from tests.kit.job_master_driver import JOB_ID, UNCONFIRMED_WAIT, JobMasterDriver, location, unreadable, user_failure
 
 C = CommitState
 FENCED = FailoverSettings(
@@ -227,8 +230,63 @@ def test_without_fences_a_mover_that_cannot_be_reached_ends_the_job_with_what_is
     assert job.pending_result is not None
     assert job.pending_result.status is J.FAILED
     message = job.pending_result.archived.exceptions[0].failure.message
-    assert "may go on; what the job wrote is kept, visible or not, below base" in message
+    assert "may go on; what the job wrote is kept, visible or not; to commit what is left" in message
+    assert "bin/commit-outputs.sh append=base/.attempt-" in message
     assert movers(job) == [(2, 1)]
+
+
+def test_who_fails_behind_the_decision_has_its_outputs_kept() -> None:
+    """Also where no mover could claim them: the order could not be sent, or the storage took nothing."""
+    job = committing()
+    failure = system_failure("MessageTooLargeError", "outputs cannot be moved", 0)
+    job.handle(ev.OutputsMoved(1, failure, job.at()))
+    job.events_durable()
+    assert job.pending_result is not None
+    assert (job.pending_result.status, job.pending_result.summary.keeps_outputs) == (J.FAILED, True)
+    job.result_durable()
+    assert [end.keeps_outputs for end in job.messages(EndJob)] == [True, True]
+
+
+def test_who_fails_before_it_has_its_outputs_deleted() -> None:
+    job = two_sinks(NO_FAILOVER)
+    first, second = job.running()
+    job.report(first, outputs=(output(first),))
+    job.report(second, E.FAILED, failure=user_failure())
+    job.events_durable()
+    assert job.pending_result is not None
+    assert not job.pending_result.summary.keeps_outputs
+    job.result_durable()
+    assert [end.keeps_outputs for end in job.messages(EndJob)] == [False, False]
+
+
+def batches(*, is_decided: bool) -> list[tuple[JobEvent, ...]]:
+    job = committing()
+    return (
+        job.durable if is_decided else [tuple(one for one in job.durable[0] if not isinstance(one, OutputsCommitting))]
+    )
+
+
+def test_what_is_kept_of_a_job_follows_from_its_events_and_in_doubt_it_is_kept() -> None:
+    decided = what_is_kept(JOB_ID, batches(is_decided=True))
+    assert decided.is_decided
+    assert decided.text.count("append=base/.attempt-") == 2
+    assert what_is_kept(JOB_ID, batches(is_decided=False)) == Kept()
+    unknown = what_is_kept(JOB_ID, None)
+    assert not unknown.is_decided
+    assert f"bin/commit-outputs.sh MODE=BASE/.attempt-{JOB_ID}_*" in unknown.text
+
+
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_a_job_that_cannot_be_read_and_is_cancelled_has_failed_if_it_was_decided(is_decided: bool) -> None:
+    job = JobMasterDriver()
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(frozenset(), job.at()))
+    job.handle(ev.CancelWanted(job.at()))
+    failure = system_failure("JobInitializationError", "unreadable", 0)
+    job.handle(ev.InitializationFailed(failure, "", job.at(), True, keeps_outputs=True, is_decided=is_decided))
+    assert job.pending_result is not None
+    assert job.pending_result.status is (J.FAILED if is_decided else J.CANCELED)
+    assert job.pending_result.summary.keeps_outputs
 
 
 # --- owners change (R6) -----------------------------------------------------------------------------------------------

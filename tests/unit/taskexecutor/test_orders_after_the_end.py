@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.common.ids import PartitionId
-from runtime.gateways.job_master import ReleasePartitions
+from runtime.gateways.job_master import EndJob, ReleasePartitions
 from runtime.gateways.resource_manager import JobsEnded
 from runtime.taskexecutor.core.events import (
     AttemptEnded,
@@ -79,3 +79,17 @@ def test_who_was_replaced_is_refused_whatever_it_says() -> None:
     for message in LETS_GO:
         [refused] = core.handle(OwnerSpoke(OWNER, message))
         assert isinstance(refused, Refused)
+
+
+@pytest.mark.parametrize("said", [EndJob(job_id(1), 1, keeps_outputs=True), JobsEnded((job_id(1),), (job_id(1),))])
+def test_outputs_that_somebody_may_commit_by_hand_are_kept_whoever_says_so(said: EndJob | JobsEnded) -> None:
+    core = running()  # R28
+    core.handle(said if isinstance(said, JobsEnded) else OwnerSpoke(OWNER, said))
+    core.handle(JobsEnded((job_id(1),)))  # who has once said so is not contradicted
+    assert core.handle(AttemptEnded(0, attempt_id(1, 0)))[-1] == ForgetJob(job_id(1), is_over=False)
+
+
+def test_what_nobody_has_heard_of_is_kept_for_those_that_are_named_only() -> None:
+    core = running()  # R28
+    effects = core.handle(JobsEnded((job_id(2), job_id(3)), (job_id(3),)))
+    assert effects == [ForgetJob(job_id(2)), ForgetJob(job_id(3), is_over=False)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,7 +17,9 @@ import pytest_asyncio
 from runtime.aio.clock import LoopClock
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import InvalidInputError
+from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
+from runtime.gateways.kept_outputs import commit_command
 from runtime.gateways.task import OVERWRITE, OutputDirectory
 from runtime.taskexecutor import repeat_commit
 from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
@@ -38,7 +41,7 @@ from tests.kit.committed_outputs import (
     tree,
     visible,
 )
-from tests.kit.task_messages import report
+from tests.kit.task_messages import VERTEX, report
 
 # --- the committer ----------------------------------------------------------------------------------------------------
 
@@ -213,6 +216,68 @@ async def test_an_output_that_cannot_be_deleted_is_logged_and_does_not_keep_the_
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def commands(failure: BaseException | str) -> list[str]:
+    _, found, arguments = str(failure).rpartition("bin/commit-outputs.sh ")
+    assert found
+    return shlex.split(arguments)
+
+
+def test_a_commit_that_never_began_is_done_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody could claim anything; the message names the hidden directories."""
+    first, second = attempt(tmp_path / "x y", 0, mode=OVERWRITE, a="1"), attempt(tmp_path / "z", 1, b="2")
+    (tmp_path / "x y/old").write_text("old")
+    (tmp_path / "x y" / COMMIT).write_text("in the way")
+    with pytest.raises(InvalidInputError, match=r"nothing of the job has become visible, what .* is kept") as failed:
+        commit([first, second])
+    arguments = commands(failed.value)
+    assert arguments == [f"overwrite={first.directory}", f"append={second.directory}"]
+    (tmp_path / "x y" / COMMIT).unlink()
+    assert repeat_commit.main(arguments) == 0, capsys.readouterr().err
+    assert (everything(tmp_path / "x y"), everything(tmp_path / "z")) == ({"a", "_SUCCESS"}, {"b", "_SUCCESS"})
+
+
+def test_of_many_directories_the_command_names_all_that_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = [attempt_of(tmp_path, number, 1, f"part-{number}") for number in range(30)]
+    arguments = commands(commit_command(outputs))
+    assert arguments == [f"append={tmp_path}/.attempt-{JOB}_*"]
+    twice = attempt_of(tmp_path, 7, 2, "part-7-again")
+    assert repeat_commit.main(arguments) == 1
+    assert "more than one" in capsys.readouterr().err
+    (attempt_path(twice) / "part-7-again").unlink()
+    attempt_path(twice).rmdir()
+    assert repeat_commit.main(arguments) == 0, capsys.readouterr().err
+    assert len(visible(tmp_path)) == 30
+
+
+def attempt_of(base: Path, subtask: int, counter: int, name: str) -> OutputDirectory:
+    directory = base / f".attempt-{ExecutionAttemptId(JOB, VERTEX, subtask, 1, counter)}"
+    directory.mkdir(parents=True)
+    (directory / name).write_text("row")
+    return OutputDirectory(str(base), str(directory), "append")
+
+
+def test_a_commit_that_had_begun_says_itself_what_belongs_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = attempt_of(tmp_path, 0, 1, "a"), attempt_of(tmp_path, 1, 1, "b")
+    (tmp_path / "a").write_text("taken")
+    with pytest.raises(InvalidInputError):
+        commit([first, second])
+    (tmp_path / "a").unlink()
+    assert repeat_commit.main([f"append={first.directory}"]) == 0, capsys.readouterr().err
+    assert visible(tmp_path) == {"a": "row", "b": "row"}
+
+
+@pytest.mark.parametrize("arguments", [["x"], ["replace=/b/.attempt-1"], ["append=/b/part"], ["append=.attempt-1"]])
+def test_arguments_that_are_none_are_answered_with_the_usage(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert repeat_commit.main(arguments) == 2
+    assert "usage: commit-outputs.sh" in capsys.readouterr().err
 
 
 def test_a_commit_that_has_failed_is_repeated_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -342,7 +342,7 @@ def test_a_copy_is_proved_before_its_source_goes(monkeypatch: pytest.MonkeyPatch
     assert files.exists(f"{output.directory}/a")
     assert files.cat_file(f"{root}/keep") == b"old"
     commit([output], 2)
-    assert shown(root) == {"a": "new", "day=1/b": "new"}
+    assert shown(root) == {"a": "new", "day=1/b": "new", "file/c": "new", "directory": "new"}
 
 
 # --- one mover at a time ----------------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def test_what_a_driver_raises_becomes_our_error(monkeypatch: pytest.MonkeyPatch)
         raise LookupError(message)
 
     monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "cat_file", refuse)
-    said = r"memory://base: LookupError: no credentials; nothing .* is kept; .*commit-outputs.sh memory://base/.commit-"
+    said = r"memory://base: LookupError: no credentials; nothing .* is kept in .*commit-outputs.sh append=memory://base/.attempt-0"
     with pytest.raises(RemoteFilesError, match=said):
         commit([OutputDirectory("memory://base", "memory://base/.attempt-0")])
 
