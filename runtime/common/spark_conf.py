@@ -1,7 +1,8 @@
 """The one judge of a job's Spark conf: what is static, what a cluster does not offer, what to do instead.
 
 Static conf belongs to a JVM's start, so a job can only ask for what a TaskManager's Spark was started with
-(semantics.md, Slots).
+(semantics.md, Slots). Static is what Spark reads when it starts; keys of its users and of libraries are none of it, and
+`spark.hadoop.*` is the Hadoop conf, of which each job has one of its own (R22).
 """
 
 from __future__ import annotations
@@ -56,8 +57,24 @@ STATIC_SQL = frozenset(
 )
 """Spark's own list; a test compares it with the JVM's."""
 
-_OF_SESSIONS = ("spark.openlineage.",)
-"""Spark's prefix, and not Spark's keys: a living session takes them, and the job's code reads them there."""
+HADOOP_PREFIX = "spark.hadoop."
+"""What follows is a key of the job's own Hadoop conf."""
+
+_OF_METASTORES = ("spark.hadoop.hive.", "spark.hadoop.javax.jdo.")
+"""The catalog that jobs share reads these when Spark starts (`taskmanager.spark.warehouse`)."""
+
+_NAMESPACES = (
+    "acls admin api app appStateStore archives authenticate barrier blacklist block blockManager broadcast buffer "
+    "cache callstack cdc checkpoint cleaner cloneBasedClosureCleaner connect cores dead decommission default deploy "
+    "diskStore driver dynamicAllocation eventLog excludeOnFailure executor executorEnv extraListeners file files "
+    "graphx hadoopRDD history hive home io jars job jobGroup kafka kerberos kryo kryoserializer kubernetes launcher "
+    "local locality log logConf logLineage logging master maxRemoteBlockSizeFetchToMem memory metrics modify network "
+    "plugins port pyspark python r rdd redaction reducer remote repl resources resultGetter rpc scheduler security "
+    "serializer shuffle shutdown sparkr speculation ssl stage standalone starvation storage streaming submit task "
+    "taskMetrics test testing ui unsafe user worker yarn "
+)
+SPARK_NAMESPACES = frozenset(_NAMESPACES.split())
+"""Second words of Spark's own keys; a test compares them with the JVM's. A key with another one is none of Spark's."""
 
 _STATIC_SQL_PREFIXES = ("spark.sql.hive.metastore.",)
 """Registered by a module of Spark that is not always loaded."""
@@ -93,11 +110,11 @@ def is_ignored(key: str) -> bool:
 
 def is_static(key: str) -> bool:
     """True for keys that only a new JVM could take. Keys of other systems are none of Spark's."""
-    if not key.startswith("spark.") or key.startswith(_OF_SESSIONS) or is_ignored(key):
+    if not key.startswith("spark.") or is_ignored(key):
         return False
     if key.startswith("spark.sql."):
         return key in STATIC_SQL or key.startswith(_STATIC_SQL_PREFIXES)
-    return True
+    return key.split(".")[1] in SPARK_NAMESPACES or key.startswith(_OF_METASTORES)
 
 
 def static_conf(conf: Mapping[str, str]) -> dict[str, str]:

@@ -142,7 +142,6 @@ def both(box: SparkBox, places: dict[str, Path], code: str) -> dict[str, SlotPro
             slot_index=index,
             directory=place,
             job_id=who * 32,
-            database=f"job_{who * 32}",
         )
         for index, (who, place) in enumerate(places.items())
     }

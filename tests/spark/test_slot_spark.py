@@ -89,11 +89,11 @@ def test_threads_may_be_the_first_to_touch_spark(slots: SlotBox) -> None:
 
         with ThreadPoolExecutor(4) as pool:
             counts = pool.map(lambda size: ctx.spark.range(size).count(), [10, 20, 30, 40])
-            return [*counts, ctx.spark.catalog.currentDatabase()]
+            return [*counts, ctx.spark.catalog.currentDatabase(), ctx.spark.conf.get("spark.sql.warehouse.dir")]
 
     for _ in range(2):  # the second one is too early for the idle delay of the process it gets
-        job = new_job()
-        assert slots.value(slots.work(touches, job_id=job)) == [10, 20, 30, 40, f"job_{job}"]
+        work = slots.work(touches, job_id=new_job())
+        assert slots.value(work) == [10, 20, 30, 40, "default", f"file:{work.job_directory}/spark-warehouse"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.common.spark_conf import STATIC_SQL
+from runtime.common.spark_conf import HADOOP_PREFIX, SPARK_NAMESPACES, STATIC_SQL
 from tests.kit.spark_box import SparkBox, wait_until
 
 SLEEPING = """
@@ -110,6 +110,56 @@ def test_the_list_of_static_keys_is_sparks(box: SparkBox) -> None:
     assert {key for key in keys if not key.startswith("spark.sql.hive.metastore.")} == STATIC_SQL
 
 
+REGISTERED = """
+names = ["package$", *(f"{name}$" for name in (
+    "Connect", "Deploy", "History", "Kryo", "Network", "Python", "R", "Status", "Streaming", "Tests", "UI", "Worker"))]
+for name in names:
+    try:
+        spark._jvm.java.lang.Class.forName("org.apache.spark.internal.config." + name)
+    except Exception as error:
+        assert "ClassNotFoundException" in str(error), error
+entries = getattr(getattr(spark._jvm.org.apache.spark.internal.config, "ConfigEntry$"), "MODULE$").knownConfigs()
+emit([str(key) for key in entries.keySet()])
+"""
+
+
+def test_the_list_of_sparks_namespaces_has_every_key_that_spark_registers(box: SparkBox) -> None:
+    keys = [key for key in box.evaluate(REGISTERED) if key.startswith("spark.")]
+    assert {"spark.executor.memory", "spark.ui.port", "spark.python.worker.reuse"} <= set(keys)
+    own = [key for key in keys if not key.startswith(("spark.sql.", HADOOP_PREFIX))]
+    assert {key for key in own if key.split(".")[1] not in SPARK_NAMESPACES} == set()
+
+
+OWN_KEYS = """#lazy
+from pyspark.sql import SparkSession
+spark = (SparkSession.builder.config("spark.my.thing", "x").config("spark.hadoop.fs.mine.key", "secret")
+    .config("spark.sql.shuffle.partitions", 5).getOrCreate())
+sc = spark.sparkContext
+keys = ["spark.my.thing", "spark.my.job", "spark.hadoop.fs.mine.key", "spark.sql.shuffle.partitions"]
+emit([[spark.conf.get(key) for key in keys], [sc.getConf().get(key) for key in keys],
+      [spark.newSession().conf.get(key) for key in keys], [sc._jsc.sc().conf().get(key) for key in keys]])
+emit([sc._jsc.hadoopConfiguration().get("fs.mine.key"),
+      spark._jsparkSession.sessionState().newHadoopConf().get("fs.mine.key")])
+ask()
+"""
+SEEN_BY_OTHERS = """
+sc = spark.sparkContext
+keys = ["spark.my.thing", "spark.my.job", "spark.hadoop.fs.mine.key"]
+emit([[spark.conf.get(key, None) for key in keys], [sc.getConf().get(key) for key in keys],
+      sc._jsc.hadoopConfiguration().get("fs.mine.key"),
+      spark.conf.get("spark.sql.shuffle.partitions") == sc.getConf().get("spark.sql.shuffle.partitions")])
+"""
+
+
+def test_keys_of_a_job_that_are_none_of_sparks_are_its_conf_and_nobody_elses(box: SparkBox) -> None:
+    slot = box.slot(OWN_KEYS, static_conf="fail", spark_conf={"spark.my.job": "y", "spark.sql.shuffle.partitions": "6"})
+    assert slot.next() == [["x", "y", "secret", "5"]] * 4
+    assert slot.next() == ["secret", "secret"]
+    assert box.evaluate(SEEN_BY_OTHERS, slot_index=1) == [[None] * 3, [None] * 3, None, True]
+    box.end(slot)
+    assert box.evaluate(SEEN_BY_OTHERS) == [[None] * 3, [None] * 3, None, True]
+
+
 def test_static_conf_of_a_script_can_be_refused(box: SparkBox) -> None:
     slot = box.slot(STATIC, static_conf="fail")
     assert slot.finish() == 1
@@ -131,20 +181,17 @@ emit([spark.table("t").count(), spark.table("stored").count()])
             code.format(n=n),
             slot_index=n - 1,
             job_id=f"{n}" * 32,
-            database="job_" + f"{n}" * 32,
             spark_conf={"spark.sql.shuffle.partitions": str(n + 5)},
         )
         for n in (1, 2)
     ]
     for n, slot in zip((1, 2), slots, strict=True):
-        assert slot.next() == ["job_" + f"{n}" * 32, str(n + 5)]
+        assert slot.next() == ["default", str(n + 5)]
     for n, slot in zip((1, 2), slots, strict=True):
         slot.tell()
         assert slot.next() == [n, n]
         box.end(slot)
         box.end_job(f"{n}" * 32)
-    names = box.evaluate("emit([d.name for d in spark.catalog.listDatabases()])")
-    assert not {f"job_{n * 32}" for n in "12"} & set(names)
 
 
 def test_files_and_archives_lie_in_the_jobs_directory(box: SparkBox, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ emit([spark.catalog.currentDatabase(), spark.table("saved").count(),
 
 def test_a_table_of_one_job_is_seen_by_the_next_and_after_a_new_start(lasting: SparkBox) -> None:
     jobs = [name * 32 for name in "123"]
-    assert lasting.evaluate(SAVE, job_id=jobs[0], database=f"job_{jobs[0]}") == ["default", 4]
+    assert lasting.evaluate(SAVE, job_id=jobs[0]) == ["default", 4]
     lasting.end_job(jobs[0])
-    assert lasting.evaluate(READ, job_id=jobs[1], database=f"job_{jobs[1]}") == ["default", 4, 2]
+    assert lasting.evaluate(READ, job_id=jobs[1]) == ["default", 4, 2]
     lasting.run(lasting.environment.restart())
-    assert lasting.evaluate(READ, job_id=jobs[2], database=f"job_{jobs[2]}") == ["default", 4, 2]
+    assert lasting.evaluate(READ, job_id=jobs[2]) == ["default", 4, 2]
     house = Path(lasting.settings.warehouse)
     assert {path.name for path in house.iterdir()} == {".metastore", "saved", "other.db"}
 

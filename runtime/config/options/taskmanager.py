@@ -71,7 +71,7 @@ SPARK_WAREHOUSE: ConfigOption[str] = ConfigOption(
     "",
     "Directory of tables that outlive their jobs, with a catalog that one TaskManager at a time can use.",
     "String",
-    "none: each job has a database of its own, which ends with it",
+    "none: each job has a catalog of its own, which ends with it",
 )
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."

@@ -71,7 +71,7 @@ class SparkAttachment:
             self._bind(self._attached, order)
 
     def _bind(self, attached: AttachedSpark, order: WorkOrder) -> None:
-        from runtime.taskexecutor.spark.attach import JobBinding, job_database
+        from runtime.taskexecutor.spark.attach import JobBinding
 
         job_id = order.attempt_id.job_id
         attached.bind(
@@ -83,7 +83,6 @@ class SparkAttachment:
                 own_workers=order.ships_files,
                 spark_conf=json.loads(order.spark_conf),
                 static_conf=self._policy,
-                database=job_database(job_id),
                 on_first_use=lambda: self._channel.send(FrameKind.SPARK_USED),
             )
         )

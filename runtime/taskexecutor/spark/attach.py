@@ -19,13 +19,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from runtime.common.errors import BugError, InvalidInputError, RetryableError
 from runtime.taskexecutor.spark.environment import SlotSession
 from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
 from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfPolicy
-from runtime.taskexecutor.spark.warehouse import is_persistent
 from runtime.taskexecutor.spark.worker_daemon import JOB_DIRECTORY_VARIABLE, JOB_ID_VARIABLE
 
 if TYPE_CHECKING:
@@ -65,8 +63,7 @@ _PRELOADED = (
 
 _PANDAS_UNSUPPORTED = 3
 
-WAREHOUSE = "spark-warehouse"
-"""Below the job's working directory, as spark-submit names it."""
+WAREHOUSE = "spark.sql.warehouse.dir"
 
 
 class AttachError(RetryableError):
@@ -78,8 +75,7 @@ class JobBinding:
     """The job that a slot process works for now.
 
     `own_workers`: the job brings files of its own, so its Python workers cannot be shared; they start in
-    `job_directory` with `python_path`. `database` is the job's default database, "" for the session's.
-    `on_first_use` is called once, when Spark is first touched.
+    `job_directory` with `python_path`. `on_first_use` is called once, when Spark is first touched.
     """
 
     job_id: str
@@ -89,13 +85,7 @@ class JobBinding:
     own_workers: bool = False
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     static_conf: StaticConfPolicy = StaticConfPolicy.WARN
-    database: str = ""
     on_first_use: Callable[[], None] | None = None
-
-
-def job_database(job_id: str) -> str:
-    """The default database of a job; `end_job` of the environment drops it."""
-    return f"job_{job_id}"
 
 
 def preload() -> None:
@@ -113,30 +103,6 @@ def preload() -> None:
         raise InvalidInputError(message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Catalog:
-    """Java objects that databases are made with. A planted one is gone for ever when its Python object is deleted."""
-
-    java: Any
-    no_properties: Any
-    make_database: Callable[..., Any]
-    make_uri: Callable[[str], Any]
-
-    @classmethod
-    def planted_in(cls, context: SparkContext) -> _Catalog:
-        from py4j.java_gateway import JavaClass
-
-        from runtime.taskexecutor.spark.gateway import PLANTED_CATALOG, PLANTED_NO_PROPERTIES
-
-        client = context._jsc._gateway_client  # noqa: SLF001 - classes have no other way either
-        return cls(
-            _planted(context, PLANTED_CATALOG),
-            _planted(context, PLANTED_NO_PROPERTIES),
-            JavaClass("org.apache.spark.sql.catalyst.catalog.CatalogDatabase", client),
-            JavaClass("java.net.URI", client),
-        )
-
-
 def _planted(context: SparkContext, name: str) -> Any:
     from py4j.java_gateway import JavaObject
 
@@ -150,7 +116,6 @@ class AttachedSpark:
         from runtime.taskexecutor.spark import gateway
 
         self.session = session
-        self._catalog = _Catalog.planted_in(context)
         self._slot = _planted(context, gateway.PLANTED_SLOT)
         self._spark = spark
         self._context = context
@@ -208,9 +173,7 @@ class AttachedSpark:
             binding.on_first_use()
         self._link_directory()
         self._context.setJobDescription(binding.description)
-        if binding.database and not is_persistent(self.session.conf):
-            self._create_database(binding.database)
-            self._spark._jsparkSession.catalog().setCurrentDatabase(binding.database)  # noqa: SLF001 - as below
+        self._context._conf.set(WAREHOUSE, self._slot.begin(binding.job_id, binding.job_directory))  # noqa: SLF001 - as below
         self.apply_conf(binding.spark_conf)
 
     def _link_directory(self) -> None:
@@ -221,18 +184,11 @@ class AttachedSpark:
         if not link.is_symlink():
             link.symlink_to(self.binding.job_directory)
 
-    def _create_database(self, name: str) -> None:
-        # Three calls of the JVM; `CREATE DATABASE` would be a planned query, and names looked up cost a call each.
-        # Where plain Spark's default database lies: what a table's LOCATION is relative to (R24).
-        catalog = self._catalog
-        location = catalog.make_uri(f"file:{quote(self.binding.job_directory)}/{WAREHOUSE}")
-        database = catalog.make_database(name, "", location, catalog.no_properties)
-        catalog.java.createDatabase(database, True)  # noqa: FBT003 - Java has no keywords: ignoreIfExists
-
     def apply_conf(self, conf: Mapping[str, str]) -> None:
         """Set what a living session can take; the rest by the job's static conf policy."""
         for key, value in self.judge_conf(conf).items():
-            self._spark.conf.set(key, value)
+            self._slot.configure(key, value)
+            self._context._conf.set(key, value)  # noqa: SLF001 - what `getConf` copies
 
     def own_part(self, conf: Iterable[tuple[str, str]]) -> dict[str, str]:
         """What a user's SparkConf adds: a fresh SparkConf repeats all that the JVM was started with."""

@@ -90,6 +90,10 @@ class Driver:
         """Let the JVM free a SlotSession now: its proxy here is part of a cycle that Python may find much later."""
         self.context._gateway.detach(session)  # noqa: SLF001 - pyspark has no public way to it
 
+    def forget_catalog(self, job_id: str) -> None:
+        """The job has left: its databases and tables are found no more (R22)."""
+        self.jvm.org.apache.spark.SlotCatalogs.forget(job_id)
+
     def figures(self) -> dict[str, int]:
         """What must not grow with the number of jobs, after a garbage collection."""
         found = self.jvm.org.apache.spark.Figures.read(self._scala_context)

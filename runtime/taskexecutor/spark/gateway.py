@@ -30,9 +30,7 @@ _IMPORTS = (
 PLANTED_SLOT = "slot"
 PLANTED_CONTEXT = "slot_jsc"
 PLANTED_SESSION = "slot_session"
-PLANTED_CATALOG = "slot_catalog"
-PLANTED_NO_PROPERTIES = "slot_no_properties"
-"""Ids in a session's gateway: its SlotSession, JavaSparkContext, SparkSession and catalog, and an empty map."""
+"""Ids in a session's gateway: its SlotSession, JavaSparkContext and SparkSession."""
 
 
 def connect(port: int, secret: str) -> Any:

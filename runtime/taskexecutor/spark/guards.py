@@ -134,7 +134,8 @@ def _guard_construction(attached: AttachedSpark) -> None:
     ) -> None:
         # Without a session given, the original takes the JVM's default one, which belongs to nobody (pitfall 5).
         own = attached.spark._jsparkSession if jsparkSession is None else jsparkSession  # noqa: SLF001 - as pyspark
-        original(session, sparkContext, own, attached.judge_conf(options or {}))
+        attached.apply_conf(options or {})
+        original(session, sparkContext, own, {})
 
     _replace(SparkContext, "__new__", new_context)
     _replace(SparkContext, "__init__", initialize_context)

@@ -24,7 +24,6 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.archive import ClassArchive
-from runtime.taskexecutor.spark.attach import job_database
 from runtime.taskexecutor.spark.driver import Driver, end_of
 from runtime.taskexecutor.spark.gateway import PLANTED_SESSION, connect
 from runtime.taskexecutor.spark.jvm_end import JvmEnd
@@ -32,7 +31,6 @@ from runtime.taskexecutor.spark.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark.python_workers import kill_daemons
 from runtime.taskexecutor.spark.sessions import Sessions
 from runtime.taskexecutor.spark.settings import SparkSettings
-from runtime.taskexecutor.spark.warehouse import is_persistent
 from runtime.taskexecutor.spark.warm_up import WarmUp
 
 logger = logging.getLogger(__name__)
@@ -125,11 +123,7 @@ class SparkHost:
     def _end_job(self, arguments: dict[str, Any]) -> int:
         job_id = arguments["job_id"]
         killed = kill_daemons(self._driver.process.pid, job_id)
-        if is_persistent(self._driver.conf):
-            return killed
-        catalog = self._driver.java_session.sessionState().catalog()
-        if catalog.databaseExists(job_database(job_id)):
-            catalog.dropDatabase(job_database(job_id), True, True)  # noqa: FBT003 - ignoreIfNotExists, cascade
+        self._driver.forget_catalog(job_id)
         return killed
 
     def _send(self, message: dict[str, Any]) -> None:

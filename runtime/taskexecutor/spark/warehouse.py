@@ -1,4 +1,4 @@
-"""The catalog of a TaskManager's Spark: a database for each job, deleted with it, or one that stays (D-046).
+"""The catalog of a TaskManager's Spark that stays, and that all jobs share (D-046); else each job has its own (D-064).
 
 What stays is Spark's own Hive catalog: tables below a directory, and what is known of them in a Derby database below
 `.metastore` there. Derby serves one process, so the Spark host holds a lock on it, which ends with the host.
@@ -30,11 +30,6 @@ def catalog_conf(warehouse: str, spark_conf: Mapping[str, str]) -> dict[str, str
         url = f"jdbc:derby:;databaseName={warehouse}/{_METASTORE}/derby;create=true"
         conf["spark.hadoop.javax.jdo.option.ConnectionURL"] = url
     return conf
-
-
-def is_persistent(conf: Mapping[str, str]) -> bool:
-    """True if jobs share a catalog that outlives them: they get no databases of their own then."""
-    return conf.get(_CATALOG) == "hive"
 
 
 def hold_metastore(

@@ -12,7 +12,12 @@ from runtime.common.spark_conf import is_ignored, is_same, is_static, refused_st
     [
         ("spark.executor.memory", True, False),
         ("spark.driver.memory", True, False),
-        ("spark.hadoop.fs.s3a.endpoint", True, False),
+        ("spark.hadoop.fs.s3a.endpoint", False, False),
+        ("spark.hadoop.hive.metastore.uris", True, False),
+        ("spark.my.key", False, False),
+        ("spark.my", False, False),
+        ("spark.serializer", True, False),
+        ("spark.executor.of_mine", True, False),
         ("spark.sql.warehouse.dir", True, False),
         ("spark.sql.streaming.ui.enabled", True, False),
         ("spark.sql.hive.metastore.version", True, False),

@@ -27,6 +27,7 @@ public final class Figures {
     found.put("classes", Integer.valueOf(ManagementFactory.getClassLoadingMXBean().getLoadedClassCount()));
     found.put("listeners", Integer.valueOf(original.listenerBus().listeners().size()));
     found.put("open_sessions", Integer.valueOf(SlotSession.openCount()));
+    found.put("job_catalogs", Integer.valueOf(SlotCatalogs.count()));
     found.put("sessions", Long.valueOf(instances(histogram, "org.apache.spark.sql.classic.SparkSession")));
     found.put("contexts", Long.valueOf(instances(histogram, SlotContext.class.getName())));
     found.put("gateways", Long.valueOf(instances(histogram, SlotGateway.class.getName())));

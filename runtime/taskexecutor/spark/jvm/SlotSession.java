@@ -10,6 +10,8 @@ import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.SlotFileSystems;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.Py4JServer;
@@ -37,6 +39,9 @@ import scala.Some;
 public final class SlotSession {
   /** The local property that names the session in every thread and every task of it. */
   public static final String PROPERTY = "flinklike.session";
+
+  private static final String WAREHOUSE = "spark.sql.warehouse.dir";
+  private static final String HADOOP = "spark.hadoop.";
 
   private static final Map OPEN = new ConcurrentHashMap();
 
@@ -119,7 +124,7 @@ public final class SlotSession {
     properties.setProperty(PROPERTY, tag);
     original.setLocalProperties(properties);
     SparkSession.setActiveSession(session);
-    Object catalog = session.sessionState().catalog(); // built lazily otherwise, in the job's time
+    session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();
     SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"), context);
@@ -127,23 +132,30 @@ public final class SlotSession {
     gateway.putObject("slot", this);
     gateway.putObject("slot_jsc", new JavaSparkContext(context));
     gateway.putObject("slot_session", session);
-    gateway.putObject("slot_catalog", catalog);
-    gateway.putObject("slot_no_properties", none());
   }
 
   private static scala.collection.immutable.Map none() {
     return (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
   }
 
-  /** The shared state with a cache and global temporary views of its own; catalog and status store are everybody's. */
+  /** The shared state with conf, cache, catalog and global temporary views of its own; the status store is everybody's. */
   private SharedState stateOf(SharedState shared) throws Exception {
     shared.externalCatalog();
-    shared.globalTempViewManager();
+    shared.globalTempViewManager(); // made, so that no other session's first use makes it
     SharedState made = (SharedState) Fields.copy(shared, SharedState.class);
     CacheManager cache = new CacheManager();
     Fields.set(SharedState.class, made, "sparkContext", context);
+    Fields.set(SharedState.class, made, "conf", shared.conf().clone());
+    Fields.set(SharedState.class, made, "hadoopConf", new Configuration(shared.hadoopConf()));
     Fields.set(SharedState.class, made, "cacheManager", cache);
     Fields.set(SharedState.class, made, "relationCache", new SlotRelationCache(cache));
+    if (!SlotCatalogs.isShared(original.conf())) {
+      Fields.set(
+          SharedState.class,
+          made,
+          "externalCatalog",
+          SlotCatalogs.forSession(made.conf(), made.hadoopConf(), original.listenerBus()));
+    }
     String database = (String) Fields.get(SharedState.class, made, "globalTempDB");
     Fields.set(SharedState.class, made, "globalTempViewManager", new GlobalTempViewManager(database));
     return made;
@@ -156,6 +168,35 @@ public final class SlotSession {
   /** Where the gateway listens, and its secret: "port secret". */
   public String address() {
     return server.getListeningPort() + " " + server.secret();
+  }
+
+  /**
+   * Work for a job: with its catalog, and tables in `spark-warehouse` of its directory, where plain Spark puts them (R24).
+   * Where the tables lie now. A session that works for the same job again begins in `default` again.
+   */
+  public String begin(String job, String directory) throws Exception {
+    if (!SlotCatalogs.isShared(original.conf())) {
+      Path warehouse = new Path("file", null, directory + "/spark-warehouse");
+      SlotCatalogs.enter(state.externalCatalog(), job, warehouse, state.conf(), state.hadoopConf());
+      session.sessionState().conf().setConfString(WAREHOUSE, warehouse.toString());
+      context.conf().set(WAREHOUSE, warehouse.toString());
+      state.conf().set(WAREHOUSE, warehouse.toString());
+    }
+    session.sessionState().catalog().setCurrentDatabase(session.sessionState().conf().defaultDatabase());
+    return session.sessionState().conf().warehousePath();
+  }
+
+  /**
+   * Set a key that is not static: in the session, and wherever a fresh Spark would have it from the start, which are the
+   * SparkConf, sessions that this one makes, and for `spark.hadoop.*` the Hadoop conf.
+   */
+  public void configure(String key, String value) {
+    session.conf().set(key, value);
+    context.conf().set(key, value);
+    state.conf().set(key, value);
+    if (key.startsWith(HADOOP)) {
+      context.hadoopConfiguration().set(key.substring(HADOOP.length()), value);
+    }
   }
 
   // --- while it is open ----------------------------------------------------------------------------------------------

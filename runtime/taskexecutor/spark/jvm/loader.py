@@ -34,6 +34,7 @@ SOURCES: tuple[str, ...] = (
     "SlotAccumulator",
     "SlotContext",
     "SlotRelationCache",
+    "SlotCatalogs",
     "SlotGateway",
     "SlotSession",
     "SlotFileSystems",
