@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
-
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import settings as spark_settings
@@ -68,9 +66,8 @@ class Sessions:
             self._live_tags.add(tag)
         try:
             opened = self._open(tag, pool)
-        except Py4JError:
-            with self._lock:
-                self._live_tags.discard(tag)
+        except BaseException:
+            self._forget(tag)
             raise
         with self._lock:
             self._sessions[tag] = opened
@@ -79,11 +76,20 @@ class Sessions:
     def _open(self, tag: str, pool: str) -> _OpenSession:
         driver = self._driver
         link = spark_settings.working_directory_link(driver.settings, tag)
-        java = driver.open_session(tag, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)})
         directory = spark_settings.session_directory(driver.settings, tag)
         directory.mkdir(mode=0o700)
+        try:
+            java = driver.open_session(tag, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)})
+        except BaseException:
+            shutil.rmtree(directory)
+            raise
         port, secret = str(java.address()).split(" ")
         return _OpenSession(SlotSession(tag, int(port), secret, pool, str(directory), driver.conf), java)
+
+    def _forget(self, tag: str) -> None:
+        """What runs under the tag from now on is unwanted."""
+        with self._lock:
+            self._live_tags.discard(tag)
 
     def close(self, session_id: str, deadline: Deadline) -> bool:
         """End a session whose process is gone. False when its tasks are still active at the deadline (R15).
@@ -94,16 +100,22 @@ class Sessions:
             session = self._sessions.pop(session_id, None)
         if session is None:
             return True
-        for problem in session.java.shut():
+        try:
+            return self._close(session, deadline)
+        finally:
+            self._forget(session_id)
+
+    def _close(self, session: _OpenSession, deadline: Deadline) -> bool:
+        tag, java = session.slot_session.session_id, session.java
+        for problem in java.shut():
             # It ends with its jobs then; a stream that does not stop in time says so here.
-            logger.warning("stopping what session %s has left: %s", session_id, problem)
-        is_quiet = self._is_idle(session.java) or self._drain(session.java, deadline)
+            logger.warning("stopping what session %s has left: %s", tag, problem)
+        is_quiet = self._is_idle(java) or self._drain(java, deadline)
         shutil.rmtree(session.slot_session.directory, ignore_errors=True)
         if is_quiet:
-            session.java.release()
-            self._driver.forget_session(session.java)
-            with self._lock:
-                self._live_tags.discard(session_id)
+            for problem in java.release():
+                logger.error("session %s has left something in the JVM: %s", tag, problem)
+            self._driver.forget_session(java)
         return is_quiet
 
     def _is_idle(self, java: Any) -> bool:

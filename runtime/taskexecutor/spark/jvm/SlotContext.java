@@ -225,27 +225,50 @@ public final class SlotContext extends SparkContext {
   // --- the end -------------------------------------------------------------------------------------------------------
 
   /** Drop what the session has left: listeners, connections, persisted and checkpointed blocks, broadcasts. Idempotent. */
-  void release() throws Exception {
-    listeners.removeAdded();
-    closeAccumulators();
-    List ids = new ArrayList(CollectionConverters.asJava(getPersistentRDDs()).keySet());
-    for (int i = 0; i < ids.size(); i++) {
-      unpersistRDD(((Integer) ids.get(i)).intValue(), false);
-    }
+  void release(List problems) {
+    new Step("listeners") {
+      void take() {
+        listeners.removeAdded();
+      }
+    }.tryIt(problems);
+    closeAccumulators(problems);
+    unpersist(problems);
     Object[] made = broadcasts.toArray();
     broadcasts.clear();
     for (int i = 0; i < made.length; i++) {
-      if (made[i] != null && ((Broadcast) made[i]).isValid()) {
-        ((Broadcast) made[i]).destroy(false);
-      }
+      final Broadcast broadcast = (Broadcast) made[i];
+      new Step("broadcast") {
+        void take() {
+          if (broadcast != null && broadcast.isValid()) {
+            broadcast.destroy(false);
+          }
+        }
+      }.tryIt(problems);
     }
   }
 
-  private void closeAccumulators() throws Exception {
+  private void unpersist(List problems) {
+    List ids = new ArrayList(CollectionConverters.asJava(getPersistentRDDs()).keySet());
+    for (int i = 0; i < ids.size(); i++) {
+      final int id = ((Integer) ids.get(i)).intValue();
+      new Step("RDD " + id) {
+        void take() {
+          unpersistRDD(id, false);
+        }
+      }.tryIt(problems);
+    }
+  }
+
+  private void closeAccumulators(List problems) {
     Object[] registered = accumulators.toArray();
     accumulators.clear();
     for (int i = 0; i < registered.length; i++) {
-      ((SlotAccumulator) registered[i]).close();
+      final SlotAccumulator accumulator = (SlotAccumulator) registered[i];
+      new Step("accumulator") {
+        void take() throws Exception {
+          accumulator.close();
+        }
+      }.tryIt(problems);
     }
   }
 }

@@ -106,10 +106,13 @@ public final class SlotSession {
     thread.setDaemon(true);
     thread.start();
     thread.join();
+    if (failure[0] == null && OPEN.putIfAbsent(tag, made) != null) {
+      failure[0] = new IllegalStateException("it is open already");
+    }
     if (failure[0] != null) {
+      made.abandon(failure[0]);
       throw new IllegalStateException("opening the session " + tag, failure[0]);
     }
-    OPEN.put(tag, made);
     return made;
   }
 
@@ -132,6 +135,24 @@ public final class SlotSession {
     gateway.putObject("slot", this);
     gateway.putObject("slot_jsc", new JavaSparkContext(context));
     gateway.putObject("slot_session", session);
+  }
+
+  /** What was made of a session that has failed to open goes with it. */
+  private void abandon(Throwable failure) {
+    List problems = new ArrayList();
+    if (server != null) {
+      new Step("gateway") {
+        void take() {
+          server.shutdown();
+        }
+      }.tryIt(problems);
+    }
+    if (session != null) {
+      problems.addAll(release());
+    }
+    for (int i = 0; i < problems.size(); i++) {
+      failure.addSuppressed(new IllegalStateException((String) problems.get(i)));
+    }
   }
 
   private static scala.collection.immutable.Map none() {
@@ -196,6 +217,7 @@ public final class SlotSession {
     state.conf().set(key, value);
     if (key.startsWith(HADOOP)) {
       context.hadoopConfiguration().set(key.substring(HADOOP.length()), value);
+      state.hadoopConf().set(key.substring(HADOOP.length()), value);
     }
   }
 
@@ -265,11 +287,19 @@ public final class SlotSession {
 
   // --- closing -------------------------------------------------------------------------------------------------------
 
-  /** Shut the gateway and stop the streams; what did not stop in time. */
+  /** Shut the gateway and stop the streams; what did not stop in time. All of it is tried, whatever fails. */
   public List shut() throws Exception {
-    threads = connectionThreads();
-    server.shutdown();
-    return stopStreams();
+    List unstopped = Collections.EMPTY_LIST;
+    try {
+      threads = connectionThreads();
+    } finally {
+      try {
+        server.shutdown();
+      } finally {
+        unstopped = stopStreams();
+      }
+    }
+    return unstopped;
   }
 
   /** The threads that serve the session's connections; py4j keeps them to itself. */
@@ -301,17 +331,30 @@ public final class SlotSession {
     }
   }
 
-  /** Forget all that the session has cached, persisted, broadcast or registered. Nothing of it runs any more. */
-  public void release() throws Exception {
-    OPEN.remove(tag);
-    context.release();
-    state.cacheManager().clearCache();
-    SlotFileSystems.close(number);
-    SessionState ours = session.sessionState();
-    Object artifacts = Fields.get(SessionState.class, ours, "artifactManager");
-    if (artifacts != null) {
-      ((ArtifactManager) artifacts).close();
-    }
+  /** Forget all that the session has cached, persisted, broadcast or registered; what failed of it. Nothing of it runs. */
+  public List release() {
+    OPEN.remove(tag, this);
+    List problems = new ArrayList();
+    context.release(problems);
+    new Step("cache") {
+      void take() {
+        state.cacheManager().clearCache();
+      }
+    }.tryIt(problems);
+    new Step("file systems") {
+      void take() throws Exception {
+        SlotFileSystems.close(number);
+      }
+    }.tryIt(problems);
+    new Step("artifacts") {
+      void take() throws Exception {
+        Object artifacts = Fields.get(SessionState.class, session.sessionState(), "artifactManager");
+        if (artifacts != null) {
+          ((ArtifactManager) artifacts).close();
+        }
+      }
+    }.tryIt(problems);
+    return problems;
   }
 
   /**

@@ -25,6 +25,7 @@ FOLDER = Path(__file__).resolve().parent
 
 SOURCES: tuple[str, ...] = (
     "Fields",
+    "Step",
     "SlotDirectory",
     "SlotRawLocalFileSystem",
     "SlotLocalFileSystem",
