@@ -37,19 +37,16 @@ def test_an_exception_of_java_is_an_answer(error: Exception, is_gone: bool) -> N
     assert says_that_the_jvm_is_gone(error) is is_gone
 
 
-class _Catalog:
-    def databaseExists(self, _name: str) -> bool:  # noqa: N802 - Spark's name
-        raise THROWN
-
-
 class _Driver:
-    """A driver whose catalog throws; this process stands for its JVM."""
+    """A driver that throws when it has to forget a catalog; this process stands for its JVM."""
 
     def __init__(self, directory: Path) -> None:
         self.settings = spark_settings(directory)
         self.conf: dict[str, str] = {}
         self.process = SimpleNamespace(pid=os.getpid())
-        self.java_session = SimpleNamespace(sessionState=lambda: SimpleNamespace(catalog=_Catalog))
+
+    def forget_catalog(self, _job_id: str) -> None:
+        raise THROWN
 
 
 @pytest.fixture
@@ -68,7 +65,7 @@ def daemon() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_workers_of_a_job_end_even_when_its_database_stays(tmp_path: Path, daemon: subprocess.Popen[bytes]) -> None:
+def test_workers_of_a_job_end_even_when_its_catalog_stays(tmp_path: Path, daemon: subprocess.Popen[bytes]) -> None:
     driver: Any = _Driver(tmp_path)
     ours, theirs = socket.socketpair()
     with ours, theirs:
