@@ -179,11 +179,13 @@ class Scenario:
 
         Its owner has just heard of it. Of what had counted as lost: as long as no other attempt has begun.
         """
+        if self.job.status() not in ALIVE:
+            return
         current = self.job.core.graph.vertices[attempt_id.vertex_id].executions[attempt_id.subtask_index]
         is_over = self.is_exclusive[attempt_id.vertex_id] and self.user_failures == "final-when-exclusive"
         is_over = (is_over or self.user_failures == "final") and failure.at_fault is Fault.USER
-        if is_over and not failure.lost_partitions and (current.attempt_id == attempt_id or current.location is None):
-            assert self.job.status() not in {JobStatus.RUNNING, JobStatus.RESTARTING}
+        has_begun = current.attempt_id != attempt_id and current.location is not None
+        assert not is_over or failure.lost_partitions or has_begun, self.job.status()
 
     def misread_rarely(self) -> None:
         heard = [one for one in self.job.running() if self.job.whereabouts(one).incarnation not in self.job.cut]
@@ -194,7 +196,8 @@ class Scenario:
             read = [one.partition_id for gate in self.job.deployed[attempt_id].inputs for one in gate.partitions]
             lost = self.data.draw(st.lists(st.sampled_from(read), min_size=1, max_size=2, unique=True))
             self.job.report(attempt_id, ExecutionState.FAILED, failure=unreadable(*lost))
-            if attempt_id not in self.job.cancelled:
+            # A new owner that is still waiting for others forgets it with the TaskManager that has told it.
+            if attempt_id not in self.job.cancelled and self.job.status() in ALIVE:
                 self.unreadable.update(lost)
 
     def restart_all(self) -> None:
