@@ -167,6 +167,10 @@ class Fault(Enum):
     NOBODY = "NOBODY"
 
 
+TASK_ISOLATED = "TaskIsolated"
+"""The class of failures by a fence, or for want of contact (R14)."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailureInfo:
     """An exception that crossed a process: class name, message, full text, and whether a retry can help.

@@ -85,7 +85,7 @@ class OwnerFences:
     async def wait_settled(self, job_id: JobId, incarnation: Incarnation, revision: int) -> bool:
         """Wait until the fence of this revision is confirmed, or its TaskManager's key is gone: True.
 
-        False when the fence was lifted or another one has taken its place: its writer has no more use for it.
+        False when something else stands in its place: its writer is no owner any more, or has to write it again.
         """
         task_manager, key = self._keys.task_manager(incarnation), self._keys.fence(incarnation, job_id)
         async for current in follow(self._kv, task_manager, timeout=self._timeout, entropy=self._entropy):

@@ -1,13 +1,15 @@
 """Writing fences for the JobMasters of a process, and waiting until TaskManagers have obeyed them (R14).
 
-Invariants: a fence is written under the owner's epoch, again and again until it is known to be written (R2); one that
-is confirmed is lifted before its job hears of it: what its TaskManager refuses from then on it knows by itself.
+Invariants: a fence is written under the owner's epoch, again and again until it is known to be written (R2), and anew
+when something else stands in its place, under which nobody has confirmed it; one that is confirmed is lifted before its
+job hears of it: what its TaskManager refuses from then on it knows by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Protocol
 
 from runtime.aio.scope import ServiceScope
@@ -77,11 +79,11 @@ class FenceKeeper:
     async def _fence(self, job: FencedJob, incarnation: Incarnation) -> None:
         job_id, epoch, fences = job.job_id, job.epoch, self._fences
         try:
-            revision = await patiently(lambda: fences.fence(job_id, epoch, incarnation), self._entropy)
-            if revision:
+            while revision := await patiently(lambda: fences.fence(job_id, epoch, incarnation), self._entropy):
                 job.fence_written(incarnation, revision)
-                await patiently(lambda: fences.wait_settled(job_id, incarnation, revision), self._entropy)
-                await patiently(lambda: fences.lift(job_id, epoch, incarnation), self._entropy)
+                if await patiently(partial(fences.wait_settled, job_id, incarnation, revision), self._entropy):
+                    await patiently(lambda: fences.lift(job_id, epoch, incarnation), self._entropy)
+                    break
         except StaleTokenError as error:
             job.superseded(str(error))
             return

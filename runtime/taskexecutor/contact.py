@@ -26,6 +26,7 @@ from runtime.taskexecutor.core.contact import (
     FenceStopped,
     OfferContact,
     PrefixRead,
+    ReopenJob,
     SeenFence,
     StopEverything,
     StopFenced,
@@ -51,8 +52,14 @@ class DeadlineHolder(Protocol):
 class FenceObeyer(Protocol):
     """The TaskExecutor."""
 
-    def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /) -> None:
-        """Stop the job's attempts of epochs up to `epoch`; ends in `ContactKeeper.note_stopped`."""
+    def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /, *, is_readable: bool) -> None:
+        """Stop the job's attempts of epochs up to `epoch`; ends in `ContactKeeper.note_stopped`.
+
+        What is not `is_readable` forbids deployments until `reopen`.
+        """
+
+    def reopen(self, job_id: JobId, /) -> None:
+        """The job's fence can be read again, or is lifted."""
 
     def contact_changed(self) -> None:
         """`ContactKeeper.loss` may say something else now."""
@@ -144,7 +151,8 @@ class ContactKeeper:
         self.is_away = False
         self._read = dict(found.fences)
         seen = {
-            job_id: SeenFence(fence.epoch, fence.revision, fence.is_confirmed) for job_id, fence in found.fences.items()
+            job_id: SeenFence(fence.epoch, fence.revision, fence.is_confirmed, fence.is_readable)
+            for job_id, fence in found.fences.items()
         }
         self._revision.set(found.revision)
         self._handle(PrefixRead(sent_at, found.is_registered, seen))
@@ -188,9 +196,12 @@ class ContactKeeper:
         assert obeyer is not None
         for effect in self._core.handle(event):
             match effect:
-                case StopFenced(job_id, epoch, revision):
+                case StopFenced(job_id, epoch, revision, is_readable):
                     logger.warning("fence %d: attempts of job %s up to epoch %d are stopped", revision, job_id, epoch)
-                    obeyer.stop_fenced(job_id, epoch, revision)
+                    obeyer.stop_fenced(job_id, epoch, revision, is_readable=is_readable)
+                case ReopenJob(job_id):
+                    logger.info("job %s: the fence that could not be read forbids nothing any more", job_id)
+                    obeyer.reopen(job_id)
                 case ConfirmFence(job_id, revision):
                     self._to_confirm.put_nowait((job_id, revision))
                 case OfferContact(contact):

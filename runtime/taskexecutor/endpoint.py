@@ -57,6 +57,7 @@ from runtime.taskexecutor.core.events import (
     Effect,
     Event,
     FenceObeyed,
+    FenceReadable,
     FenceRequested,
     ForgetJob,
     FreeSlot,
@@ -540,9 +541,13 @@ class TaskExecutor:
 
     # --- FenceObeyer ----------------------------------------------------------------------------------------
 
-    def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /) -> None:
+    def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /, *, is_readable: bool) -> None:
         """R14: ends in the contact's `note_stopped`."""
-        self._post(FenceRequested(job_id, epoch, revision))
+        self._post(FenceRequested(job_id, epoch, revision, is_readable))
+
+    def reopen(self, job_id: JobId, /) -> None:
+        """R31: only what is known of the job's fence forbids anything."""
+        self._post(FenceReadable(job_id))
 
     def contact_changed(self) -> None:
         """Exclusive tasks may, or may not, run now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from runtime.gateways.dispatcher import AssignJob
 from runtime.gateways.job_master import DeployTasks
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.highavailability.fences import Fence, TaskManagerFences
-from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.kv import Delete, Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import OwnerRecord, TaskManagerRecord
 from runtime.highavailability.registration import TaskManagerRegistry
@@ -132,6 +133,21 @@ async def test_a_key_that_is_gone_is_as_good_as_a_confirmation() -> None:  # R13
         box, incarnation = lost.box, lost.task_manager.incarnation
         await fence_on(box, incarnation)
         await TaskManagerRegistry(box.kv, box.keys, SeededEntropy(2), timeout=5.0).unregister(incarnation)
+        await finish_elsewhere(lost)
+
+
+async def test_a_fence_that_somebody_has_taken_away_is_put_back_and_not_taken_for_confirmed() -> None:
+    async with lost_task_manager(wait=1000.0) as lost:
+        await begin(lost)
+        box, incarnation = lost.box, lost.task_manager.incarnation
+        fence = await fence_on(box, incarnation)
+        await box.kv.txn(Txn((), (Delete(box.keys.fence(incarnation, JOB)),)), timeout=5)
+        async with asyncio.timeout(10):
+            again = await fence_on(box, incarnation)
+        assert (again.epoch, again.revision > fence.revision) == (fence.epoch, True)
+        assert lost.runner is not None
+        assert "exclusive tasks may still run" in lost.runner.summary().pending_reason
+        assert await task_manager_half(box, incarnation).confirm(JOB, again)
         await finish_elsewhere(lost)
 
 

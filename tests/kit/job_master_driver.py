@@ -27,6 +27,7 @@ from runtime.gateways.job_master import (
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.gateways.task import (
     DEFAULT_PROFILE,
+    TASK_ISOLATED,
     FailureInfo,
     OutputDirectory,
     PartitionDescriptor,
@@ -428,7 +429,7 @@ class JobMasterDriver:
 
     def _stop_isolated(self, incarnation: Incarnation, is_for: Callable[[ExecutionAttemptId], bool]) -> None:
         stopped = [one for one in self.running() if self.whereabouts(one).incarnation == incarnation and is_for(one)]
-        failure = FailureInfo("TaskIsolated", "fenced off", "", "SYSTEM", True, 0, (), is_isolation=True)
+        failure = FailureInfo(TASK_ISOLATED, "fenced off", "", "SYSTEM", True, 0, (), is_isolation=True)
         for attempt_id in stopped:
             self.report(attempt_id, ExecutionState.FAILED, failure=failure)
 

@@ -31,6 +31,7 @@ from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost
 from runtime.scheduler.core.job_recovery import RecoveredJob, Subtask
 from runtime.scheduler.core.placement import Placement
 from runtime.scheduler.core.restart_strategy import CountedFailure, create_strategy
+from runtime.scheduler.core.uncounted import UncountedPauses
 
 PARTITION_LOSSES_MAX = 3
 """So often a subtask is run again because its partitions could not be read."""
@@ -60,6 +61,7 @@ class Failover:
         "_placement",
         "_restart_strategy",
         "_strategy",
+        "_uncounted_pauses",
         "_user_failures",
     )
 
@@ -83,6 +85,7 @@ class Failover:
         self._losses: dict[Subtask, int] = {}
         self._handled: dict[ExecutionAttemptId, float] = {}
         self._is_resetting = False
+        self._uncounted_pauses = UncountedPauses()
 
     @property
     def is_pending(self) -> bool:
@@ -163,7 +166,8 @@ class Failover:
         return ""
 
     def _uncounted(self, executions: Sequence[Execution], exception: ArchivedException, at: Moment) -> str:
-        if problem := self._restart(PendingRestart(_ids(executions), at.monotonic), at):
+        pause = self._uncounted_pauses.pause(_ids(executions), at.monotonic)
+        if problem := self._restart(PendingRestart(_ids(executions), at.monotonic + pause), at):
             return problem
         self._note(exception, executions, at, is_concurrent=False, backoff=None)
         return ""

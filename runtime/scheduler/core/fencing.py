@@ -76,12 +76,13 @@ class Fences:
         return taken
 
     def written(self, incarnation: Incarnation, revision: int, now: float) -> float:
-        """The fence is acknowledged. When it has been waited out."""
+        """The fence is acknowledged, or was put again in the place of what had replaced it. When it is waited out."""
         assert self._unconfirmed_wait is not None, incarnation
         fence = self._fences[incarnation]
-        fence.machine.to(FenceState.WRITTEN)
         fence.revision = revision
-        fence.due = now + self._unconfirmed_wait
+        if fence.machine.state is FenceState.ASKED:
+            fence.machine.to(FenceState.WRITTEN)
+            fence.due = now + self._unconfirmed_wait
         return fence.due
 
     def confirmed(self, incarnation: Incarnation) -> None:

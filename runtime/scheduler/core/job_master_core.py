@@ -374,6 +374,7 @@ class JobMasterCore:
             if conflict:
                 failure = self._system_failure("OutputConflictError", conflict, kind="USER", is_recoverable=False)
             execution.failure = shown(failure)
+            work.losses.refused(execution, failure)
             self._transition(execution, ExecutionState.FAILED, report.timestamp_millis)
             self._tasks_failed(work, [execution], failure)
         work.placement.ended(execution.attempt_id, self._at)

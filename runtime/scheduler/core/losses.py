@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation, VertexId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.task import TASK_ISOLATED, FailureInfo
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.output_commit import OutputCommit
@@ -132,6 +135,14 @@ class Losses:
             return self._loss(lost, reason)
         running = self._still_running(unseen)
         return self._loss([*lost, *running], reason, is_isolation=unseen.is_counted and not lost)
+
+    def refused(self, execution: Execution, failure: FailureInfo) -> None:
+        """Its TaskManager did not let it begin, for a fence that this owner does not know, or that nobody can read: a
+        newer one takes its place, and nothing is deployed there before that is confirmed (R31).
+        """
+        is_refused = failure.class_name == TASK_ISOLATED and execution.state is ExecutionState.DEPLOYING
+        if is_refused and execution.location is not None and self._fences.are_available:
+            self._fences.ask(execution.location.incarnation)
 
     def stopped(self, incarnation: Incarnation, how: str) -> list[Loss]:
         """The fence says that nothing runs there any more."""

@@ -2,7 +2,8 @@
 
 Invariants: the contact is the send time of a read of the own prefix that showed the own key, with every fence in that
 read obeyed, and it counts only once the guard has accepted it; it never goes back. An etcd that is away changes
-nothing: the contact gets older.
+nothing: the contact gets older. A fence that cannot be read is obeyed as one for every attempt, confirmed to nobody,
+and forbids nothing any more when it can be read, or is gone (R31).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class SeenFence:
     epoch: int
     revision: int
     is_confirmed: bool
+    is_readable: bool = True
 
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -73,6 +75,14 @@ class StopFenced:
     job_id: JobId
     epoch: int
     revision: int
+    is_readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenJob:
+    """The job's fence, which could not be read, can be, or is lifted: only what is known of it forbids anything."""
+
+    job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class StopEverything:
     """The own key is gone: this incarnation was declared dead."""
 
 
-ContactEffect = StopFenced | ConfirmFence | OfferContact | StopEverything
+ContactEffect = StopFenced | ReopenJob | ConfirmFence | OfferContact | StopEverything
 
 
 class ContactCore:
@@ -110,6 +120,7 @@ class ContactCore:
         self._requested: dict[JobId, int] = {}
         self._stopped: dict[JobId, int] = {}
         self._confirming: set[JobId] = set()
+        self._unreadable: tuple[JobId, ...] = ()
 
     @property
     def stop_at(self) -> float | None:
@@ -155,9 +166,12 @@ class ContactCore:
         for job_id, fence in read.fences.items():
             if fence.revision > self._requested.get(job_id, 0):
                 self._requested[job_id] = fence.revision
-                effects.append(StopFenced(job_id, fence.epoch, fence.revision))
+                effects.append(StopFenced(job_id, fence.epoch, fence.revision, fence.is_readable))
             else:
                 effects += self._confirm(job_id, fence)
+        unreadable = tuple(job_id for job_id, fence in read.fences.items() if not fence.is_readable)
+        effects += [ReopenJob(job_id) for job_id in self._unreadable if job_id not in unreadable]
+        self._unreadable = unreadable
         for lifted in (self._requested.keys() | self._stopped.keys()) - read.fences.keys():
             self._requested.pop(lifted, None)
             self._stopped.pop(lifted, None)
@@ -171,6 +185,8 @@ class ContactCore:
 
     def _confirm(self, job_id: JobId, fence: SeenFence) -> list[ContactEffect]:
         if fence.is_confirmed or not self._is_obeyed(job_id, fence) or job_id in self._confirming:
+            return []
+        if not fence.is_readable:  # R31: a confirmation would take the place of what nobody here has understood
             return []
         self._confirming.add(job_id)
         return [ConfirmFence(job_id, fence.revision)]

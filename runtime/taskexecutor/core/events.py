@@ -144,11 +144,22 @@ class Deregistered:
 
 @dataclass(frozen=True, slots=True)
 class FenceRequested:
-    """An owner has put a fence on this TaskManager: attempts of epochs up to `epoch` are to be stopped (R14)."""
+    """An owner has put a fence on this TaskManager: attempts of epochs up to `epoch` are to be stopped (R14).
+
+    Not `is_readable`: perhaps one has (R31). Then nothing of those epochs begins until FenceReadable.
+    """
 
     job_id: JobId
     epoch: int
     revision: int
+    is_readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReadable:
+    """The job's fence can be read again, or is lifted."""
+
+    job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +211,7 @@ Event = (
     | ClusterChanged
     | Deregistered
     | FenceRequested
+    | FenceReadable
     | ContactLost
     | ContactRegained
     | OwnersAwaited

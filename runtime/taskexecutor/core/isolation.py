@@ -3,7 +3,7 @@ for no fault of its own does.
 
 Invariants: a deployment that is older than its job's newest fence is never run; a fence is pending until nothing that
 it is meant for runs; an attempt that was stopped for these reasons says so in its report, whatever it ended with,
-unless it had finished.
+unless it had finished; what a fence that cannot be read forbids is allowed again as soon as it can be (R31).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo, TaskExecutionReport
+from runtime.gateways.task import TASK_ISOLATED, FailureInfo, TaskExecutionReport
 
 FENCES_REMEMBERED_MAX = 8192
 
@@ -29,7 +29,7 @@ class StopReason:
     @classmethod
     def isolated(cls, message: str) -> StopReason:
         """A fence, or no contact (R14)."""
-        return cls("TaskIsolated", message)
+        return cls(TASK_ISOLATED, message)
 
     @classmethod
     def no_owner(cls, message: str) -> StopReason:
@@ -49,6 +49,7 @@ class PendingFence:
     job_id: JobId
     epoch: int
     revision: int
+    is_readable: bool = True
 
     def is_for(self, attempt_id: ExecutionAttemptId) -> bool:
         """True for an attempt that must not go on."""
@@ -62,6 +63,7 @@ class Isolation:
         self.is_isolated = False
         """True while there is no contact: no exclusive attempt may begin."""
         self._newest: OrderedDict[JobId, int] = OrderedDict()
+        self._unreadable: dict[JobId, int] = {}
         self._pending: dict[JobId, PendingFence] = {}
         self._reasons: dict[ExecutionAttemptId, StopReason] = {}
 
@@ -75,16 +77,32 @@ class Isolation:
             return ""
         return f"the deployment is older than fence {newest} of its job on this TaskManager"
 
-    def fence(self, job_id: JobId, epoch: int, revision: int) -> PendingFence | None:
+    def unread(self, job_id: JobId, epoch: int, fence_revision: int) -> str:
+        """Why nothing that is ordered under this epoch may begin for now, "" when it may: a fence cannot be read."""
+        if max(epoch, fence_revision) >= self._unreadable.get(job_id, 0):
+            return ""
+        return f"fence {self._unreadable[job_id]} of its job on this TaskManager cannot be read"
+
+    def fence(self, job_id: JobId, epoch: int, revision: int, *, is_readable: bool = True) -> PendingFence | None:
         """A fence was read. None when it, or a newer one, is known."""
-        if revision <= self._newest.get(job_id, 0):
+        if revision <= (self._newest if is_readable else self._unreadable).get(job_id, 0):
             return None
+        if is_readable:
+            self._remember(job_id, revision)
+        else:
+            self._unreadable[job_id] = revision
+        pending = self._pending[job_id] = PendingFence(job_id, epoch, revision, is_readable)
+        return pending
+
+    def _remember(self, job_id: JobId, revision: int) -> None:
         self._newest[job_id] = revision
         self._newest.move_to_end(job_id)
         if len(self._newest) > FENCES_REMEMBERED_MAX:
             self._newest.popitem(last=False)
-        pending = self._pending[job_id] = PendingFence(job_id, epoch, revision)
-        return pending
+
+    def reopen(self, job_id: JobId) -> None:
+        """The fence that could not be read can be, or is lifted."""
+        self._unreadable.pop(job_id, None)
 
     def pending(self) -> Iterator[PendingFence]:
         """The fences that are not obeyed yet."""

@@ -1,8 +1,8 @@
 """The commits that this TaskManager was ordered to carry out: at most one per job, under its highest order. Pure.
 
 Invariants: an order that is older than the job's newest one, or than its newest fence here, begins nothing (R27, R14);
-without contact nothing begins, and what is stopped for want of it goes on when there is contact again; a fence is not
-obeyed, and a job not forgotten, before its mover has ended.
+without contact, or under a fence that cannot be read, nothing begins, and what is stopped for that goes on afterwards;
+a fence is not obeyed, and a job not forgotten, before its mover has ended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Moves:
     def is_held_by(self, fence: PendingFence) -> bool:
         """True while a mover runs that the fence is for."""
         move = self._moves.get(fence.job_id)
-        return move is not None and move.is_running and not move.is_wanted
+        if move is None or not move.is_running:
+            return False
+        return not move.is_wanted or (not fence.is_readable and move.message.epoch <= fence.epoch)
 
     def order(self, message: CommitOutputs) -> list[Effect]:
         """An owner's order. The outputs of a job that is decided do not change: one that runs goes on under it."""
@@ -53,8 +55,11 @@ class Moves:
     def _begin(self, move: _Move) -> list[Effect]:
         if move.is_running or not move.is_wanted or self._isolation.is_isolated:
             return []
+        order = move.message
+        if self._isolation.unread(order.job_id, order.epoch, order.fence_revision):  # R31
+            return []
         move.is_running = True
-        return [MoveOutputs(move.message)]
+        return [MoveOutputs(order)]
 
     def contact_lost(self, reason: str) -> list[Effect]:
         """R14: they stop, and go on when there is contact again."""
@@ -69,7 +74,15 @@ class Moves:
         move = self._moves.get(fence.job_id)
         if move is None or move.message.epoch > fence.epoch:
             return []
+        if not fence.is_readable:
+            reason = "its job's owner may have fenced this TaskManager off"
+            return [StopMove(fence.job_id, reason)] if move.is_running else []
         return self._drop(fence.job_id, move, "its job's owner has fenced this TaskManager off")
+
+    def reopened(self, job_id: JobId) -> list[Effect]:
+        """Its fence can be read again, or is lifted: if it was for the mover, that has ended for good."""
+        move = self._moves.get(job_id)
+        return self._begin(move) if move is not None else []
 
     def end_job(self, job_id: JobId) -> list[Effect]:
         """The job ends here."""

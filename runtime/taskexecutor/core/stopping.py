@@ -28,10 +28,11 @@ class Stopping:
 
     def fence(self, request: FenceRequested) -> list[Effect]:
         """R14: end what the fence is for, unless it, or a newer one, is known."""
-        fence = self._isolation.fence(request.job_id, request.epoch, request.revision)
+        fence = self._isolation.fence(request.job_id, request.epoch, request.revision, is_readable=request.is_readable)
         if fence is None:
             return []
-        reason = StopReason.isolated(f"its job's owner has fenced this TaskManager off (fence {fence.revision})")
+        may = "has" if fence.is_readable else "may have"
+        reason = StopReason.isolated(f"its job's owner {may} fenced this TaskManager off (fence {fence.revision})")
         slots = self._slots.of_job(fence.job_id)
         stopped = self.waiting(slots, reason, fence.is_for) + self.running(slots, reason, fence.is_for)
         return stopped + self._moves.fence(fence)

@@ -46,6 +46,7 @@ from runtime.taskexecutor.core.events import (
     DrainChanged,
     Effect,
     Event,
+    FenceReadable,
     FenceRequested,
     ForgetJob,
     FreeSlot,
@@ -310,11 +311,15 @@ class TaskExecutorCore:
     # --- what ends or forbids attempts though their owners do not -------------------------------------------
 
     def _on_withdrawal(
-        self, event: FenceRequested | ContactLost | ContactRegained | OwnersAwaited | DrainChanged | Released
+        self,
+        event: FenceRequested | FenceReadable | ContactLost | ContactRegained | OwnersAwaited | DrainChanged | Released,
     ) -> list[Effect]:
         match event:
             case FenceRequested():
                 return self.stopping.fence(event)
+            case FenceReadable(job_id):
+                self.isolation.reopen(job_id)
+                return self.moves.reopened(job_id)
             case ContactLost(reason):
                 self.isolation.is_isolated = True
                 exclusive = [slot for slot in self.slots if slot.runs_exclusive]
@@ -380,7 +385,8 @@ class TaskExecutorCore:
             case AnswerSlotOffers():
                 effects = self._on_answer(job, message)
             case DeployTasks():
-                fenced = self.isolation.refusal(job_id, epoch, message.fence_revision)
+                named = (job_id, epoch, message.fence_revision)
+                fenced = self.isolation.refusal(*named) or self.isolation.unread(*named)
                 reason = StopReason.isolated(fenced) if fenced else StopReason.drained(self.drain)
                 effects = [effect for task in message.tasks for effect in self._deploy(job, task, reason)]
             case CancelTasks():

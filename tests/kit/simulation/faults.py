@@ -436,8 +436,13 @@ class Fate:
         return True
 
     async def _cut_off_leader(self) -> None:
-        """From etcd only: whoever asks it, reaches it."""
-        world, leader = self._world, self._world.leader()
+        """From etcd only: whoever asks it, reaches it. The last renewal of its lease was answered late (R4)."""
+        world = self._world
+        trouble, rate = world.etcd_state.trouble, world.etcd_state.trouble.renewals_slow
+        trouble.renewals_slow = 1.0
+        await asyncio.sleep(self._entropy.uniform(3.5, 6.0))
+        trouble.renewals_slow = rate
+        leader = world.leader()
         if leader is None or any(world.network.link(*pair).blocked_since for pair in ((leader, HOST), (HOST, leader))):
             return
         seconds = self._entropy.uniform(5.0, 25.0)

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import pytest
 
+from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope
-from runtime.common.ids import Incarnation
+from runtime.common.ids import Incarnation, JobId
 from runtime.entrypoint.components import TaskManagerKeys
 from runtime.highavailability.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.kv import Delete, Op, Put, Txn
@@ -26,6 +27,7 @@ from runtime.highavailability.registration import (
 from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.jobmaster.registered_task_managers import follow_ends
 from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question
+from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
 from tests.kit.elections import CLUSTER, KEYS, World, incarnation
 from tests.kit.task_messages import job_id
 from tests.kit.virtual_time import run_virtual
@@ -189,3 +191,92 @@ def test_a_fence_stops_every_epoch_and_is_not_confirmed(written: bytes) -> None:
                 await owner.wait_settled(JOB, NAME, revision)
 
     run_virtual(main())
+
+
+def test_the_task_manager_leaves_a_fence_alone_that_it_cannot_read_and_forgets_what_it_forbade(written: bytes) -> None:
+    async def main() -> None:
+        world = World()
+        epoch = await write(
+            world.store, Put(KEYS.owner(JOB), b"owner"), Put(KEYS.task_manager(NAME), encode_record(TM))
+        )
+        owner = OwnerFences(world.store, KEYS, SeededEntropy(1), timeout=1)
+        obeyer = Obeyer()
+        async with Scope("test") as scope:
+            keeper = contact_keeper(world, obeyer)
+            scope.spawn_eternal("contact", keeper.run())
+            revision = await owner.fence(JOB, epoch, NAME)
+            assert await owner.wait_settled(JOB, NAME, revision)
+            await owner.lift(JOB, epoch, NAME)
+            (lifted,) = (await world.store.range(KEYS.fence(NAME, JOB), is_prefix=False, timeout=1)).kvs
+            await write(world.store, Put(KEYS.fence(NAME, JOB), written))
+            await asyncio.sleep(30)
+            assert obeyer.unreadable == {JOB}
+            assert keeper.loss == "", "tasks of other jobs go on"
+            (spoiled,) = (await world.store.range(KEYS.fence(NAME, JOB), is_prefix=False, timeout=1)).kvs
+            assert spoiled.value == written, "a confirmation would be a fence that nobody has asked for, or lifts"
+            await write(world.store, Put(KEYS.fence(NAME, JOB), lifted.value))
+            await asyncio.sleep(30)
+            assert obeyer.unreadable == set()
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_an_owner_puts_a_fence_in_the_place_of_one_that_cannot_be_read(written: bytes) -> None:
+    async def main() -> None:
+        world = World()
+        epoch = await write(
+            world.store, Put(KEYS.owner(JOB), b"owner"), Put(KEYS.task_manager(NAME), encode_record(TM))
+        )
+        owner = OwnerFences(world.store, KEYS, SeededEntropy(1), timeout=1)
+        obeyer = Obeyer()
+        async with Scope("test") as scope:
+            scope.spawn_eternal("contact", contact_keeper(world, obeyer).run())
+            await write(world.store, Put(KEYS.fence(NAME, JOB), written))
+            await asyncio.sleep(30)
+            assert obeyer.unreadable == {JOB}
+            revision = await owner.fence(JOB, epoch, NAME)
+            async with asyncio.timeout(30):
+                assert await owner.wait_settled(JOB, NAME, revision)
+            assert obeyer.unreadable == set()
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+class Obeyer:
+    """A TaskExecutor on which nothing runs."""
+
+    def __init__(self) -> None:
+        self.keeper: ContactKeeper | None = None
+        self.unreadable: set[JobId] = set()
+
+    def stop_fenced(self, job: JobId, _epoch: int, revision: int, /, *, is_readable: bool) -> None:
+        if not is_readable:
+            self.unreadable.add(job)
+        assert self.keeper is not None
+        asyncio.get_running_loop().call_soon(self.keeper.note_stopped, job, revision)
+
+    def reopen(self, job: JobId, /) -> None:
+        self.unreadable.remove(job)
+
+    def contact_changed(self) -> None:
+        """Nothing waits for it."""
+
+    async def stop_everything(self) -> None:
+        raise AssertionError
+
+
+class Guard:
+    """Accepts every deadline."""
+
+    async def hold(self, _deadline: float, /) -> None:
+        return
+
+
+def contact_keeper(world: World, obeyer: Obeyer) -> ContactKeeper:
+    fences = TaskManagerFences(world.store, KEYS, NAME, SeededEntropy(1), timeout=1)
+    keeper = ContactKeeper(ContactSettings(2.0, 60.0, cancellation_timeout=1.0), fences, Guard(), LoopClock())
+    keeper.obeyer = obeyer
+    obeyer.keeper = keeper
+    return keeper

@@ -318,6 +318,7 @@ def test_a_task_that_ended_by_no_fault_of_its_job_runs_again_and_nothing_counts(
         job.offer(number)
         (attempt_id,) = job.running()
         job.report(attempt_id, E.FAILED, failure=failure)
+        job.restart_due()
         settle(job)
     assert job.status() is J.RUNNING
     assert not [event.backoff_seconds for batch in job.durable for event in batch

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from runtime.common.fsm import IllegalTransitionError, StateMachine
+from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import CancelTasks, DeployTasks
+from runtime.gateways.task import TASK_ISOLATED, FailureInfo
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from runtime.jobgraph.restart_strategy import NO_RESTART, FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
@@ -286,3 +288,57 @@ def test_a_dead_one_is_not_waited_for() -> None:  # R13
     job = taken_over(exclusive())
     job.lose_task_manager(1, "its process died", is_reaped=True)
     assert job.status() is J.RUNNING
+
+
+# --- a TaskManager that knows of a fence, and its owner does not (R31) --------------------------------------------
+
+
+def isolated(job: JobMasterDriver, attempt_id: ExecutionAttemptId) -> None:
+    """Its TaskManager has refused it, or has stopped it."""
+    failure = FailureInfo(TASK_ISOLATED, "its fence cannot be read", "", "SYSTEM", True, 0, (), is_isolation=True)
+    job.report(attempt_id, E.FAILED, failure=failure)
+
+
+def test_who_refuses_a_deployment_is_fenced_off_anew_and_used_when_that_is_confirmed() -> None:
+    job = JobMasterDriver(graph(vertex("once", OperatorKind.FUNCTION)), failover=FENCED)
+    job.offer(1, tm=1)
+    isolated(job, *job.running())
+    assert job.fences == [TM]
+    job.write_fences()
+    restart(job)
+    assert job.running() == []
+    assert job.requirements[-1].unreachable == (TM,)
+    job.obey_fence(TM)
+    (again,) = job.running()
+    (*_, deployed) = job.messages(DeployTasks)
+    assert deployed.fence_revision == job.fence_revisions[TM]
+    job.report(again)
+    job.events_durable()
+    job.result_durable()
+    assert job.status() is J.FINISHED
+
+
+def test_who_has_no_contact_is_not_fenced_off_for_what_ran() -> None:
+    job = JobMasterDriver(graph(vertex("once", OperatorKind.FUNCTION)), failover=FENCED)
+    job.offer(1, tm=1)
+    (attempt_id,) = job.running()
+    job.report(attempt_id, E.RUNNING)
+    isolated(job, attempt_id)
+    assert job.fences == []
+    assert job.status() is J.RESTARTING
+
+
+def test_what_counts_for_nothing_does_not_restart_as_fast_as_it_can() -> None:
+    job = JobMasterDriver(graph(vertex("once", OperatorKind.FUNCTION)), failover=FENCED)
+    pauses = []
+    for number in range(12):
+        job.offer(number, tm=1)
+        (attempt_id,) = job.running()
+        job.report(attempt_id, E.RUNNING)
+        job.restarts.clear()
+        failed_at = job.now
+        isolated(job, attempt_id)
+        job.events_durable()
+        pauses.append(round((job.restarts or [job.now])[-1] - failed_at, 3))
+        restart(job)
+    assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from runtime.taskexecutor.core.contact import (
     FenceStopped,
     OfferContact,
     PrefixRead,
+    ReopenJob,
     SeenFence,
     StopEverything,
     StopFenced,
@@ -113,6 +116,33 @@ def test_a_lifted_fence_is_forgotten() -> None:
     assert core.handle(read(6.0, j1=fence(13))) == [StopFenced(job_id(1), 5, 13)]
 
 
+def unreadable(revision: int) -> SeenFence:
+    return SeenFence(revision, revision, is_confirmed=False, is_readable=False)
+
+
+def test_a_fence_that_cannot_be_read_is_obeyed_and_confirmed_to_nobody() -> None:  # R31
+    core = core_in_contact()
+    assert core.handle(read(2.0, j1=unreadable(9))) == [StopFenced(job_id(1), 9, 9, is_readable=False)]
+    assert core.handle(FenceStopped(job_id(1), 9)) == [OfferContact(2.0)], "other jobs' tasks go on"
+    assert core.handle(read(4.0, j1=unreadable(9))) == [OfferContact(4.0)]
+
+
+@pytest.mark.parametrize("later", [read(4.0), read(4.0, j1=SeenFence(5, 7, is_confirmed=True))])
+def test_it_forbids_nothing_any_more_when_it_is_lifted_or_can_be_read(later: PrefixRead) -> None:  # R31
+    core = core_in_contact()
+    core.handle(read(2.0, j1=unreadable(9)))
+    core.handle(FenceStopped(job_id(1), 9))
+    assert core.handle(later) == [ReopenJob(job_id(1)), OfferContact(4.0)]
+    assert core.handle(replace(later, sent_at=6.0)) == [OfferContact(6.0)]
+
+
+def test_what_can_be_read_in_its_place_is_obeyed_first() -> None:
+    core = core_in_contact()
+    core.handle(read(2.0, j1=unreadable(9)))
+    assert core.handle(read(4.0, j1=fence(12))) == [StopFenced(job_id(1), 5, 12), ReopenJob(job_id(1))]
+    assert core.handle(FenceStopped(job_id(1), 12)) == [ConfirmFence(job_id(1), 12), OfferContact(4.0)]
+
+
 def test_without_the_own_key_everything_stops() -> None:
     core = core_in_contact()
     assert core.handle(read(2.0, is_registered=False, j1=fence(9))) == [StopEverything()]
@@ -171,7 +201,7 @@ class Run:
                     self.offered.append(contact)
                 case ConfirmFence(job, revision):
                     assert self.obeyed[int(job, 16)] >= revision
-                case StopEverything():
+                case StopEverything() | ReopenJob():
                     raise AssertionError(effect)
 
 

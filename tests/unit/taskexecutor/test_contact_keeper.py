@@ -57,11 +57,16 @@ class Executor:
         self.is_obedient = True
         self.losses: Watch[list[tuple[float, bool]]] = Watch([])
         self.is_stopped = False
+        self.unreadable: set[JobId] = set()
 
-    def stop_fenced(self, job: JobId, epoch: int, revision: int, /) -> None:
+    def stop_fenced(self, job: JobId, epoch: int, revision: int, /, *, is_readable: bool) -> None:
         self.fences.set([*self.fences.value, (job, epoch, revision)])
+        self.unreadable.update({job} if not is_readable else ())
         if self.is_obedient:
             asyncio.get_running_loop().call_soon(self.keeper.note_stopped, job, revision)
+
+    def reopen(self, job: JobId, /) -> None:
+        self.unreadable.remove(job)
 
     def contact_changed(self) -> None:
         now, is_lost = asyncio.get_running_loop().time(), bool(self.keeper.loss)

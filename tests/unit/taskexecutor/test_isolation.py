@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
-from runtime.gateways.job_master import DeployTasks
+from runtime.gateways.job_master import CommitOutputs, DeployTasks
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.taskexecutor.core.events import (
     AttemptEnded,
@@ -19,13 +20,17 @@ from runtime.taskexecutor.core.events import (
     Effect,
     Event,
     FenceObeyed,
+    FenceReadable,
     FenceRequested,
     ForgetJob,
     JobMasterConnected,
+    MoveOutputs,
+    OutputsMoved,
     OwnerSpoke,
     ReportUnstarted,
     RunAttempt,
     SendReport,
+    StopMove,
 )
 from runtime.taskexecutor.core.isolation import FENCES_REMEMBERED_MAX, Isolation, StopReason
 from runtime.taskexecutor.core.jobs import JobMasterLocation
@@ -190,6 +195,51 @@ def test_an_owner_that_is_newer_than_the_fence_need_not_name_it() -> None:
     driver.handle(FenceRequested(job_id(1), EPOCH, FENCE))
     made = driver.message(1, 5)
     assert started(driver.says(replace(made, epoch=FENCE + 1))) == [5]
+
+
+def test_under_a_fence_that_cannot_be_read_nothing_begins_until_it_can() -> None:  # R31
+    driver = Driver()
+    driver.handle(FenceRequested(job_id(1), EPOCH, FENCE))
+    driver.deploy(1, 0, fence=FENCE)
+    unreadable = FENCE + 10
+    assert cancelled(driver.handle(FenceRequested(job_id(1), unreadable, unreadable, is_readable=False))) == [0]
+    assert obeyed(driver.ends(0, 0)) == [unreadable]
+    assert started(driver.deploy(1, 1, fence=FENCE)) == []
+    assert f"fence {unreadable} of its job on this TaskManager cannot be read" in driver.failure(1).message
+    driver.handle(FenceReadable(job_id(1)))
+    assert started(driver.deploy(1, 2, fence=FENCE)) == [2]
+    assert started(driver.deploy(2, 3, fence=FENCE - 1)) == [], "what was known before is not forgotten"
+
+
+def test_a_newer_fence_and_a_newer_owner_need_not_wait_for_that() -> None:
+    driver = Driver()
+    unreadable = FENCE + 10
+    driver.handle(FenceRequested(job_id(1), unreadable, unreadable, is_readable=False))
+    assert started(driver.deploy(1, 0, fence=unreadable + 1)) == [0]
+    made = driver.message(2, 5)
+    assert started(driver.says(replace(made, epoch=unreadable + 1))) == [5]
+
+
+def test_a_mover_stops_for_a_fence_that_cannot_be_read_and_goes_on_afterwards() -> None:  # R27, R31
+    driver = Driver()
+    order = CommitOutputs(job_id(1), EPOCH, VertexId("0" * 32), (), 1)
+    unreadable = FENCE + 10
+    assert MoveOutputs(order) in driver.says(order)
+    effects = driver.handle(FenceRequested(job_id(1), unreadable, unreadable, is_readable=False))
+    assert [type(effect) for effect in effects] == [StopMove]
+    assert obeyed(driver.handle(OutputsMoved(job_id(1), None, is_stopped=True))) == [unreadable]
+    assert driver.says(replace(order, order=2)) == []
+    assert driver.handle(FenceReadable(job_id(1))) == [MoveOutputs(replace(order, order=2))]
+
+
+def test_a_mover_ends_when_the_fence_was_for_it_after_all() -> None:
+    driver = Driver()
+    order = CommitOutputs(job_id(1), EPOCH, VertexId("0" * 32), (), 1)
+    driver.says(order)
+    driver.handle(FenceRequested(job_id(1), FENCE, FENCE, is_readable=False))
+    assert obeyed(driver.handle(FenceRequested(job_id(1), EPOCH, FENCE + 1))) == []
+    driver.handle(FenceReadable(job_id(1)))
+    assert obeyed(driver.handle(OutputsMoved(job_id(1), None, is_stopped=True))) == [FENCE + 1]
 
 
 def test_a_report_of_a_fenced_attempt_is_kept_until_it_is_acknowledged() -> None:
