@@ -8,7 +8,8 @@ from typing import NoReturn
 import typer
 
 from airflow_flinklike.cli.app import app
-from airflow_flinklike.exceptions import FlinklikeClientError
+from airflow_flinklike.cli.spark_submit import INSTEAD
+from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
 from runtime.common.errors import FlinklikeError
 
 
@@ -16,11 +17,16 @@ def main() -> None:
     """Run the command line."""
     try:
         sys.exit(app(prog_name="flinklike", standalone_mode=False))
+    except ClusterUnavailableError as error:
+        _refuse(f"{error}. Is it started? bin/start-cluster.sh starts the cluster that conf/ describes")
     except (FlinklikeClientError, FlinklikeError) as error:
         _refuse(str(error))
     except typer.BadParameter as error:
         _refuse_usage(error.format_message())
     except typer.TyperException as error:
+        option = str(getattr(error, "option_name", ""))
+        if option in INSTEAD and sys.argv[1:2] == ["run"]:
+            _refuse(f"{option} is an option of spark-submit, and `flinklike run` has none: {INSTEAD[option]}")
         _refuse_usage(str(error))
 
 

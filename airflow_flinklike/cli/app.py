@@ -78,7 +78,9 @@ def run(
     ] = None,
     job_id: Annotated[str | None, typer.Option(help="choose the id: submitting again is harmless")] = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="submit and return")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="show neither the tasks' output nor progress")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="show the end only: neither the tasks' output nor progress")
+    ] = False,
     py_files: Annotated[str, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH")] = "",
     files: Annotated[str, typer.Option(help="comma-separated files for the working directory")] = "",
     archives: Annotated[str, typer.Option(help="comma-separated archives, x.zip#alias")] = "",
@@ -116,7 +118,8 @@ def run(
         # From here on the job runs whatever the JobManager does: only the news of it wait.
         client.retry_for = ATTACHED_RETRY_SECONDS
         errors = render.console(stderr=True)
-        errors.print(sentence)
+        if not quiet:
+            errors.print(sentence)
         code = follow(client, chosen, render.console(), errors, Shown(is_quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
@@ -195,11 +198,13 @@ def logs(
 
 @app.command()
 def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Cancel a job. Returns when the wish is durable."""
+    """Cancel a job. Returns when the wish is durable. Exit code 1 when the job has ended otherwise."""
     job_id = parse_job_id(job)
     with connect(address, token_file) as client:
+        was_canceled = client.status(job_id).status is JobStatus.CANCELED
         client.cancel(job_id)
-    show({"job_id": job_id, "cancelled": True}, f"Cancelling job {job_id}.", as_json=as_json)
+    sentence = f"Job {job_id} was CANCELED before." if was_canceled else f"Cancelling job {job_id}."
+    show({"job_id": job_id, "cancelled": True}, sentence, as_json=as_json)
 
 
 @app.command()

@@ -143,7 +143,7 @@ def test_a_quiet_run_shows_its_end_only(
 ) -> None:
     done = spark_cluster.cli("run", "--quiet", script(TALKS), str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "")
-    assert len(done.stderr.splitlines()) == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_a_traceback_is_shown_once_and_the_last_line_says_why(

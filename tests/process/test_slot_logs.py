@@ -51,12 +51,14 @@ async def test_logging_and_warnings_go_to_the_log(bench: SlotBench) -> None:
         ctx.logger.info("of the task")
         logging.getLogger("library").warning("of a %s", "library")
         logging.getLogger("library").debug("not this")
+        logging.getLogger("py4j.clientserver").info("Received command c on object id p0")
         warnings.warn("beware", stacklevel=1)
 
     lines = bench.log(await bench.run(logs), "log").splitlines()
     assert [line.split(" - ", 1)[-1] for line in lines[:2]] == ["of the task", "of a library"]
     assert " INFO  task.work - " in lines[0]
     assert "beware" in "\n".join(lines[2:])
+    assert not any("py4j" in line for line in lines)
 
 
 async def test_attempts_do_not_mix_and_handlers_do_not_pile_up(bench: SlotBench) -> None:

@@ -22,6 +22,7 @@ from runtime.taskexecutor.slots.wire import WorkOrder
 _OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 USER_LOGGER = "task"
+PY4J_LOGGER = logging.getLogger("py4j")
 
 
 class StreamRedirection:
@@ -132,6 +133,8 @@ class AttemptLogging:
         self._saved = (root.handlers[:], root.level)
         root.handlers[:] = [self._handler]
         root.setLevel(logging.INFO)
+        if PY4J_LOGGER.level == logging.NOTSET:  # it tells of each command of a callback, which is nobody's news
+            PY4J_LOGGER.setLevel(logging.WARNING)
         logging.captureWarnings(capture=True)
         return self
 

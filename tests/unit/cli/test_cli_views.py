@@ -3,10 +3,12 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.render import console, duration_text, table
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Request
@@ -112,6 +114,17 @@ def test_cancel(flinklike: RunCommand, server: RestThread) -> None:
     server.put(JOB, JobStatus.FINISHED)
     done = flinklike("cancel", JOB)
     assert (done.code, "already reached another terminal state (FINISHED)" in done.err) == (1, True)
+    server.put(JOB, JobStatus.CANCELED)
+    done = flinklike("cancel", JOB)
+    assert (done.code, done.out) == (0, f"Job {JOB} was CANCELED before.\n"), "what was asked for is so"
+
+
+def test_without_a_cluster_it_is_said_how_to_start_one(flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_flinklike.cli.app.connect", partial(connect, retry_for=0.0))
+    done = flinklike("list", "--address", "http://127.0.0.1:9")
+    assert done.code == 1
+    assert done.err.startswith("flinklike: no JobManager answers at http://127.0.0.1:9")
+    assert done.err.endswith("Is it started? bin/start-cluster.sh starts the cluster that conf/ describes\n")
 
 
 def test_logs(flinklike: RunCommand, server: RestThread) -> None:
@@ -244,6 +257,15 @@ def test_help_names_every_command(flinklike: RunCommand) -> None:
         (["list", "--address"], "Option '--address' requires an argument"),
         (["run"], "Missing argument 'target' (see --help)"),
         (["run", "x:y", "-p", "0"], "Invalid value for '-p'"),
+        (["run", "--master", "local", "etl.py"], "--master is an option of spark-submit, and `flinklike run` has none"),
+        (["run", "--driver-memory=2g", "etl.py"], "use taskmanager.memory.spark.size of the configuration"),
+        (
+            ["run", "--jars", "a.jar", "etl.py"],
+            "jars are loaded when Spark starts: use spark.jars of the configuration",
+        ),
+        (["run", "--class", "a.B", "x.jar"], "keep spark-submit for a main class of a jar"),
+        (["run", "--mater", "x", "etl.py"], "No such option: --mater (see --help)"),
+        (["list", "--master", "x"], "No such option: --master (see --help)"),
         (["status", JOB, "more"], "unexpected extra argument"),
         (["lst"], "No such command 'lst'"),
         ([], "name a command (see --help)"),
