@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,14 @@ ENDINGS = {
     "cannot-import": "import no_such_package",
     "has-no-permission": "raise PermissionError(13, 'Permission denied', '/root/out')",
     "is-no-python": "eval('1 +')",
-    "is-killed-by-the-machine": "os.kill(os.getpid(), signal.SIGKILL)",
-    "is-ended-from-outside": "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
+    "sends-itself-a-signal": "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
+    "kills-its-group": "os.killpg(0, signal.SIGKILL)",
+    "kills-what-it-was-forked-from": "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)",
+    "is-killed-by-the-machine": "os.system(f'kill -KILL {os.getpid()}'); time.sleep(60)",
+    "is-ended-from-outside": "os.system(f'kill -TERM {os.getpid()}'); time.sleep(60)",
 }
-ONCE = tuple(ENDINGS)[:8]
+"""A program of another process is the machine, or somebody: only what Python code does is seen."""
+ONCE = tuple(ENDINGS)[:11]
 WHATEVER_THE_STRATEGY = ("cannot-import", "has-no-permission", "is-no-python")
 
 
@@ -119,6 +124,28 @@ def test_a_lost_task_manager_is_nobodys_code(cluster: ScriptCluster, tmp_path: P
     assert len(runs.read_text()) == 2
 
 
+def test_a_lost_template_is_nobodys_fault_and_counts_for_nothing(cluster: ScriptCluster, tmp_path: Path) -> None:
+    runs, stop = tmp_path / "runs", tmp_path / "stop"
+    script = tmp_path / "wait.py"
+    script.write_text(
+        "import os, sys, time\nwith open(sys.argv[1], 'a') as runs:\n    runs.write('x')\n"
+        "while not os.path.exists(sys.argv[2]):\n    time.sleep(0.05)\n"
+    )
+    done = cluster.cli("run", "-d", "--json", "--restart-strategy", "none", str(script), str(runs), str(stop))
+    job_id = json.loads(done.stdout)["job_id"]
+    for count in (1, 2):
+        reached(partial(has_run, runs, count), f"it runs, {count}", timeout=60)
+        for template in templates_of(cluster):
+            os.kill(template, signal.SIGKILL)
+    reached(partial(has_run, runs, 3), "it runs again", timeout=60)
+    stop.touch()
+    with cluster.connect() as client:
+        ended = client.result_within(job_id, wait=60)
+        assert ended is not None
+        assert ended.status.value == "FINISHED"
+    assert len(runs.read_text()) == 3
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(400)
 def test_a_lost_spark_is_nobodys_code(spark_cluster: ScriptCluster, tmp_path: Path) -> None:
@@ -146,6 +173,21 @@ def test_a_lost_spark_is_nobodys_code(spark_cluster: ScriptCluster, tmp_path: Pa
 
 def ends(client: FlinklikeClient, job_id: JobId) -> bool:
     return client.status(job_id).status.is_globally_terminal
+
+
+def has_run(runs: Path, count: int) -> bool:
+    return runs.exists() and len(runs.read_text()) == count
+
+
+def templates_of(cluster: ScriptCluster) -> list[int]:
+    return [pid for pid in cluster.processes() if comm_of(pid) == "slot-template"]
+
+
+def comm_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def task_managers_of(cluster: ScriptCluster) -> list[int]:

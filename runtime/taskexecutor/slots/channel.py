@@ -32,10 +32,21 @@ class Channel:
             return
         data = Frame(kind, payload).encode()
         with self._write_lock:
+            self._send_all(data)
+
+    def try_send(self, kind: FrameKind, payload: bytes) -> None:
+        """The same, unless a frame is being written: that may be what this thread does, below a signal handler."""
+        if os.getpid() == self._pid and self._write_lock.acquire(blocking=False):
             try:
-                self._sock.sendall(data)
-            except (BrokenPipeError, ConnectionResetError):
-                self._is_ended = True
+                self._send_all(Frame(kind, payload).encode())
+            finally:
+                self._write_lock.release()
+
+    def _send_all(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self._is_ended = True
 
     def receive(self) -> Frame | None:
         """Wait for the next frame; None when the TaskManager has closed its end."""

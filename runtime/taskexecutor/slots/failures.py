@@ -22,6 +22,7 @@ _CLASS_OF_EXIT = "SlotProcessExitError"
 LOST_PARTITIONS = "PartitionUnavailableError"
 LOST_SPARK = "SparkLostError"
 ENDED_SPARK = "SparkEndedError"
+LOST_TEMPLATE = "TemplateProcessLostError"
 
 
 _CRASHES = frozenset(
@@ -30,7 +31,7 @@ _CRASHES = frozenset(
 
 
 _FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-"""What service managers and people send; a process that ends itself so is not told from them."""
+"""What service managers and people send."""
 
 
 def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
@@ -165,8 +166,20 @@ def _possible_causes(jobs: int) -> str:
     return f". {jobs} jobs used it; which of them was the cause, if one was, is not known"
 
 
-def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureInfo:
-    """The slot process ended while user code ran. `code` is as subprocess has it: negative for a signal."""
+def of_lost_template(reason: str, *, is_own: bool, timestamp_millis: int) -> FailureInfo:
+    """All slot processes ended with the process that forks them, which is ours. `is_own`: this task has ended it."""
+    if is_own:
+        message = f"user code has ended the process that all tasks of its TaskManager are forked from: {reason}"
+        return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
+    message = f"the task's process was lost: {reason}"
+    return of_system(message, timestamp_millis=timestamp_millis, class_name=LOST_TEMPLATE, fault=Fault.NOBODY)
+
+
+def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int, is_own: bool = False) -> FailureInfo:
+    """The slot process ended while user code ran. `code` is as subprocess has it: negative for a signal.
+
+    `is_own`: user code has sent that signal.
+    """
     if code >= 0:
         message = (
             f"user code ended its process with exit code {code} (os._exit, or a library that exits); "
@@ -174,6 +187,9 @@ def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int) -> FailureIn
         )
         return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
     name = _signal_name(-code)
+    if is_own:
+        message = f"user code ended its process with {name}; return from the function or raise instead"
+        return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
     if -code == signal.SIGKILL:
         message = (
             f"the task's process was killed by {name}, not by this TaskManager: most likely by the machine's "

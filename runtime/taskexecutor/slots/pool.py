@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 _LOST_SPARK_WAIT = 10.0
 _RESTART_PAUSE = 1.0
+_RESTART_PAUSE_MAX = 10.0
+_STEADY_SECONDS = 60.0
 _STOP_TIMEOUT = 5.0
 _GONE_POLL = 0.002
 
@@ -89,6 +91,7 @@ class SlotProcessPool:
         self._reaper = reaper
         self._marked: set[int] = set()
         self._is_stopping = False
+        self._template_starts: Watch[None] = Watch(None)
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
         """True while slots can take tasks."""
 
@@ -125,11 +128,13 @@ class SlotProcessPool:
         await self._template.start(timeout=self._settings.start_timeout)
         for slot in self._slots:
             slot.fresh = await SlotProcess.fork(self._template, self)
+        self._template_starts.set(None)
         self._note_readiness()
 
     async def stop(self) -> None:
         """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
         self._is_stopping = True
+        self._template_starts.set(None)
         self._note_readiness()
         for slot in self._slots:
             if slot.expiry is not None:
@@ -206,6 +211,8 @@ class SlotProcessPool:
         fresh, slot.fresh = slot.fresh, None
         if fresh is not None and fresh.is_idle:
             return fresh
+        while not self._template.is_alive and not self._is_stopping:  # its loss is no fault of this task
+            await self._template_starts.wait_changed(self._template_starts.generation)
         return await SlotProcess.fork(self._template, self)
 
     def _keep(self, slot: Slot, process: SlotProcess) -> None:
@@ -386,13 +393,21 @@ class SlotProcessPool:
     # --- losses ---------------------------------------------------------------------------------------------
 
     async def _watch_template(self) -> None:
-        """Eternal: a lost template process is replaced; its slot processes died with it."""
+        """Eternal: a lost template process is replaced; its slot processes died with it.
+
+        At once, unless its life was short: nobody counts these losses (R36), so they must not come in a hot loop.
+        """
+        pause = 0.0
         while True:
+            begun = self._clock.monotonic()
             await self._template.state.wait_until(lambda state: state == "lost")
             if self._is_stopping:
                 await asyncio.get_running_loop().create_future()
             logger.error("%s; all slot processes are replaced", self._template.lost_reason)
             self._note_readiness()
+            has_lived = self._clock.monotonic() - begun >= _STEADY_SECONDS
+            pause = 0.0 if has_lived else min(max(2 * pause, _RESTART_PAUSE), _RESTART_PAUSE_MAX)
+            await asyncio.sleep(pause)
             self._template = TemplateProcess(self._template_config())
             try:
                 await self._start_template()

@@ -118,10 +118,16 @@ class RunningAttempt:
         )
         if self.is_cancelled and self.kill_failure is None:
             return self._report(ExecutionState.CANCELED, metrics=metrics)
+        now = self._clock.epoch_millis()
+        process = self.process
         if ending.lost_reason and self.kill_failure is None:
-            self.kill_failure = self.system_failure(f"the task's process was lost: {ending.lost_reason}")
+            is_own = process is not None and process.has_signalled_template
+            self.kill_failure = failures.of_lost_template(ending.lost_reason, is_own=is_own, timestamp_millis=now)
         failure = self.kill_failure or failures.of_exit(
-            ending.code, memory_bytes=metrics.memory_bytes_peak, timestamp_millis=self._clock.epoch_millis()
+            ending.code,
+            memory_bytes=metrics.memory_bytes_peak,
+            timestamp_millis=now,
+            is_own=process is not None and -ending.code in process.own_signals,
         )
         return self._report(ExecutionState.FAILED, failure=failure, metrics=metrics)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from runtime.taskexecutor.slots.channel import Channel
+from runtime.taskexecutor.slots.own_signals import watch_own_signals
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
 from runtime.taskexecutor.slots.task_runner import TaskRunner
 from runtime.taskexecutor.slots.template_main import TemplateConfig
@@ -14,6 +15,7 @@ from runtime.taskexecutor.slots.wire import FrameKind, decode_order, encode_outc
 def run_slot_process(sock: socket.socket, config: TemplateConfig) -> None:
     """Serve until the TaskManager closes its end, which also happens when it dies."""
     channel = Channel(sock)
+    watch_own_signals(channel)
     attachment = SparkAttachment(channel, has_spark=config.has_spark, is_static_conf_fatal=config.is_static_conf_fatal)
     runner = TaskRunner(
         channel, attachment, task_manager_id=config.task_manager_id, inline_bytes_max=config.inline_bytes_max

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Protocol
@@ -26,6 +27,8 @@ from runtime.taskexecutor.slots.wire import (
 from runtime.taskexecutor.spark.environment import SlotSession
 
 logger = logging.getLogger(__name__)
+
+_READ_BYTES = 64 * 1024
 
 
 class SlotProcessState(Enum):
@@ -108,6 +111,10 @@ class SlotProcess(asyncio.Protocol):
         self.left_behind = ""
         """Who of what it has started does not die, by name and pid."""
         self.reuse_key: ReuseKey | None = None
+        self.own_signals: set[int] = set()
+        """What its code has sent to it, as far as it was seen."""
+        self.has_signalled_template = False
+        self._socket: socket.socket | None = None
 
     @classmethod
     async def fork(cls, template: TemplateProcess, listener: SlotProcessListener) -> SlotProcess:
@@ -115,6 +122,7 @@ class SlotProcess(asyncio.Protocol):
         process = cls(template, listener)
         forked = await template.fork(process._note_exit)
         process._number, process.pid = forked.number, forked.pid
+        process._socket = forked.connection
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: process, sock=forked.connection)
         if process.state is SlotProcessState.EXITED and process._transport is not None:
@@ -218,6 +226,8 @@ class SlotProcess(asyncio.Protocol):
             case FrameKind.SPARK_USED:
                 self.uses_spark = self.has_used_session = True
                 self._listener.spark_used(self)
+            case FrameKind.SIGNAL:
+                self._note_signal(frame)
             case FrameKind.ATTACHED:
                 self.attachment.set(Attachment.ATTACHED)
             case FrameKind.ATTACH_FAILED:
@@ -233,8 +243,27 @@ class SlotProcess(asyncio.Protocol):
             self._machine.to(SlotProcessState.IDLE)
             self._end(outcome)
 
+    def _note_signal(self, frame: Frame) -> None:
+        fields = decode_fields(frame.payload)
+        if fields["to_template"]:
+            self.has_signalled_template = True
+        else:
+            self.own_signals.add(int(fields["number"]))
+
+    def _take_last_words(self) -> None:
+        """Its end is told on another socket than what it said before."""
+        assert self._socket is not None
+        try:
+            while data := self._socket.recv(_READ_BYTES):
+                for frame in self._decoder.feed(data):
+                    if frame.kind is FrameKind.SIGNAL:
+                        self._note_signal(frame)
+        except (OSError, BugError, ValueError, KeyError):
+            return  # nothing is left to read, or nothing that could be understood
+
     def _note_exit(self, exit_: ProcessExit) -> None:
         self._machine.to(SlotProcessState.EXITED)
+        self._take_last_words()
         if self._transport is not None:
             self._transport.abort()
         self.exit.set(exit_)

@@ -44,6 +44,7 @@ class FrameKind(IntEnum):
     PROGRESS = 15
     DONE = 16
     OUTPUT = 17
+    SIGNAL = 18
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,18 @@ def test_how_the_process_of_a_task_ended_says_whose_doing_it_was(code: int, faul
     assert failures.of_exit(code, memory_bytes=1, timestamp_millis=1).at_fault is fault
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
+def test_a_signal_that_user_code_sends_to_itself_is_its_own_doing(number: int) -> None:
+    failure = failures.of_exit(-number, memory_bytes=1, timestamp_millis=1, is_own=True)
+    assert (failure.at_fault, failure.is_recoverable) == (Fault.USER, True)
+    assert f"user code ended its process with {signal.Signals(number).name}" in failure.message
+
+
+@pytest.mark.parametrize(("is_own", "fault"), [(True, Fault.USER), (False, Fault.NOBODY)])
+def test_a_lost_template_is_nobodys_fault_unless_this_task_has_ended_it(fault: Fault, *, is_own: bool) -> None:
+    assert failures.of_lost_template("x", is_own=is_own, timestamp_millis=1).at_fault is fault
+
+
 def test_a_task_above_its_own_limit_is_the_users() -> None:
     failure = failures.of_memory_limit(2, 1, 1, timestamp_millis=1)
     assert (failure.kind, failure.at_fault) == ("RESOURCE", Fault.USER)
