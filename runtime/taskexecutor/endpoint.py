@@ -20,7 +20,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
-from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobsEnded,
@@ -77,11 +77,11 @@ from runtime.taskexecutor.core.events import (
     TellResourceManager,
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
-from runtime.taskexecutor.core.task_executor import TaskExecutorCore
 from runtime.taskexecutor.draining import Draining
 from runtime.taskexecutor.job_directory import BlobFiles, JobDirectories
 from runtime.taskexecutor.job_master_connections import JobMasterConnections
 from runtime.taskexecutor.outbox import Outbox
+from runtime.taskexecutor.output_turns import StoredJobs
 from runtime.taskexecutor.outputs import OutputCommitter
 from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.resource_manager_connection import (
@@ -134,17 +134,6 @@ class _ContactChanged:
 _Mail = Event | _OwnerBatch | _LeaderBatch | LeaderConnected | LeaderDisconnected | _SlotsChanged | _ContactChanged
 
 
-def _core_of(settings: TaskExecutorSettings, registration: RegisterTaskManager) -> TaskExecutorCore:
-    return TaskExecutorCore(
-        registration.task_manager_id,
-        slots=registration.slots,
-        queue_max=settings.queue_max,
-        reports_max=settings.reports_max,
-        report_bytes_max=settings.report_bytes_max,
-        owner_timeout=settings.owner_timeout,
-    )
-
-
 class TaskExecutor:
     """One per TaskManager process. `start`, then `wait_failed`; `drain` and `stop` at the end."""
 
@@ -163,6 +152,7 @@ class TaskExecutor:
         clock: Clock,
         entropy: Entropy,
         contact: ContactKeeper | None = None,
+        jobs: StoredJobs | None = None,
     ) -> None:
         self._settings = settings
         self._contact = contact
@@ -177,21 +167,11 @@ class TaskExecutor:
         self._mailbox: Mailbox[_Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
-        self._core = _core_of(settings, registration)
-        self._outputs = OutputCommitter(self._scope, self._post, clock, contact)
+        self._core = settings.new_core(registration)
+        self._outputs = OutputCommitter(self._scope, self._post, clock, contact, jobs=jobs)
         self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
         self._attempts = self._make_attempts(registration.task_manager_id)
-        self._job_masters = JobMasterConnections(
-            rpc,
-            registration.incarnation,
-            settings.connections,
-            heartbeats=self._heartbeats,
-            entropy=entropy.child("job masters"),
-            scope=self._scope,
-            receiver_of=self._receiver_of,
-            post=self._post,
-            is_needed=self._core.has_jobs_of,
-        )
+        self._job_masters = self._make_job_masters(registration.incarnation, entropy)
         self._leader = ResourceManagerConnection(
             rpc,
             retrieval,
@@ -218,6 +198,19 @@ class TaskExecutor:
         """How many attempts run."""
         self._kept: Watch[int] = Watch(0)
         self._draining = Draining(settings.drain_timeout, self.running, self._kept, self._post_drain, self.flush)
+
+    def _make_job_masters(self, incarnation: Incarnation, entropy: Entropy) -> JobMasterConnections:
+        return JobMasterConnections(
+            self._rpc,
+            incarnation,
+            self._settings.connections,
+            heartbeats=self._heartbeats,
+            entropy=entropy.child("job masters"),
+            scope=self._scope,
+            receiver_of=self._receiver_of,
+            post=self._post,
+            is_needed=self._core.has_jobs_of,
+        )
 
     def _make_attempts(self, task_manager_id: str) -> Attempts:
         return Attempts(

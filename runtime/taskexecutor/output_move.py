@@ -1,16 +1,15 @@
 """One mover's work on the outputs of one job: from the order of its owner to the marker that says that all is done.
 
 Below each base `.commit-<job id>/` holds what the next mover needs: `order` (which order, and whose directories),
-`plan` (what becomes visible, what goes), `moved` (every new file is in place and proved), `done`. Invariants: the plans
-of all bases are stored before anything becomes visible; sources and old files go only behind `moved`; between any two
-steps this mover may be replaced by another one, which goes on where it stopped (R28); a withdrawn permit ends it before
-its next file (R27).
+`plan` (what becomes visible, what goes), `moved` (every new file is in place and proved), `done`. Invariants: nothing
+is planned before it is the job's turn in all its bases (`output_turns`); the plans of all bases are stored before
+anything becomes visible; sources and old files go only behind `moved`; between any two steps this mover may be replaced
+by another one, which goes on where it stopped (R28); a withdrawn permit ends it before its next file (R27).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,13 +21,14 @@ from typing import TypeVar
 
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
-from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import how_to_commit
-from runtime.gateways.task import APPEND, OutputDirectory, outer_bases
+from runtime.gateways.task import APPEND, outer_bases
+from runtime.taskexecutor.commit_records import aside_name, claim, claim_in, commit_names
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
 from runtime.taskexecutor.output_files import OutputFiles, output_files, within
-from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS
+from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, SUCCESS
+from runtime.taskexecutor.output_turns import StoredJobs, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +97,10 @@ class OutputMove:
         clock: Clock,
         *,
         patience: float,
+        jobs: StoredJobs | None = None,
     ) -> None:
         self._message = message
+        self._turns = Turns(message, jobs, clock, patience=patience)
         self._permit = permit
         self._executor = executor
         self._report = report
@@ -115,17 +117,23 @@ class OutputMove:
             await self._run()
         except (MoveStoppedError, MoveSupersededError):
             raise
-        except RetryableError as error:
-            raise type(error)(self._with_what_is_left(error)) from error
-        except (FlinklikeError, *_NEVER) as error:
-            raise InvalidInputError(self._with_what_is_left(error)) from error
-        except OSError as error:
-            raise OSError(error.errno, self._with_what_is_left(error)) from error
+        except (FlinklikeError, OSError) as error:
+            await self._give_turns_back()
+            raise self._explained(error) from error
+
+    def _explained(self, error: FlinklikeError | OSError) -> Exception:
+        text = self._with_what_is_left(error)
+        if isinstance(error, RetryableError):
+            return type(error)(text)
+        if isinstance(error, (FlinklikeError, *_NEVER)):
+            return InvalidInputError(text)
+        return OSError(error.errno, text)
 
     async def _run(self) -> None:
         self._bases = await self._step(self._open)
         for base in self._bases:
             await self._step(partial(self._claim, base))
+        await self._take_turns()
         for base in self._bases:
             if not base.is_done:
                 await self._step(partial(self._plan, base))
@@ -173,12 +181,30 @@ class OutputMove:
             base.is_done = base.is_claimed = True
             return
         mine = (self._message.epoch, self._message.order)
-        found = _claim_in(base.files.read(names.order))
+        found = claim_in(base.files.read(names.order))
         if found is not None and (found[0], found[1]) > mine:
             reason = f"order {found[0]}.{found[1]} is under way in {base.files.base}, this is {mine[0]}.{mine[1]}"
             raise MoveSupersededError(reason)  # R27
         base.files.write(names.order, claim(self._message))
         base.is_claimed = True
+
+    async def _take_turns(self) -> None:
+        """R27: returns when no other job commits to these bases, nor begins to before this one has ended."""
+        bases = [(base.files, base.mode) for base in self._bases if not base.is_done]
+
+        def waiting(text: str) -> None:
+            self._report(self._moved, self._total, text)
+
+        await self._turns.take(bases, self._step, waiting)
+
+    async def _give_turns_back(self) -> None:
+        """This job has failed: others need not wait for it."""
+        for base in self._bases:
+            work = partial(self._turns.give_back, base.files)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._executor, work)
+            except (OSError, FlinklikeError) as error:
+                logger.warning("job %s keeps its turn in %s: %s", self._message.job_id, base.files.base, error)
 
     def _plan(self, base: _Base) -> None:
         names = commit_names(self._message.job_id)
@@ -192,6 +218,12 @@ class OutputMove:
             plan = make_plan(base.files.base, base.mode, written, base.files.present())
             self._permit.check()
             base.files.write(names.plan, plan.encode())
+        elif (other := base.files.read(names.overtaken)) is not None:
+            message = (
+                f"job {other.decode().strip()} has replaced what is in {base.files.base} since this commit was begun:"
+                " what is left of it would delete, or bring back, what is not its own any more"
+            )
+            raise InvalidInputError(message)
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
 
@@ -262,6 +294,7 @@ class OutputMove:
     def _tidy(self, base: _Base) -> None:
         """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
         names = commit_names(self._message.job_id)
+        self._turns.give_back(base.files)
         mine = [name for name in base.files.names() if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
         for directory in dict.fromkeys([*base.directories, *mine]):
             self._permit.check()
@@ -338,51 +371,3 @@ def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
-
-
-@dataclass(frozen=True, slots=True)
-class CommitNames:
-    """Below a base."""
-
-    directory: str
-    order: str
-    plan: str
-    moved: str
-    done: str
-
-
-def commit_names(job_id: JobId) -> CommitNames:
-    """Those of one job."""
-    directory = f"{HIDDEN_COMMIT}{job_id}"
-    return CommitNames(directory, *(f"{directory}/{name}" for name in ("order", "plan", "moved", "done")))
-
-
-def aside_name(job_id: JobId, name: str) -> str:
-    """Where an old file waits for its end that is in the way of a new directory, or the reverse: beside it."""
-    directory, separator, last = name.rpartition("/")
-    return f"{directory}{separator}{HIDDEN_COMMIT}{job_id}-aside.{last}"
-
-
-def claim(message: CommitOutputs) -> bytes:
-    """The stored form of an order: enough to repeat the commit from the storage alone."""
-    outputs = [[output.base, output.directory, output.mode] for output in message.outputs]
-    fields = {"job": message.job_id, "epoch": message.epoch, "order": message.order, "outputs": outputs}
-    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-
-def read_claim(data: bytes) -> CommitOutputs | None:
-    """The inverse; None for what was written in part. Raises InvalidInputError: it is damaged, or of a later form."""
-    if not data.endswith(b"\n"):
-        return None
-    try:
-        fields = json.loads(data)
-        outputs = tuple(OutputDirectory(*one) for one in fields["outputs"])
-        return CommitOutputs(JobId(fields["job"]), int(fields["epoch"]), VertexId(""), outputs, int(fields["order"]))
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"the order of a commit is damaged, or of a later release: {type(error).__name__}: {error}"
-        raise InvalidInputError(message) from error
-
-
-def _claim_in(data: bytes | None) -> tuple[int, int] | None:
-    found = read_claim(data) if data is not None else None
-    return None if found is None else (found.epoch, found.order)

@@ -20,6 +20,7 @@ from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.taskexecutor.attempts import failure_of
+from runtime.taskexecutor.commit_records import commit_names, read_claim
 from runtime.taskexecutor.contact import ContactKeeper
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
 from runtime.taskexecutor.output_files import output_files
@@ -29,9 +30,8 @@ from runtime.taskexecutor.output_move import (
     MoveSupersededError,
     OutputMove,
     Permit,
-    commit_names,
-    read_claim,
 )
+from runtime.taskexecutor.output_turns import StoredJobs
 from runtime.taskexecutor.partitions import tree_of
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,9 @@ class OutputCommitter:
         contact: ContactKeeper | None = None,
         *,
         patience: float = PATIENCE,
+        jobs: StoredJobs | None = None,
     ) -> None:
+        self._jobs = jobs
         self._scope = scope
         self._post = post
         self._clock = clock
@@ -117,7 +119,9 @@ class OutputCommitter:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(PARALLEL_MAX, "commit")
         report = _Reports(job_id, self._post, self._clock).report
-        move = OutputMove(message, permit, self._executor, report, self._clock, patience=self._patience)
+        move = OutputMove(
+            message, permit, self._executor, report, self._clock, patience=self._patience, jobs=self._jobs
+        )
         try:
             await move.run()
         except MoveStoppedError as error:
@@ -218,6 +222,7 @@ def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_
         except (OSError, FlinklikeError) as error:
             failures.append(error)
     if is_over and files.read(names.done) is not None:
+        files.remove(names.turn)
         files.remove_tree(names.directory)
     if failures:
         raise failures[0]

@@ -19,8 +19,9 @@ from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
+from runtime.taskexecutor.commit_records import commit_names, read_claim
 from runtime.taskexecutor.output_files import output_files
-from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit, commit_names, read_claim
+from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 
 _USAGE = (

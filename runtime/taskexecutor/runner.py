@@ -222,6 +222,7 @@ class TaskManagerRunner:
             clock=self._clock,
             entropy=self._entropy,
             contact=contact,
+            jobs=_Jobs(self._services, self._is_job_over) if self._services is not None else None,
         )
         self._at_stop("task executor", executor.stop)
         await self._guard.state_end(self._settings.end_stated_for)
@@ -411,3 +412,20 @@ class TaskManagerRunner:
         self._logs.release()
         is_needed = not await self._exchange.remove()
         await asyncio.to_thread(self._directory.leave if is_needed else self._directory.remove)
+
+
+class _Jobs:
+    """Implements `StoredJobs`."""
+
+    def __init__(self, services: HighAvailabilityServices, is_over: Callable[[JobId], Awaitable[bool]]) -> None:
+        self._services = services
+        self._is_over = is_over
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's uuid."""
+        return self._services.cluster
+
+    async def is_over(self, job_id: JobId, /) -> bool:
+        """It has a result, or is not stored any more."""
+        return await self._is_over(job_id)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.aio.retry import RetryPolicy
+from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.core.monitor import HeartbeatTiming
+from runtime.taskexecutor.core.task_executor import TaskExecutorCore
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +36,14 @@ class TaskExecutorSettings:
     report_bytes_max: int = 64 << 20
     mailbox_max: int = 100_000
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+
+    def new_core(self, registration: RegisterTaskManager) -> TaskExecutorCore:
+        """What decides, for one life of the TaskManager."""
+        return TaskExecutorCore(
+            registration.task_manager_id,
+            slots=registration.slots,
+            queue_max=self.queue_max,
+            reports_max=self.reports_max,
+            report_bytes_max=self.report_bytes_max,
+            owner_timeout=self.owner_timeout,
+        )

@@ -9,7 +9,8 @@ from pathlib import Path
 from runtime.aio.clock import LoopClock
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OutputDirectory
-from runtime.taskexecutor.output_move import OutputMove, Permit, commit_names
+from runtime.taskexecutor.commit_records import commit_names
+from runtime.taskexecutor.output_move import OutputMove, Permit
 from tests.kit.task_messages import VERTEX, job_id
 
 JOB = job_id(1)

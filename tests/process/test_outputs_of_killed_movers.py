@@ -216,3 +216,18 @@ def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the
     command = [sys.executable, "-m", "runtime.taskexecutor.repeat_commit", *arguments]
     subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
     assert visible(base) == expected()
+
+
+def test_two_jobs_that_overwrite_one_base_do_so_one_after_the_other(client: FlinklikeClient, tmp_path: Path) -> None:
+    """R27: the second one says for whom it waits, and who reads the base then sees the whole of one."""
+    base = tmp_path / "out"
+    gate = hold(base, "copy", after=FILES // 2)
+    first = submit(client, base, vertex("first", parallelism=2))
+    held(base)
+    second = submit(client, base, vertex("second", parallelism=2))
+    reached(lambda: f"job {first} commits to" in reason(client, second), "the second one waits", timeout=60)
+    assert not [name for name in visible(base) if "second" in name]
+    gate.unlink()
+    assert (ended(client, first), ended(client, second)) == ("FINISHED", "FINISHED")
+    assert visible(base) == expected(name="second")
+    assert not list(base.glob(".commit-*.turn"))

@@ -22,13 +22,11 @@ from runtime.common.states import ExecutionState
 from runtime.gateways.kept_outputs import commit_command
 from runtime.gateways.task import OVERWRITE, OutputDirectory
 from runtime.taskexecutor import repeat_commit
+from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.core.contact import ContactAccepted
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import (
-    commit_names,
-)
 from runtime.taskexecutor.outputs import OutputCommitter
 from tests.kit.committed_outputs import (
     COMMIT,

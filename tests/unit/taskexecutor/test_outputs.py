@@ -17,16 +17,9 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import VertexId
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor import repeat_commit
+from runtime.taskexecutor.commit_records import claim, commit_names, read_claim
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import (
-    MoveStoppedError,
-    MoveSupersededError,
-    OutputMove,
-    Permit,
-    claim,
-    commit_names,
-    read_claim,
-)
+from runtime.taskexecutor.output_move import MoveStoppedError, MoveSupersededError, OutputMove, Permit
 from runtime.taskexecutor.partitions import RemoteFilesError
 from tests.kit.committed_outputs import (
     COMMIT,
@@ -135,7 +128,7 @@ def test_a_plan_is_not_made_behind_done(tmp_path: Path, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(OutputMove, "_plan", plan)
-        patch.setattr("runtime.taskexecutor.output_move._claim_in", lambda _: None)
+        patch.setattr("runtime.taskexecutor.output_move.claim_in", lambda _: None)
         asyncio.run(run())
     assert visible(tmp_path) == {"a": "1"}
 

@@ -1,0 +1,73 @@
+"""What a commit keeps below each base (R28): the names, and the stored form of an order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId, VertexId
+from runtime.gateways.job_master import CommitOutputs
+from runtime.gateways.task import OutputDirectory
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT
+
+TURN = ".turn"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNames:
+    """Below a base."""
+
+    directory: str
+    order: str
+    plan: str
+    moved: str
+    done: str
+    overtaken: str
+    turn: str
+
+
+def commit_names(job_id: JobId) -> CommitNames:
+    """Those of one job."""
+    directory = f"{HIDDEN_COMMIT}{job_id}"
+    return CommitNames(
+        directory,
+        order=f"{directory}/order",
+        plan=f"{directory}/plan",
+        moved=f"{directory}/moved",
+        done=f"{directory}/done",
+        overtaken=f"{directory}/overtaken",
+        turn=f"{directory}{TURN}",
+    )
+
+
+def aside_name(job_id: JobId, name: str) -> str:
+    """Where an old file waits for its end that is in the way of a new directory, or the reverse: beside it."""
+    directory, separator, last = name.rpartition("/")
+    return f"{directory}{separator}{HIDDEN_COMMIT}{job_id}-aside.{last}"
+
+
+def claim(message: CommitOutputs) -> bytes:
+    """The stored form of an order: enough to repeat the commit from the storage alone."""
+    outputs = [[output.base, output.directory, output.mode] for output in message.outputs]
+    fields = {"job": message.job_id, "epoch": message.epoch, "order": message.order, "outputs": outputs}
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def read_claim(data: bytes) -> CommitOutputs | None:
+    """The inverse; None for what was written in part. Raises InvalidInputError: it is damaged, or of a later form."""
+    if not data.endswith(b"\n"):
+        return None
+    try:
+        fields = json.loads(data)
+        outputs = tuple(OutputDirectory(*one) for one in fields["outputs"])
+        return CommitOutputs(JobId(fields["job"]), int(fields["epoch"]), VertexId(""), outputs, int(fields["order"]))
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"the order of a commit is damaged, or of a later release: {type(error).__name__}: {error}"
+        raise InvalidInputError(message) from error
+
+
+def claim_in(data: bytes | None) -> tuple[int, int] | None:
+    """Which order it is, by epoch and number."""
+    found = read_claim(data) if data is not None else None
+    return None if found is None else (found.epoch, found.order)

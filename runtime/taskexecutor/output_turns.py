@@ -1,0 +1,188 @@
+"""Of several jobs whose commits to one base would disturb each other, one after the other (R27).
+
+A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a file that nobody else writes, and looks
+for those of others behind that: of two jobs one at least sees the other. Invariants: a job goes on when it has seen
+nobody while its own file was there; of those that see each other the lowest id keeps its file, the others take theirs
+back, until they see nobody; who has a plan stored beside his file is under way, waits for nobody and is waited for.
+Jobs that append do not disturb each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from runtime.common.clock import Clock
+from runtime.common.errors import InvalidInputError, RetryableError
+from runtime.common.ids import JobId
+from runtime.gateways.job_master import CommitOutputs
+from runtime.gateways.task import APPEND
+from runtime.taskexecutor.commit_records import TURN, commit_names
+from runtime.taskexecutor.output_files import OutputFiles
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+INTERVAL = 0.5
+"""Seconds between two looks for jobs that are waited for."""
+
+
+class StoredJobs(Protocol):
+    """What is durably known of the jobs of this cluster."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's uuid."""
+
+    async def is_over(self, job_id: JobId, /) -> bool:
+        """True when it has a result, and so no mover (R16). Raises RetryableError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Another job's file. `cluster`: "" where nobody can be asked whether that job is over."""
+
+    job_id: JobId
+    base: str
+    cluster: str = ""
+    mode: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.base}/{commit_names(self.job_id).turn}"
+
+
+class Step(Protocol):
+    """Does blocking work on a thread, and again while the storage fails; raises when this mover has to stop."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
+Bases = Sequence[tuple[OutputFiles, str]]
+"""With the mode in which the job writes there."""
+
+
+class Turns:
+    """Those of one mover's job. Without `jobs` nobody can be asked whether another job is over."""
+
+    def __init__(self, message: CommitOutputs, jobs: StoredJobs | None, clock: Clock, *, patience: float) -> None:
+        self._message = message
+        self._jobs = jobs
+        self._clock = clock
+        self._patience = patience
+        self._names = commit_names(message.job_id)
+
+    async def take(self, bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
+        """Returns when it is this job's turn in all of them. Raises InvalidInputError."""
+        for files, _ in bases:
+            if await step(partial(self._is_under_way, files)):
+                return
+        while True:
+            for files, mode in bases:
+                await step(partial(self._want, files, mode))
+            others = await self._others(bases, step)
+            if not others:
+                break
+            await self._wait(others, bases, step, waiting)
+        for files, mode in bases:
+            if mode != APPEND:
+                await self._overtake(files, step)
+
+    async def _wait(self, others: list[Turn], bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
+        began, is_kept = self._clock.monotonic(), True
+        while others:
+            # At each look: a lower one that came later waits for this one.
+            if is_kept and min(turn.job_id for turn in others) < self._message.job_id:
+                is_kept = False
+                for files, _ in bases:
+                    await step(partial(self.give_back, files))
+            self._check(others[0], self._clock.monotonic() - began)
+            waiting(f"job {others[0].job_id} commits to {others[0].base}: waiting for it")
+            await asyncio.sleep(INTERVAL)
+            others = await self._others(bases, step)
+
+    def _check(self, turn: Turn, waited: float) -> None:
+        """A job of which it is known that it goes on is waited for as long as it takes, another one only so long."""
+        if not self._is_known(turn) and waited >= self._patience:
+            message = (
+                f"job {turn.job_id} commits to {turn.base} too, or has ended without taking {turn} back: when it has,"
+                " delete that file"
+            )
+            raise InvalidInputError(message)
+
+    async def _others(self, bases: Bases, step: Step) -> list[Turn]:
+        found: list[Turn] = []
+        for files, mode in bases:
+            found += await step(partial(self.others, files, mode))
+        return [turn for turn in found if not (self._is_known(turn) and await self._is_over(turn.job_id))]
+
+    def _is_known(self, turn: Turn) -> bool:
+        return self._jobs is not None and turn.cluster == self._jobs.cluster
+
+    async def _is_over(self, job_id: JobId) -> bool:
+        """For sure."""
+        try:
+            return self._jobs is not None and await self._jobs.is_over(job_id)
+        except RetryableError as error:
+            logger.info("whether job %s is over cannot be read: %s", job_id, error)
+            return False
+
+    async def _overtake(self, files: OutputFiles, step: Step) -> None:
+        """What jobs that are over have left of a commit would delete, or bring back, what is not theirs any more."""
+        for job_id in await step(partial(self._begun_by_others, files)):
+            if await self._is_over(job_id):
+                note = f"{self._message.job_id}\n".encode()
+                await step(partial(files.write, commit_names(job_id).overtaken, note))
+
+    def _is_under_way(self, files: OutputFiles) -> bool:
+        """An earlier mover has got the turn, and has begun."""
+        return files.read(self._names.turn) is not None and files.read(self._names.plan) is not None
+
+    def _want(self, files: OutputFiles, mode: str) -> None:
+        cluster, message = self._jobs.cluster if self._jobs is not None else "", self._message
+        fields = {"cluster": cluster, "epoch": message.epoch, "order": message.order, "mode": mode}
+        files.write(self._names.turn, json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+
+    def give_back(self, files: OutputFiles) -> None:
+        """It is over, or another job's turn. Blocking."""
+        files.remove(self._names.turn)
+
+    def others(self, files: OutputFiles, mode: str) -> list[Turn]:
+        """Those of other jobs that this one would disturb. Blocking."""
+        found = []
+        for name in files.names():
+            job_id = JobId(name.removeprefix(HIDDEN_COMMIT).removesuffix(TURN))
+            if name != commit_names(job_id).turn or job_id == self._message.job_id:
+                continue
+            data = files.read(name)
+            if data is None or files.read(commit_names(job_id).done) is not None:
+                continue  # it is over since
+            turn = _decode(job_id, files.base, data)
+            if {turn.mode, mode} != {APPEND}:
+                found.append(turn)
+        return found
+
+    def _begun_by_others(self, files: OutputFiles) -> list[JobId]:
+        """Jobs that have stored a plan here and have not done all of it."""
+        names = [name.removeprefix(HIDDEN_COMMIT) for name in files.names() if name.startswith(HIDDEN_COMMIT)]
+        jobs = [JobId(name) for name in names if name.isalnum() and name != self._message.job_id]
+        return [
+            job_id
+            for job_id in jobs
+            if files.read(commit_names(job_id).plan) is not None and files.read(commit_names(job_id).done) is None
+        ]
+
+
+def _decode(job_id: JobId, base: str, data: bytes) -> Turn:
+    """One that cannot be read disturbs everybody, and nobody knows whose it is (R31)."""
+    try:
+        fields = json.loads(data)
+        return Turn(job_id, base, str(fields["cluster"]), str(fields["mode"]))
+    except (ValueError, KeyError, TypeError):
+        return Turn(job_id, base)

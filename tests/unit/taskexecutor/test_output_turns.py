@@ -1,0 +1,231 @@
+"""Jobs that commit to one base do so one after the other: whoever reads it sees the whole of one of them (R27)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.ids import JobId
+from runtime.gateways.job_master import CommitOutputs
+from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
+from runtime.taskexecutor import output_turns, repeat_commit
+from runtime.taskexecutor.commit_records import commit_names
+from runtime.taskexecutor.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.output_move import MoveStoppedError, OutputMove, Permit
+from runtime.taskexecutor.output_turns import StoredJobs, Turns
+from tests.kit.committed_outputs import everything, visible
+from tests.kit.task_messages import VERTEX, job_id
+
+T = TypeVar("T")
+
+A, B, C = job_id(1), job_id(2), job_id(3)
+
+
+class Known:
+    """One cluster's jobs."""
+
+    cluster = "here"
+
+    def __init__(self, *over: JobId, is_away: bool = False) -> None:
+        self.over = set(over)
+        self.is_away = is_away
+
+    async def is_over(self, job: JobId, /) -> bool:
+        if self.is_away:
+            message = "the store is away"
+            raise UnavailableError(message)
+        return job in self.over
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_turns, "INTERVAL", 0.0)
+
+
+def written(base: Path, job: JobId, mode: str = OVERWRITE, name: str = "") -> OutputDirectory:
+    directory = base / f".attempt-{job}_0"
+    directory.mkdir(parents=True)
+    for number in range(3):
+        (directory / f"{name or job[-1]}-{number}").write_text(job)
+    return OutputDirectory(str(base), str(directory), mode)
+
+
+async def moving(
+    job: JobId, output: OutputDirectory, jobs: StoredJobs | None = None, permit: Permit | None = None
+) -> None:
+    message = CommitOutputs(job, 1, VERTEX, (output,), 1)
+    await OutputMove(message, permit or Permit(), None, lambda *_: None, LoopClock(), patience=0.0, jobs=jobs).run()
+
+
+def move(job: JobId, output: OutputDirectory, jobs: StoredJobs | None = None, permit: Permit | None = None) -> None:
+    asyncio.run(moving(job, output, jobs, permit))
+
+
+def names(job: JobId) -> dict[str, str]:
+    return {f"{job[-1]}-{number}": job for number in range(3)}
+
+
+def wanted(base: Path, job: JobId, *, cluster: str = "here", mode: str = OVERWRITE) -> Path:
+    """Another job's turn."""
+    base.mkdir(exist_ok=True)
+    path = base / commit_names(job).turn
+    path.write_text(f'{{"cluster":"{cluster}","epoch":1,"order":1,"mode":"{mode}"}}\n')
+    return path
+
+
+# --- one after the other ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -> None:
+    """Three jobs, two bases each of which two of them share, and every order of their steps."""
+    chance = random.Random(seed)
+    bases = [LocalOutputFiles(str(tmp_path / name)) for name in "xyz"]
+    shares = {A: (0, 1), B: (1, 2), C: (2, 0)}
+    inside: dict[int, JobId] = {}
+    entered: list[JobId] = []
+
+    async def step(work: Callable[[], T], /) -> T:
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        return work()
+
+    async def run(job: JobId) -> None:
+        turns = Turns(CommitOutputs(job, 1, VERTEX, (), 1), Known(), LoopClock(), patience=0.0)
+        mine = [(bases[index], OVERWRITE) for index in shares[job]]
+        await turns.take(mine, step, lambda _: None)
+        entered.append(job)
+        for index in shares[job]:
+            assert inside.setdefault(index, job) == job, "two commit to one base"
+        for _ in range(chance.randrange(6)):
+            await asyncio.sleep(0)
+        for index in shares[job]:
+            del inside[index]
+        for files, _ in mine:
+            await step(lambda: turns.give_back(files))  # noqa: B023 - done before the next
+
+    async def everybody() -> None:
+        await asyncio.gather(*map(run, chance.sample([A, B, C], 3)))
+
+    asyncio.run(asyncio.wait_for(everybody(), 3))
+    assert sorted(entered) == [A, B, C]
+
+
+@pytest.mark.parametrize("mode", [OVERWRITE, OVERWRITE_PARTITIONS])
+def test_two_jobs_that_overwrite_one_base_leave_the_whole_of_one(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "old").write_text("old")
+    jobs = Known()
+
+    async def commit(job: JobId) -> None:
+        await moving(job, written(tmp_path, job, mode), jobs)
+
+    async def both() -> None:
+        await asyncio.gather(commit(A), commit(B))
+
+    asyncio.run(both())
+    assert visible(tmp_path) in (names(A), names(B))
+    assert not [name for name in everything(tmp_path) if name.endswith(".turn")]
+
+
+def test_who_appends_beside_who_appends_waits_for_nobody(tmp_path: Path) -> None:
+    wanted(tmp_path, A, mode=APPEND)
+    move(B, written(tmp_path, B, APPEND))
+    assert visible(tmp_path) == names(B)
+
+
+@pytest.mark.parametrize(("theirs", "mine"), [(OVERWRITE, APPEND), (APPEND, OVERWRITE), (OVERWRITE, OVERWRITE)])
+def test_a_job_that_nobody_can_be_asked_about_is_waited_for_and_then_named(
+    tmp_path: Path, theirs: str, mine: str
+) -> None:
+    turn = wanted(tmp_path, A, cluster="elsewhere", mode=theirs)
+    output = written(tmp_path, B, mine)
+    with pytest.raises(InvalidInputError, match=rf"job {A} commits to .* too, .*{turn.name} back: .* delete that file"):
+        move(B, output, jobs=Known(A))
+    assert visible(tmp_path) == {}
+    assert not (tmp_path / commit_names(B).turn).exists(), "nobody has to wait for who has failed"
+    turn.unlink()
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(B).directory}"]) == 0
+    assert visible(tmp_path) == names(B)
+
+
+def test_what_cannot_be_read_is_somebody_s_turn(tmp_path: Path) -> None:
+    wanted(tmp_path, A).write_text("{")  # R31
+    with pytest.raises(InvalidInputError, match=f"job {A} commits"):
+        move(B, written(tmp_path, B, APPEND))
+
+
+# --- deaths -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_is_over_is_waited_for_no_more(tmp_path: Path) -> None:
+    wanted(tmp_path, A)
+    move(B, written(tmp_path, B), jobs=Known(A))
+    assert visible(tmp_path) == names(B)
+
+
+def test_a_job_that_goes_on_is_waited_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    """Also while the store is away, so that nobody can say."""
+    wanted(tmp_path, A)
+    jobs = Known(is_away=True)
+    output = written(tmp_path, B)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            mover = group.create_task(moving(B, output, jobs))
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not mover.done()
+            jobs.is_away = False
+            jobs.over.add(A)
+
+    asyncio.run(run())
+    assert visible(tmp_path) == names(B)
+
+
+@pytest.mark.parametrize("mine", [A, B])
+def test_the_next_mover_of_a_commit_that_is_under_way_waits_for_nobody(tmp_path: Path, mine: JobId) -> None:
+    """Whoever has seen its file waits, whatever its id: it has shown something already."""
+    other = B if mine == A else A
+    output = written(tmp_path, mine)
+    stopper = Permit()
+
+    real = LocalOutputFiles.write
+
+    def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
+        real(self, name, data)
+        if name.endswith("/plan"):
+            stopper.withdraw("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "write", write)
+        with pytest.raises(MoveStoppedError):
+            move(mine, output, permit=stopper)
+    wanted(tmp_path, other)
+    move(mine, output, jobs=Known())
+    assert visible(tmp_path) == names(mine)
+
+
+def test_what_is_left_of_a_commit_is_not_repeated_over_what_came_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It failed half way, and another job has replaced everything since."""
+    output = written(tmp_path, A)
+    with monkeypatch.context() as patch:
+
+        def put(*_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        patch.setattr(LocalOutputFiles, "put", put)
+        with pytest.raises(InvalidInputError, match="Permission denied"):
+            move(A, output)
+    move(B, written(tmp_path, B), jobs=Known(A))
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
+    assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
+    assert visible(tmp_path) == names(B)
