@@ -292,6 +292,8 @@ class Client:
                 scope.spawn("leave", self._leave(job.leaves_after))
             await self._watch()
             scope.cancel_all()
+        await asyncio.sleep(self._entropy.uniform(0.0, 60.0))
+        await self._look()  # it is known also when nothing but its end is kept of it
 
     async def _cancel(self, after: float) -> None:
         await asyncio.sleep(after)
@@ -315,19 +317,22 @@ class Client:
 
     async def _watch(self) -> None:
         while self.ended is None:
-            wait = 5.0 if self._entropy.uniform(0, 1) < 0.5 else 0.0
-            try:
-                status = await self._insist(Status(self.job.job_id, wait))
-            except NotFoundError:
-                self._record(Shown(self.job.job_id, None))
-            else:
-                assert isinstance(status, JobStatus), status
-                self._record(Shown(self.job.job_id, status))
-                if status is JobStatus.FINISHED:
-                    self._record(Returned(self.job.job_id, await self._value()))
-                if status.is_globally_terminal:
-                    self.ended = status
+            status = await self._look(wait=5.0 if self._entropy.uniform(0, 1) < 0.5 else 0.0)
+            if status is JobStatus.FINISHED:
+                self._record(Returned(self.job.job_id, await self._value()))
+            if status is not None and status.is_globally_terminal:
+                self.ended = status
             await asyncio.sleep(self._entropy.uniform(0.2, 3.0))
+
+    async def _look(self, wait: float = 0.0) -> JobStatus | None:
+        """The job's state, None when nobody knows the job."""
+        try:
+            status = await self._insist(Status(self.job.job_id, wait))
+        except NotFoundError:
+            status = None
+        assert status is None or isinstance(status, JobStatus), status
+        self._record(Shown(self.job.job_id, status))
+        return status
 
     async def _value(self) -> object:
         """What the job has returned; None when that is not there any more."""
