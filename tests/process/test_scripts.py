@@ -11,11 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from runtime.entrypoint.control.daemon import STATED_FOR
 from runtime.entrypoint.control.pid_file import ProcessId
+from runtime.taskexecutor.guard.records import who_states
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ROOT, ScriptCluster
 
@@ -147,6 +150,18 @@ def test_stop_ends_the_last_and_stop_all_the_rest(cluster: ScriptCluster) -> Non
     assert control(cluster.environment, "status-cluster").returncode == 3, "conf/ names one"
     assert "Reusing 2 running" in cluster.start()
     assert len(records(cluster, "taskmanager")) == 1
+
+
+def test_stop_all_leaves_time_to_hear_of_one_that_was_killed(cluster: ScriptCluster) -> None:  # R30
+    guards = Path(cluster.environment["FLINKLIKE_RUN_DIR"]) / "guards"
+    cluster.start_task_manager()
+    os.kill(records(cluster, "taskmanager")[-1], signal.SIGKILL)
+    stating = reached(partial(who_states, guards), "its end is stated", timeout=30)
+    begun = time.monotonic()
+    assert cluster.script("taskmanager.sh", "stop-all").returncode == 0
+    assert time.monotonic() - begun >= STATED_FOR
+    assert not any(ProcessId(*one).is_running for one in stating)
+    cluster.start()
 
 
 def test_start_jobmaster_takes_options_first(cluster: ScriptCluster) -> None:

@@ -35,6 +35,8 @@ STOP_TIMEOUT = 10.0
 INSIST_AFTER = 0.3
 """Seconds between the SIGTERM that begins a drain and the one that ends it: `stop` does not wait for tasks."""
 KILL_TIMEOUT = 10.0
+STATED_FOR = 3.0
+"""So long the end of a TaskManager that was killed is stated: a leader that loses one dials within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +190,15 @@ class Daemon:
             self._end(running[-1:])
 
     def stop_all(self) -> None:
-        """Stop all of them, side by side, and who states the end of those that were killed: the next start does.
+        """Stop all of them, side by side, and who states the end of those that were killed, after some seconds.
 
-        JobManagers on other hosts that have not heard it until now learn it from that start (docs/operations.md).
+        JobManagers that have not heard it until then learn it from the next start here (docs/operations.md).
         """
         with self._pids.locked():
             self._end(self._pids.running())
         if self.kind.is_guarded:
             stating = [ProcessId(*one) for one in who_states(self._layout.guards)]
+            wait_ended(stating, STATED_FOR)  # a leader that looks hears it meanwhile
             for process in stating:
                 self._signal(process, signal.SIGTERM)
             wait_ended(stating, KILL_TIMEOUT)

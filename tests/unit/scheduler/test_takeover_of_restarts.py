@@ -234,3 +234,24 @@ def test_a_job_that_is_cancelled_waits_for_what_was_being_cancelled() -> None:
     assert not job.has_result()
     job.report(second, E.CANCELED)
     assert job.has_result()
+
+
+def test_a_failure_that_only_the_dead_knew_is_a_loss() -> None:
+    """Owner and TaskManager die at once: no report and no event is left of it, so it is one lost task of many."""
+    job = JobMasterDriver(graph(source("read")))
+    job.offer(1, tm=1)
+    (first,) = job.running()
+    job.report(first, E.FAILED, failure=user_failure())
+    assert job.status() is J.FAILING, "it is final, and not durable yet"
+    job.begin_next_owner()
+    job.pending_result = None
+    job.lose_task_manager(1, is_reaped=True)
+    job.handle(ev.TaskManagersRegistered(frozenset(), job.at()))
+    assert job.graph is not None
+    job.handle(ev.JobRead(job.graph, (), job.at()))
+    job.offer(2, tm=2)
+    (again,) = job.running()
+    assert (again.subtask_index, job.deployed[again].ordinal) == (0, 0)
+    job.finish_all()
+    job.result_durable()
+    assert job.status() is J.FINISHED
