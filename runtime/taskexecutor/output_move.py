@@ -98,9 +98,10 @@ class OutputMove:
         *,
         patience: float,
         jobs: StoredJobs | None = None,
+        is_by_hand: bool = False,
     ) -> None:
         self._message = message
-        self._turns = Turns(message, jobs, clock, patience=patience)
+        self._turns = Turns(message, jobs, clock, patience=patience, is_by_hand=is_by_hand)
         self._permit = permit
         self._executor = executor
         self._report = report

@@ -69,9 +69,15 @@ Bases = Sequence[tuple[OutputFiles, str]]
 
 
 class Turns:
-    """Those of one mover's job. Without `jobs` nobody can be asked whether another job is over."""
+    """Those of one mover's job. Without `jobs` nobody can be asked whether another job is over.
 
-    def __init__(self, message: CommitOutputs, jobs: StoredJobs | None, clock: Clock, *, patience: float) -> None:
+    `is_by_hand`: the job is over, so what is there of its turn means nothing to others, and it is got anew.
+    """
+
+    def __init__(
+        self, message: CommitOutputs, jobs: StoredJobs | None, clock: Clock, *, patience: float, is_by_hand: bool
+    ) -> None:
+        self._is_by_hand = is_by_hand
         self._message = message
         self._jobs = jobs
         self._clock = clock
@@ -142,7 +148,8 @@ class Turns:
 
     def _is_under_way(self, files: OutputFiles) -> bool:
         """An earlier mover has got the turn, and has begun."""
-        return files.read(self._names.turn) is not None and files.read(self._names.plan) is not None
+        names = self._names
+        return not self._is_by_hand and files.read(names.turn) is not None and files.read(names.plan) is not None
 
     def _want(self, files: OutputFiles, mode: str) -> None:
         cluster, message = self._jobs.cluster if self._jobs is not None else "", self._message

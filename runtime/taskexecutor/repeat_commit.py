@@ -24,6 +24,9 @@ from runtime.taskexecutor.output_files import output_files
 from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 
+PATIENCE = 60.0
+"""Seconds without a success, or for another job that commits to the same base."""
+
 _USAGE = (
     f"usage: commit-outputs.sh BASE/{HIDDEN_COMMIT}JOB_ID\n"
     f"       commit-outputs.sh MODE=BASE/{HIDDEN_ATTEMPT}ID ...\n"
@@ -107,7 +110,7 @@ async def _repeat(message: CommitOutputs) -> None:
         sys.stdout.write(f"{moved} of {total} files{': ' if problem else ''}{problem}\n")
 
     with ThreadPoolExecutor(PARALLEL_MAX) as executor:
-        await OutputMove(message, Permit(), executor, report, LoopClock(), patience=60.0).run()
+        await OutputMove(message, Permit(), executor, report, LoopClock(), patience=PATIENCE, is_by_hand=True).run()
 
 
 if __name__ == "__main__":

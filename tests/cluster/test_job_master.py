@@ -435,6 +435,28 @@ async def test_what_cannot_be_sent_fails_the_job_with_that_reason() -> None:
 
 
 @pytest.mark.asyncio
+async def test_what_an_order_to_move_that_cannot_be_sent_was_about_is_kept_and_named() -> None:  # R28
+    def sink(task: TaskDeploymentDescriptor) -> list[TaskExecutionReport]:
+        base = f"/{'x' * 1000}"
+        return reports_of(task, E.FINISHED, outputs=(OutputDirectory(base, f"{base}/.attempt-{task.attempt_id}"),))
+
+    async with job_master_box(limits=RpcLimits(message_size_max=4096)) as box:
+        task_manager, other = await box.task_manager(1, sink), await box.task_manager(2, sink)
+        sinks = graph(vertex("sink", OperatorKind.FUNCTION, parallelism=2))
+        epoch, _, running = await box.begin(task_manager, JOB, sinks)
+        other.offer(JOB, epoch)
+        summary = (await running).summary
+        assert summary is not None
+        assert (summary.status, summary.keeps_outputs) == (JobStatus.FAILED, True)
+        await task_manager.wait_for(EndJob)
+        assert [one.keeps_outputs for one in task_manager.messages() if isinstance(one, EndJob)] == [True]
+        failure = (await stored_archive(box, JOB)).failure
+        assert failure is not None
+        assert "rpc.max-message-size" in failure.message
+        assert failure.message.count("/.attempt-") == 2
+
+
+@pytest.mark.asyncio
 async def test_writes_are_repeated_until_they_get_through() -> None:  # R2
     async with job_master_box() as box:
         task_manager = await box.task_manager()

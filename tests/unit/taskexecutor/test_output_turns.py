@@ -98,7 +98,7 @@ def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -
         return work()
 
     async def run(job: JobId) -> None:
-        turns = Turns(CommitOutputs(job, 1, VERTEX, (), 1), Known(), LoopClock(), patience=0.0)
+        turns = Turns(CommitOutputs(job, 1, VERTEX, (), 1), Known(), LoopClock(), patience=0.0, is_by_hand=False)
         mine = [(bases[index], OVERWRITE) for index in shares[job]]
         await turns.take(mine, step, lambda _: None)
         entered.append(job)
@@ -229,3 +229,29 @@ def test_what_is_left_of_a_commit_is_not_repeated_over_what_came_later(
     assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
     assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
     assert visible(tmp_path) == names(B)
+
+
+def test_by_hand_an_old_turn_is_got_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job is over: others take the file that a killed mover has left for nothing, and may be at work."""
+    output, stopper, real = written(tmp_path, A), Permit(), LocalOutputFiles.write
+
+    def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
+        real(self, name, data)
+        if name.endswith("/plan"):
+            stopper.withdraw("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "write", write)
+        with pytest.raises(MoveStoppedError):
+            move(A, output, permit=stopper)
+    assert (tmp_path / commit_names(A).turn).exists()
+    theirs = wanted(tmp_path, B)
+    monkeypatch.setattr(repeat_commit, "PATIENCE", 0.0)
+    directory = f"{tmp_path}/{commit_names(A).directory}"
+    assert repeat_commit.main([directory]) == 1
+    assert f"job {B} commits to {tmp_path} too" in capsys.readouterr().err
+    theirs.unlink()
+    assert repeat_commit.main([directory]) == 0
+    assert visible(tmp_path) == names(A)
