@@ -269,6 +269,16 @@ def test_nothing_holds_a_session_that_has_ended(box: SparkBox) -> None:
     wait_until(lambda: figures(box)["gateways"] <= before)
 
 
+def test_no_thread_of_all_keeps_the_session_for_which_it_was_started(box: SparkBox) -> None:
+    box.evaluate(SHUFFLES)
+    before = figures(box)["sessions"]
+    for _ in range(6):
+        box.evaluate(SHUFFLES)
+    wait_until(lambda: figures(box)["sessions"] <= before + 1)
+
+
+SHUFFLES = "emit(spark.range(100).repartition(3).groupBy('id').count().count())"
+
 PLAIN = "emit([spark.range(10).count(), spark.sparkContext.parallelize(range(4), 2).map(lambda n: n).sum()])"
 
 NAMED = """

@@ -127,6 +127,7 @@ public final class SlotSession {
     properties.setProperty(PROPERTY, tag);
     original.setLocalProperties(properties);
     SparkSession.setActiveSession(session);
+    SharedThreads.inheritNothing();
     session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();

@@ -37,6 +37,7 @@ SOURCES: tuple[str, ...] = (
     "SlotRelationCache",
     "SlotCatalogs",
     "SlotGateway",
+    "SharedThreads",
     "SlotSession",
     "SlotFileSystems",
     "SharedContext",
