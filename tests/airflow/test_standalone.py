@@ -43,8 +43,9 @@ def sensor_beside_the_task(pair: AirflowPair, name: str) -> None:
         sensor = case.run.at("sensor")
         sensor.wait_task("deferred")
         case.open()
-        assert case.run.wait() == "success"
+        assert case.run.wait() == "success", sensor.story()
         assert (case.run.xcom(), sensor.xcom()["job"]) == (job_id, job_id)
+        assert len(sensor.tries()) <= 1 + case.run.state_mismatches(), "Airflow alone may take a try away"
 
 
 def _shows_what_the_job_says(dag_id: str, *, while_deferred: bool) -> Scenario:

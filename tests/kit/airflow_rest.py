@@ -168,7 +168,8 @@ class Run:
 
     def story(self) -> str:
         """All that is known, for people."""
-        return f"{self.dag_id} {self.run_id} {self.task_id}: {self.tries()}, store {self.store()}\n{self.log()}"
+        told = f"{self.tries()}, {self.state_mismatches()} state mismatches, store {self.store()}"
+        return f"{self.dag_id} {self.run_id} {self.task_id}: {told}\n{self.log()}"
 
 
 def _line(entry: Any) -> str:

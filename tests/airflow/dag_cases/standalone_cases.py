@@ -211,7 +211,11 @@ with DAG(dag_id="sensed", **MANY_AT_ONCE):
         task_id="job", pipeline=job, pipeline_params={"folder": FOLDER}, wait_for_completion=False
     )
     sensor = FlinklikeJobSensor(
-        task_id="sensor", job_id="{{ ti.xcom_pull(task_ids='job', key='job_id') }}", deferrable=True
+        task_id="sensor",
+        job_id="{{ ti.xcom_pull(task_ids='job', key='job_id') }}",
+        deferrable=True,
+        retries=2,
+        retry_delay=timedelta(0),
     )
     submit >> sensor
 
