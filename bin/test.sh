@@ -36,7 +36,7 @@ count() { # count CODE: of a pytest; no test (exit code 5) is a failure only whe
   return "$1"
 }
 tests() { # tests ARGUMENTS...: pytest
-  .venv/bin/pytest -q "$@"
+  .venv/bin/pytest -q --durations=15 "$@"
   count $?
 }
 joined() { # joined PID LOG: wait for what runs in the background, and show what it has written
@@ -51,9 +51,9 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
   local logs pids code
   logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Tests with Airflow and with Spark write to $logs, which is shown at their end."
-  .venv/bin/pytest -q "$@" -m "airflow and not extended" > "$logs/airflow" 2>&1 &
+  .venv/bin/pytest -q --durations=15 "$@" -m "airflow and not extended" > "$logs/airflow" 2>&1 &
   pids=($!)
-  .venv/bin/pytest -q "$@" -m "spark and not airflow and not extended" > "$logs/spark" 2>&1 &
+  .venv/bin/pytest -q --durations=15 "$@" -m "spark and not airflow and not extended" > "$logs/spark" 2>&1 &
   pids+=($!)
   trap 'kill -INT "${pids[@]}"; wait; exit 130' INT TERM
   tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended"
