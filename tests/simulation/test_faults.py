@@ -78,7 +78,7 @@ def suffer(run: Path, kind: FaultKind) -> tuple[World, Weather, Storage]:
     async def main(loop: SimulatedLoop) -> tuple[World, Weather, Storage]:
         worlds = (keep(World(loop, f"faults/{number}", run, Shape())) for number in range(20))
         fates = ((world, Fate(world, frozenset({kind}), duration=40.0)) for world in worlds)
-        world, fate = next((world, fate) for world, fate in fates if fate.kinds)
+        world, fate = next((world, fate) for world, fate in fates if fate.kinds and not fate.only_loses_sight)
         world.start()
         await until(lambda: all(map(world.is_ready, world.names[1:])), within=10.0)
         seen: list[tuple[Weather, Storage]] = []

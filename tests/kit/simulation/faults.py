@@ -133,9 +133,9 @@ class Fate:
         draw = self._entropy.child("share").uniform
         share = 0.6 if draw(0, 1) < 0.6 else 0.2
         chosen = [kind for kind in FaultKind if kind in kinds]
-        self._only_loses_sight = draw(0, 1) < 0.12 and not kinds.isdisjoint(LOSES_SIGHT)
+        self.only_loses_sight = draw(0, 1) < 0.2 and not kinds.isdisjoint(LOSES_SIGHT)
         self.kinds = [kind for kind in chosen if self._entropy.uniform(0, 1) < share]
-        if self._only_loses_sight:
+        if self.only_loses_sight:
             self.kinds = [kind for kind in chosen if kind in LOSES_SIGHT]
             self._duration = max(duration, 1.5 * world.shape.isolation_seconds)
 
@@ -151,10 +151,10 @@ class Fate:
         grudge = self._entropy.child("grudge").uniform(0.0, 2.0) * self._duration
         while world.loop.time() < end:
             await asyncio.sleep(self._entropy.uniform(0.2, 4.0))
-            if (self._only_loses_sight or end - world.loop.time() < grudge) and await self._lose_sight():
-                await asyncio.sleep(max(0.0, end - world.loop.time()) if self._only_loses_sight else 0.0)
+            if (self.only_loses_sight or end - world.loop.time() < grudge) and await self._lose_sight():
+                await asyncio.sleep(max(0.0, end - world.loop.time()) if self.only_loses_sight else 0.0)
                 grudge = 0.0
-            if actions and not self._only_loses_sight:
+            if actions and not self.only_loses_sight:
                 _, action = actions[int(self._entropy.uniform(0, len(actions)))]
                 await action()
         self.heal()
@@ -414,7 +414,8 @@ class Fate:
         if not kinds or not busy or not self._may_lose(name := self._one_of(busy)):
             return False
         timeout = world.shape.isolation_seconds
-        seconds = self._entropy.uniform(8.0, timeout) if self._entropy.uniform(0, 1) < 0.5 else 1.2 * timeout
+        is_short = self._entropy.uniform(0, 1) < 0.5 and not self.only_loses_sight
+        seconds = self._entropy.uniform(8.0, timeout) if is_short else 1.2 * timeout
         if kinds[int(self._entropy.uniform(0, len(kinds)))] is FaultKind.PARTITION:
             self._cut_off(name, seconds)
         else:
