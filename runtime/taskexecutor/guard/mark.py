@@ -32,18 +32,21 @@ def carry(mark: int) -> None:
 
 def carriers(mark: int) -> list[int]:
     """All processes that carry it now, zombies left out: those run nothing any more. Not this one."""
-    if mark == NO_MARK:
-        return []
-    own, wanted = os.getpid(), str(mark).encode()
+    return [] if mark == NO_MARK else limited_to(mark, _LINE)
+
+
+def limited_to(value: int, line: bytes) -> list[int]:
+    """All living processes but this one with this value of a limit, whose line in `/proc/<pid>/limits` begins so."""
+    own, wanted = os.getpid(), str(value).encode()
     names = os.listdir("/proc")  # noqa: PTH208 - one of many reads
-    return [int(name) for name in names if name.isdecimal() and int(name) != own and _carries(name, wanted)]
+    return [int(name) for name in names if name.isdecimal() and int(name) != own and _is_limited(name, wanted, line)]
 
 
-def _carries(pid: str, wanted: bytes) -> bool:
+def _is_limited(pid: str, wanted: bytes, begin: bytes) -> bool:
     try:
         limits = _read(f"/proc/{pid}/limits")
-        line = next((line for line in limits.splitlines() if line.startswith(_LINE)), b"")
-        # The hard limit: a process may lower its soft one.
+        line = next((line for line in limits.splitlines() if line.startswith(begin)), b"")
+        # The soft limit and the hard one: a process may lower its soft one.
         if wanted not in line.split()[3:5]:
             return False
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in {b"Z", b"X"}

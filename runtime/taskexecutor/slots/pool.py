@@ -250,9 +250,9 @@ class SlotProcessPool:
     async def _end_process(self, process: SlotProcess) -> None:
         process.kill()
         exit_ = await process.wait_exited()
-        if exit_.lost_reason:
-            process.left_behind = await self._end_orphans(process.pid)
-        await self._sessions.end(process)
+        orphans = await self._end_orphans(process.pid) if exit_.lost_reason else ""
+        left = await self._sessions.end(process)
+        process.left_behind = ", ".join(part for part in (process.left_behind, orphans, left) if part)
         self._unmark(process)
 
     async def _end_orphans(self, pid: int) -> str:

@@ -69,20 +69,23 @@ class SlotSessions:
         except FlinklikeError as error:
             logger.info("soft cancel of session %s is left to the kill: %s", process.session.session_id, error)
 
-    async def end(self, process: SlotProcess) -> None:
-        """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15)."""
-        session, process.session = process.session, None
-        if session is not None:
-            await self._close(session)
+    async def end(self, process: SlotProcess) -> str:
+        """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15).
 
-    async def _close(self, session: SlotSession) -> None:
+        What of its Python functions' processes does not die, in words (R29).
+        """
+        session, process.session = process.session, None
+        return "" if session is None else await self._close(session)
+
+    async def _close(self, session: SlotSession) -> str:
         if self._spark is None:
-            return
+            return ""
         try:
-            await self._spark.close_session(session)
+            return await self._spark.close_session(session)
         except FlinklikeError as error:
             # The environment kills the JVM rather than leave a session half closed, so nothing runs for it now.
             logger.warning("session %s ended with its JVM: %s", session.session_id, error)
+            return ""
 
     def forget(self, process: SlotProcess) -> None:
         """The JVM is lost, and the session with it."""

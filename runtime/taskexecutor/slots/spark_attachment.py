@@ -124,12 +124,20 @@ class SparkAttachment:
             quiet = threading.Event()  # nobody sets it: this process has no loop to wait on
             for pause in _QUIET_PAUSES:
                 if not attached.has_active_jobs():
-                    return True
+                    return not self._has_left_processes(attached)
                 quiet.wait(pause)
         except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
             self.is_unreachable = _is_connection_error(error)
             sys.stderr.write(f"the Spark session of this attempt cannot be asked for what still runs: {error}\n")
         return False
+
+    @staticmethod
+    def _has_left_processes(attached: AttachedSpark) -> bool:
+        """R29: what Python functions have started outlives no attempt: it ends with the session, before the report."""
+        left = attached.left_behind()
+        if left:
+            sys.stderr.write(f"Python functions of this attempt have left processes, which are ended: {left}\n")
+        return bool(left)
 
     def is_connection_error(self, error: BaseException) -> bool:
         """True if `error` says that the JVM did not answer."""

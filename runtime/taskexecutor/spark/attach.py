@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError, RetryableError
+from runtime.taskexecutor.spark import python_marks
 from runtime.taskexecutor.spark.environment import SlotSession
 from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
 from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfPolicy
@@ -225,6 +226,13 @@ class AttachedSpark:
         for problem in self._slot.stopStreams():
             sys.stderr.write(f"a stream of this task has not stopped: {problem}\n")
         self._slot.cancelJobs("the task has stopped its Spark session")
+
+    def left_behind(self) -> str:
+        """Processes that Python functions of the session have started and that are alive, in words."""
+        session = self.session
+        if not (session.directory and (Path(session.directory) / python_marks.USED).exists()):
+            return ""
+        return python_marks.in_words(python_marks.left_behind(session.session_id))
 
     def has_active_jobs(self) -> bool:
         """True while the status store shows a running job of this session."""

@@ -83,8 +83,10 @@ class SparkEnvironment(Protocol):
     async def open_session(self, slot_index: int) -> SlotSession:
         """Make a gateway, a session and a tag for one slot process. Raises SparkLostError."""
 
-    async def close_session(self, session: SlotSession) -> None:
+    async def close_session(self, session: SlotSession) -> str:
         """End everything of a session; call it after the slot process is reaped. Idempotent.
+
+        Returns what its Python functions have started and what does not die, in words, "" as a rule (R29).
 
         Streams stopped, gateway shut, tag cancelled every 50 ms until quiet lasts, files removed. Returns when
         Spark shows no active task of the tag; when that takes longer than 5 s the JVM is killed (R15), and the

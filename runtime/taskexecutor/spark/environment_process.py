@@ -100,22 +100,25 @@ class ProcessSparkEnvironment:
         value = await self._call("open_session", {"slot_index": slot_index})
         return SlotSession(**value)
 
-    async def close_session(self, session: SlotSession) -> None:
+    async def close_session(self, session: SlotSession) -> str:
         """End a session; when Spark still shows its tasks after the timeout, or does not answer, the JVM is killed."""
         host = self._host
         if host is None or not host.knows(session):
-            return
+            return ""
+        left = ""
         try:
-            is_quiet = await host.call(
+            end = await host.call(
                 "close_session", {"session_id": session.session_id}, self._settings.close_timeout + _CLOSE_MARGIN
             )
-            if not is_quiet:
+            left = str(end["left"])
+            if not end["is_quiet"]:
                 reason = f"tasks of {session.session_id} stayed active after its end"
                 await host.kill(SparkLoss(reason, session.session_id))
         except SparkLostError as error:
             # Lost, or unable to close: in both cases nobody can say what still runs, so the JVM has to go (R15).
             await host.kill(SparkLoss(f"closing session {session.session_id}: {error}"))
         host.forget(session)
+        return left
 
     async def cancel_session_jobs(self, session: SlotSession) -> None:
         """Cancel what the session runs now."""

@@ -117,8 +117,9 @@ class SparkHost:
     def _open_session(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return asdict(self._sessions.open(arguments["slot_index"]))
 
-    def _close_session(self, arguments: dict[str, Any]) -> bool:
-        return self._sessions.close(arguments["session_id"], Deadline.after(self._clock, self._settings.close_timeout))
+    def _close_session(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        deadline = Deadline.after(self._clock, self._settings.close_timeout)
+        return asdict(self._sessions.close(arguments["session_id"], deadline))
 
     def _end_job(self, arguments: dict[str, Any]) -> int:
         job_id = arguments["job_id"]

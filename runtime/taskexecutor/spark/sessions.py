@@ -17,6 +17,7 @@ from typing import Any
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
+from runtime.taskexecutor.spark import python_marks
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.driver import HOST_TAG, Driver
 from runtime.taskexecutor.spark.environment import SlotSession
@@ -39,6 +40,14 @@ _IDLE_INTERVAL = 0.005
 class _OpenSession:
     slot_session: SlotSession
     java: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """`is_quiet`: nothing of it is active (R15). `left`: what its Python functions have started and does not die."""
+
+    is_quiet: bool
+    left: str = ""
 
 
 class Sessions:
@@ -91,32 +100,47 @@ class Sessions:
         with self._lock:
             self._live_tags.discard(tag)
 
-    def close(self, session_id: str, deadline: Deadline) -> bool:
-        """End a session whose process is gone. False when its tasks are still active at the deadline (R15).
+    def close(self, session_id: str, deadline: Deadline) -> SessionEnd:
+        """End a session whose process is gone.
 
-        When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22).
+        When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22), and
+        what its Python functions have started ends (R29).
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)
         if session is None:
-            return True
+            return SessionEnd(is_quiet=True)
         try:
             return self._close(session, deadline)
         finally:
             self._forget(session_id)
 
-    def _close(self, session: _OpenSession, deadline: Deadline) -> bool:
+    def _close(self, session: _OpenSession, deadline: Deadline) -> SessionEnd:
         tag, java = session.slot_session.session_id, session.java
         for problem in java.shut():
             # It ends with its jobs then; a stream that does not stop in time says so here.
             logger.warning("stopping what session %s has left: %s", tag, problem)
         is_quiet = self._is_idle(java) or self._drain(java, deadline)
+        left = self._end_left_behind(session.slot_session) if is_quiet else ""
         shutil.rmtree(session.slot_session.directory, ignore_errors=True)
         if is_quiet:
             for problem in java.release():
                 logger.error("session %s has left something in the JVM: %s", tag, problem)
             self._driver.forget_session(java)
-        return is_quiet
+        return SessionEnd(is_quiet, left)
+
+    def _end_left_behind(self, session: SlotSession) -> str:
+        """What does not die, in words. Sessions without Python workers cost no look at all processes."""
+        if not (Path(session.directory) / python_marks.USED).exists():
+            return ""
+        ended, alive = python_marks.end_left_behind(session.session_id, self._wait)
+        if ended:
+            logger.info(
+                "ended what Python functions of session %s had left: %s",
+                session.session_id,
+                python_marks.in_words(ended),
+            )
+        return python_marks.in_words(alive)
 
     def _is_idle(self, java: Any) -> bool:
         """True when nothing was in flight: the usual end, which needs no second cancel."""

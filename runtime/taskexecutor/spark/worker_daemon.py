@@ -16,6 +16,8 @@ JOB_DIRECTORY_VARIABLE = "FLINKLIKE_JOB_DIRECTORY"
 JOB_ID_VARIABLE = "FLINKLIKE_JOB_ID"
 WORKING_DIRECTORY_PROPERTY = "flinklike.working-directory"
 """Local property of Spark that names a link to the job's working directory; each task brings it along (R24)."""
+SESSION_PROPERTY = "flinklike.session"
+"""Local property of Spark that names the session of a task."""
 
 
 def use_installed_pyspark() -> None:
@@ -56,10 +58,39 @@ def follow_tasks() -> None:
     def set_up_task(*arguments: Any) -> None:
         task = TaskContext.get()
         link = None if task is None else task.getLocalProperty(WORKING_DIRECTORY_PROPERTY)
+        session_id = None if task is None else task.getLocalProperty(SESSION_PROPERTY)
+        if link and session_id:
+            mark_task(session_id, link)
         enter_working_directory(link, plain)
         set_up(*arguments)
 
     worker.setup_spark_files = set_up_task
+
+
+def mark_task(session_id: str, link: str) -> None:
+    """Let all that the task starts be known as its session's (R29)."""
+    from runtime.taskexecutor.spark import python_marks
+
+    try:
+        python_marks.work_for(session_id, os.path.dirname(link))  # noqa: PTH120 - as above
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"what Python functions of session {session_id} start cannot be told from others': {error}\n")
+
+
+def name_workers() -> None:
+    """Let each worker be known by its name. It is the first process that the daemon's copy of `os.fork` makes."""
+    from runtime.taskexecutor.spark import python_marks
+
+    fork = os.fork
+
+    def fork_worker() -> int:
+        pid = fork()
+        if pid == 0:
+            os.fork = fork
+            python_marks.name_worker()
+        return pid
+
+    os.fork = fork_worker
 
 
 def main() -> None:
@@ -71,6 +102,7 @@ def main() -> None:
     from pyspark import daemon
 
     follow_tasks()
+    name_workers()
     daemon.manager()
 
 

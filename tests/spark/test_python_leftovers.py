@@ -1,0 +1,83 @@
+"""R29: what Python functions of a job have started in Spark's workers ends with its session, and nobody else's does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import JobId
+from runtime.taskexecutor.slots.linux import is_alive
+from tests.kit.slot_box import SlotBox
+from tests.kit.spark_box import SlotProcess, SparkBox
+
+DAEMON = """
+def starts(_):
+    import os, subprocess, sys
+    code = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); " \\
+        "print(os.getpid(), flush=True); os.close(1); time.sleep(1000)"
+    started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env={})
+    child = subprocess.Popen(["sleep", "1000"])
+    forked = os.fork()
+    if forked == 0:
+        import time
+        time.sleep(1000)
+    return [os.getpid(), int(started.stdout.readline()), child.pid, forked]
+"""
+RUN = DAEMON + "emit(spark.sparkContext.parallelize([0], 1).map(starts).collect()[0]); ask()\n"
+COUNT = "emit(spark.sparkContext.parallelize(range(8), 4).map(lambda n: n + 1).sum())"
+
+
+def started(slot: SlotProcess) -> tuple[int, list[int]]:
+    worker, *processes = slot.next()
+    assert all(map(is_alive, processes))
+    return worker, processes
+
+
+def test_processes_of_python_functions_end_with_their_session_and_only_they(box: SparkBox) -> None:
+    slots = [box.slot(RUN, slot_index=index) for index in range(2)]
+    (worker, ours), (_, others) = map(started, slots)
+    box.end(slots[0])
+    assert not [pid for pid in ours if is_alive(pid)]
+    assert all(map(is_alive, others)), "the session of these is still open"
+    assert is_alive(worker), "workers are shared, and serve the next job"
+    log = box.settings.log_file("host").read_text()
+    assert f"ended what Python functions of session {slots[0].session.session_id} had left: " in log
+    assert f"({ours[0]})" in log
+    assert box.evaluate(COUNT) == 36
+    box.end(slots[1])
+    assert not [pid for pid in others if is_alive(pid)]
+    assert box.environment.is_ready
+
+
+def test_a_job_with_files_of_its_own_leaves_nothing_either(box: SparkBox) -> None:
+    slot = box.slot(RUN, own_workers=True, job_id="5" * 32)
+    _, processes = started(slot)
+    box.end(slot)
+    assert not [pid for pid in processes if is_alive(pid)]
+    box.end_job("5" * 32)
+
+
+@pytest.fixture
+def slots(box: SparkBox, tmp_path: Path) -> Iterator[SlotBox]:
+    made = SlotBox(box, tmp_path)
+    yield made
+    made.stop()
+
+
+def leaves_a_daemon(ctx: Any) -> None:
+    def starts(_: Any) -> int:
+        import subprocess
+
+        return subprocess.Popen(["sleep", "1000"], start_new_session=True).pid
+
+    pid = ctx.spark.sparkContext.parallelize([0], 1).map(starts).first()
+    message = f"left {pid}"
+    raise RuntimeError(message)
+
+
+def test_they_have_ended_when_the_report_is_there(slots: SlotBox) -> None:
+    failure = slots.failure(slots.work(leaves_a_daemon, job_id=JobId("6" * 32)))
+    pid = int(failure.message.split()[-1])
+    assert failure.message == f"left {pid}"
+    assert not is_alive(pid)
