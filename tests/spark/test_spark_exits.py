@@ -31,6 +31,10 @@ def box(module_box: SparkBox) -> Iterator[SparkBox]:
     module_box.end_slots()
 
 
+STREAM = """
+rows = spark.readStream.format("rate").load().selectExpr("reflect('java.lang.System', 'exit', 3)")
+rows.writeStream.format("noop").start().awaitTermination()
+"""
 READY = "spark.range(1).count(); emit('ready'); ask()\n"
 EXIT_OF_A_THREAD = """
 jvm, lang = spark._jvm, spark._jvm.java.lang
@@ -52,6 +56,7 @@ EXITS = {
         "spark.range(4).selectExpr(\"reflect('java.lang.System', 'exit', 3)\").collect()",
         "task launch worker",
     ),
+    "a stream": (STREAM, "task launch worker"),
     "a thread": (EXIT_OF_A_THREAD, "of the user"),
 }
 

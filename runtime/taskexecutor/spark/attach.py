@@ -223,7 +223,7 @@ class AttachedSpark:
         if not self._is_active:
             return
         # Not by `streams`: a session that is asked for them makes a manager, and a listener on the bus of all (R25).
-        for problem in self._slot.stopStreams():
+        for problem in str(self._slot.stopStreams()).splitlines():
             sys.stderr.write(f"a stream of this task has not stopped: {problem}\n")
         self._slot.cancelJobs("the task has stopped its Spark session")
 

@@ -117,14 +117,14 @@ class Sessions:
 
     def _close(self, session: _OpenSession, deadline: Deadline) -> SessionEnd:
         tag, java = session.slot_session.session_id, session.java
-        for problem in java.shut():
+        for problem in str(java.shut()).splitlines():
             # It ends with its jobs then; a stream that does not stop in time says so here.
             logger.warning("stopping what session %s has left: %s", tag, problem)
         is_quiet = self._is_idle(java) or self._drain(java, deadline)
         left = self._end_left_behind(session.slot_session) if is_quiet else ""
         shutil.rmtree(session.slot_session.directory, ignore_errors=True)
         if is_quiet:
-            for problem in java.release():
+            for problem in str(java.release()).splitlines():
                 logger.error("session %s has left something in the JVM: %s", tag, problem)
             self._driver.forget_session(java)
         return SessionEnd(is_quiet, left)

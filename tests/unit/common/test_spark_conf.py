@@ -68,4 +68,5 @@ def test_a_refusal_names_what_lacks_where_the_least_does() -> None:
     assert static.startswith("spark_conf spark.sql.extensions: static, and no TaskManager offers 'a.B'")
     assert static.endswith("start one with -D spark.sql.extensions=a.B")
     assert refused_static_conf(wanted, []) == [], "it waits and is judged then"
-    assert refused_static_conf({"mine": "x"}, offers) == []
+    own = {"mine": "x", "spark.my.key": "v", "spark.hadoop.fs.s3a.endpoint": "http://host"}
+    assert refused_static_conf(own, offers) == []

@@ -148,11 +148,9 @@ public final class SlotSession {
         }
       }.tryIt(problems);
     }
-    if (session != null) {
-      problems.addAll(release());
-    }
-    for (int i = 0; i < problems.size(); i++) {
-      failure.addSuppressed(new IllegalStateException((String) problems.get(i)));
+    String left = session == null ? "" : release();
+    if (problems.size() > 0 || left.length() > 0) {
+      failure.addSuppressed(new IllegalStateException(lines(problems) + left));
     }
   }
 
@@ -262,7 +260,7 @@ public final class SlotSession {
   }
 
   /** Stop the streams that any SparkSession of this context has started, and its DStreams; what did not stop in time. */
-  public List stopStreams() {
+  public String stopStreams() {
     List problems = new ArrayList();
     Object[] queries = state.activeStreamingQueries().values().toArray();
     for (int i = 0; i < queries.length; i++) {
@@ -283,14 +281,19 @@ public final class SlotSession {
         problems.add("StreamingContext: " + error);
       }
     }
-    return problems;
+    return lines(problems);
+  }
+
+  /** One call for all: to go through a list, even an empty one, costs Python many calls. */
+  private static String lines(List problems) {
+    return String.join("\n", problems);
   }
 
   // --- closing -------------------------------------------------------------------------------------------------------
 
   /** Shut the gateway and stop the streams; what did not stop in time. All of it is tried, whatever fails. */
-  public List shut() throws Exception {
-    List unstopped = Collections.EMPTY_LIST;
+  public String shut() throws Exception {
+    String unstopped = "";
     try {
       threads = connectionThreads();
     } finally {
@@ -333,7 +336,7 @@ public final class SlotSession {
   }
 
   /** Forget all that the session has cached, persisted, broadcast or registered; what failed of it. Nothing of it runs. */
-  public List release() {
+  public String release() {
     OPEN.remove(tag, this);
     List problems = new ArrayList();
     context.release(problems);
@@ -355,7 +358,7 @@ public final class SlotSession {
         }
       }
     }.tryIt(problems);
-    return problems;
+    return lines(problems);
   }
 
   /**
