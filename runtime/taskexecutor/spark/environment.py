@@ -100,7 +100,7 @@ class SparkEnvironment(Protocol):
         """A task of the job has touched Spark."""
 
     async def end_job(self, job_id: str) -> None:
-        """The job left this TaskManager: end its own Python workers and drop its default database. Idempotent.
+        """The job left this TaskManager: end its own Python workers and forget its catalog. Idempotent.
 
         Does nothing for a job that has not touched Spark.
         """
