@@ -37,6 +37,7 @@ ALLOWED: Mapping[str, float] = {
     "file systems": 0,
     "storage MB": 1,
     "sessions": 2 * SLOTS,
+    "job catalogs": SLOTS,
     "threads": 30,
     "JVM open files": 40,
     "JVM children": SLOTS,

@@ -81,6 +81,7 @@ def figures(ctx: Any) -> dict[str, float]:
     return {
         "listeners": found["listeners"],
         "sessions": found["sessions"],
+        "job catalogs": found["job_catalogs"],
         "threads": found["threads"],
         "classes": found["classes"],
         "heap MB": found["heap_bytes"] / (1 << 20),

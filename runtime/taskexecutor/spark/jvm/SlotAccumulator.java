@@ -14,6 +14,8 @@ import scala.Option;
 public final class SlotAccumulator extends PythonAccumulatorV2 {
   private final LinkedList updates = new LinkedList();
   private final String tag;
+  private long added;
+  private long sent;
   private boolean isStarted;
   private boolean isClosed;
 
@@ -40,6 +42,7 @@ public final class SlotAccumulator extends PythonAccumulatorV2 {
         return;
       }
       updates.add(update);
+      added++;
       updates.notifyAll();
       if (!isStarted) {
         isStarted = true;
@@ -77,13 +80,14 @@ public final class SlotAccumulator extends PythonAccumulatorV2 {
     }
     try {
       send(next);
-    } catch (Exception error) {
+    } catch (Throwable error) { // also an Error: callers wait for what comes behind it
       if (!isClosed()) {
         log().error("an update of the accumulators of " + tag + " did not reach their process", error);
       }
     }
     synchronized (updates) {
       updates.poll();
+      sent++;
       updates.notifyAll();
     }
     return true;
@@ -99,10 +103,11 @@ public final class SlotAccumulator extends PythonAccumulatorV2 {
     }
   }
 
-  /** Wait until the session's process has all updates that were merged before. */
+  /** Wait until the session's process has all updates that were merged before; others may follow meanwhile. */
   void await() throws InterruptedException {
     synchronized (updates) {
-      while (!updates.isEmpty()) {
+      long last = added;
+      while (sent < last && !isClosed) {
         updates.wait();
       }
     }
