@@ -15,7 +15,8 @@ HEAVY = ("tests/airflow/", "tests/process/", "tests/spark/")
 
 def _case(patch: Path) -> object:
     is_heavy = (header(patch, "Found by") or "").startswith(HEAVY)
-    return pytest.param(patch, id=patch.stem, marks=pytest.mark.extended if is_heavy else pytest.mark.slow)
+    marks = [pytest.mark.slow, pytest.mark.extended] if is_heavy else [pytest.mark.slow]
+    return pytest.param(patch, id=patch.stem, marks=marks)
 
 
 @pytest.mark.timeout(600)

@@ -135,6 +135,7 @@ case "$*" in
   *) exit {heavy} ;;
 esac
 """
+QUIET = "pytest -q --durations=15"
 HEAVY, JVM = "etcd or process or slow", "spark or airflow"
 
 
@@ -153,18 +154,18 @@ def run_tests(
 
 
 def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_beside_the_others(home: Path) -> None:
-    light = f"pytest -q -n 4 --ignore=tests/airflow --ignore=tests/spark -x a b -m not ({HEAVY} or {JVM})\n"
+    light = f"{QUIET} -n 4 --ignore=tests/airflow --ignore=tests/spark -x a b -m not ({HEAVY} or {JVM})\n"
     lanes = [
-        f"pytest -q -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM}) and not extended\n",
-        "pytest -q -x a b -m airflow and not extended\n",
-        "pytest -q -x a b -m spark and not airflow and not extended\n",
+        f"{QUIET} -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM}) and not extended\n",
+        f"{QUIET} -x a b -m airflow and not extended\n",
+        f"{QUIET} -x a b -m spark and not airflow and not extended\n",
     ]
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
     everything = run_tests(home, "--all", "-x", "a b")
     for done in (whole, everything):
         assert all(part in done.stdout for part in (light, *lanes))
-    extended = "== extended tests\npytest -q -x a b -m extended\n"
+    extended = f"== extended tests\n{QUIET} -x a b -m extended\n"
     assert extended in everything.stdout.partition("== heavy tests: ")[2], "with nothing beside them"
     assert extended not in whole.stdout
     fast = run_tests(home, "--fast", "-x", "a b")
