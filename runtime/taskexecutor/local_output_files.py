@@ -19,6 +19,9 @@ from runtime.taskexecutor.partitions import tree_of
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
 
+_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+"""What is said of a link that leads to nothing, or to itself: it stays so however often it is asked."""
+
 _Inode = tuple[int, int]
 
 
@@ -70,7 +73,7 @@ class _Walk:
                 if entry.is_dir(follow_symlinks=False):
                     self._directories.add(name)
                     waiting.append(name)
-                elif entry.is_symlink() and not entry.is_file():
+                elif entry.is_symlink() and not _leads_to_file(entry):
                     self._links.append(name)
                 elif is_output(name):
                     self._files[name] = entry.stat(follow_symlinks=False).st_size
@@ -93,9 +96,20 @@ class _Walk:
 def _inode(path: str) -> _Inode | None:
     try:
         found = os.stat(path)  # noqa: PTH116 - a string stays a string
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in _NOWHERE:
+            raise
         return None
     return found.st_dev, found.st_ino
+
+
+def _leads_to_file(link: os.DirEntry[str]) -> bool:
+    try:
+        return link.is_file()
+    except OSError as error:
+        if error.errno not in _NOWHERE:
+            raise
+        return False
 
 
 class LocalOutputFiles:

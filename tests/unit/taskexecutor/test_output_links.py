@@ -13,7 +13,7 @@ import pytest
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from tests.kit.committed_outputs import attempt, attempt_path, commit, everything, visible
+from tests.kit.committed_outputs import DONE, attempt, attempt_path, commit, everything, visible
 
 
 def through(link: Path, output: OutputDirectory) -> OutputDirectory:
@@ -82,8 +82,7 @@ def test_a_partition_that_is_a_link_is_followed_and_kept(tmp_path: Path, mode: s
 
 
 def _next_job(base: Path) -> None:
-    for path in base.glob(".commit-*/done"):
-        path.unlink()
+    (base / DONE).unlink()
 
 
 def test_append_adds_behind_a_link(tmp_path: Path) -> None:
@@ -160,6 +159,22 @@ def test_a_link_to_nothing_is_kept(tmp_path: Path) -> None:
     (base / "day=1").symlink_to(tmp_path / "away")
     commit([attempt(base, 0, mode=OVERWRITE, **{"day=2/new": "new"})])
     assert (base / "day=1").is_symlink()
+
+
+@pytest.mark.parametrize("mode", [APPEND, OVERWRITE, OVERWRITE_PARTITIONS])
+@pytest.mark.parametrize("target", ["itself", "file/below", "x" * 300], ids=["itself", "below", "long"])
+def test_a_link_that_cannot_lead_anywhere_is_kept(tmp_path: Path, mode: str, target: str) -> None:
+    base = tmp_path / "out"
+    base.mkdir()
+    (base / "itself").symlink_to(target)
+    (base / "file").write_text("old")
+    commit([attempt(base, 0, mode=mode, new="new")])
+    assert (base / "itself").is_symlink()
+    assert (base / "new").read_text() == "new"
+    assert (base / "file").exists() == (mode == APPEND)
+    _next_job(base)
+    with pytest.raises(InvalidInputError, match=r"itself is a link to .*nothing of the job has become visible"):
+        commit([attempt(base, 1, mode=mode, **{"itself/new": "new"})], 2)
 
 
 def test_a_link_to_a_file_is_replaced_as_a_file_and_its_target_is_not(tmp_path: Path) -> None:
