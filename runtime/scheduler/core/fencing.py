@@ -1,8 +1,9 @@
 """The fences that a job has put on TaskManagers, and what each of them allows (R14).
 
 Invariants: an exclusive attempt that nobody can see counts as stopped only when the fence on its TaskManager is
-confirmed, or was acknowledged as long ago as a TaskManager without contact needs to stop by itself, and longer; nothing
-is deployed on a TaskManager whose fence is not confirmed, and what is deployed afterwards names the fence.
+confirmed, or the one that stands was acknowledged as long ago as a TaskManager without contact needs to stop by itself,
+and longer; nothing is deployed on a TaskManager whose fence is not confirmed, and what is deployed afterwards names the
+fence.
 """
 
 from __future__ import annotations
@@ -79,10 +80,12 @@ class Fences:
         """The fence is acknowledged, or was put again in the place of what had replaced it. When it is waited out."""
         assert self._unconfirmed_wait is not None, incarnation
         fence = self._fences[incarnation]
-        fence.revision = revision
+        is_newer, fence.revision = revision > fence.revision, revision
         if fence.machine.state is FenceState.ASKED:
             fence.machine.to(FenceState.WRITTEN)
-            fence.due = now + self._unconfirmed_wait
+        elif fence.machine.state is not FenceState.WRITTEN or not is_newer:
+            return fence.due
+        fence.due = now + self._unconfirmed_wait  # R14: contact before that did not show this one
         return fence.due
 
     def confirmed(self, incarnation: Incarnation) -> None:

@@ -59,6 +59,17 @@ def test_who_has_not_confirmed_has_stopped_when_it_was_waited_out_and_stays_clos
     assert (fences.is_closed(TM), fences.closed(), fences.revision(TM)) == (False, (), 5)
 
 
+def test_the_wait_counts_from_the_acknowledgement_of_the_fence_that_stands() -> None:  # R14
+    """It was taken away, and put back: who had contact in between has not heard of it."""
+    fences = Fences(10.0)
+    fences.ask(TM)
+    assert fences.written(TM, 5, 100.0) == 110.0
+    assert fences.written(TM, 5, 103.0) == 110.0, "told twice, it is still the same one"
+    assert fences.written(TM, 9, 108.0) == 118.0
+    assert (fences.waited_out(117.9), fences.has_stopped(TM)) == ([], False)
+    assert (fences.waited_out(118.0), fences.has_stopped(TM)) == ([TM], True)
+
+
 def test_nobody_is_fenced_off_to_begin_with() -> None:
     fences = Fences(None)
     assert not fences.are_available
