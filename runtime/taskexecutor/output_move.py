@@ -51,6 +51,10 @@ class MoveSupersededError(FlinklikeError):
     """The storage says that a later order is under way (R27)."""
 
 
+class _OvertakenError(InvalidInputError):
+    """Another job has replaced what this commit was about."""
+
+
 class Permit:
     """Asked before each file, on any thread. `loss`: why nothing exclusive may run here now (R14), "" if it may."""
 
@@ -199,13 +203,23 @@ class OutputMove:
         await self._turns.take(bases, self._step, waiting)
 
     async def _give_turns_back(self) -> None:
-        """This job has failed: others need not wait for it."""
-        for base in self._bases:
-            work = partial(self._turns.give_back, base.files)
+        """This mover has failed: others need not wait for the job, unless a next one would go on."""
+        bases, loop = [base.files for base in self._bases], asyncio.get_running_loop()
+        self._permit.check()  # R27: without one another mover of this job may have its turn, under the same file
+        try:
+            if await loop.run_in_executor(self._executor, self._turns.outlasts_failure, bases):
+                return
+        except (OSError, FlinklikeError) as error:
+            logger.warning(
+                "job %s keeps its turns: whether it has a plan cannot be read: %s", self._message.job_id, error
+            )
+            return
+        for files in bases:
+            self._permit.check()
             try:
-                await asyncio.get_running_loop().run_in_executor(self._executor, work)
+                await loop.run_in_executor(self._executor, self._turns.give_back, files)
             except (OSError, FlinklikeError) as error:
-                logger.warning("job %s keeps its turn in %s: %s", self._message.job_id, base.files.base, error)
+                logger.warning("job %s keeps its turn in %s: %s", self._message.job_id, files.base, error)
 
     def _plan(self, base: _Base) -> None:
         names = commit_names(self._message.job_id)
@@ -224,7 +238,7 @@ class OutputMove:
                 f"job {other.decode().strip()} has replaced what is in {base.files.base} since this commit was begun:"
                 " what is left of it would delete, or bring back, what is not its own any more"
             )
-            raise InvalidInputError(message)
+            raise _OvertakenError(message)
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
 
@@ -357,6 +371,9 @@ class OutputMove:
 
     def _with_what_is_left(self, error: Exception) -> str:
         directory = commit_names(self._message.job_id).directory
+        if isinstance(error, _OvertakenError):
+            left = f"{HIDDEN_ATTEMPT}{self._message.job_id}_* and {directory}*"
+            return f"{error}: run the job again, and delete what is left of it there: {left}"
         claimed = [f"{base.files.base}/{directory}" for base in self._bases if base.is_claimed]
         if not self._moved and not any(base.is_done for base in self._bases):
             how_far = "nothing of the job has become visible"

@@ -3,8 +3,8 @@
 A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a file that nobody else writes, and looks
 for those of others behind that: of two jobs one at least sees the other. Invariants: a job goes on when it has seen
 nobody while its own file was there; of those that see each other the lowest id keeps its file, the others take theirs
-back, until they see nobody; who has a plan stored beside his file is under way, waits for nobody and is waited for.
-Jobs that append do not disturb each other.
+back, until they see nobody; who has a plan stored beside his file is under way, waits for nobody and is waited for,
+also when his mover has failed: others go on when his job is over. Jobs that append do not disturb each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.common.errors import InvalidInputError, RetryableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND
-from runtime.taskexecutor.commit_records import TURN, commit_names
+from runtime.taskexecutor.commit_records import TURN, CommitNames, commit_names
 from runtime.taskexecutor.output_files import OutputFiles
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT
 
@@ -31,7 +31,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INTERVAL = 0.5
-"""Seconds between two looks for jobs that are waited for."""
+"""Seconds between the first two looks for jobs that are waited for; each looks through the top of every base."""
+
+_INTERVAL_MAX = 3.0
 
 
 class StoredJobs(Protocol):
@@ -83,6 +85,7 @@ class Turns:
         self._clock = clock
         self._patience = patience
         self._names = commit_names(message.job_id)
+        self._tops: dict[str, list[str]] = {}
 
     async def take(self, bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
         """Returns when it is this job's turn in all of them. Raises InvalidInputError."""
@@ -98,10 +101,10 @@ class Turns:
             await self._wait(others, bases, step, waiting)
         for files, mode in bases:
             if mode != APPEND:
-                await self._overtake(files, step)
+                await step(partial(self._overtake, files))
 
     async def _wait(self, others: list[Turn], bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
-        began, is_kept = self._clock.monotonic(), True
+        began, is_kept, interval = self._clock.monotonic(), True, INTERVAL
         while others:
             # At each look: a lower one that came later waits for this one.
             if is_kept and min(turn.job_id for turn in others) < self._message.job_id:
@@ -110,7 +113,8 @@ class Turns:
                     await step(partial(self.give_back, files))
             self._check(others[0], self._clock.monotonic() - began)
             waiting(f"job {others[0].job_id} commits to {others[0].base}: waiting for it")
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(interval)
+            interval = min(1.5 * interval, _INTERVAL_MAX)
             others = await self._others(bases, step)
 
     def _check(self, turn: Turn, waited: float) -> None:
@@ -139,12 +143,12 @@ class Turns:
             logger.info("whether job %s is over cannot be read: %s", job_id, error)
             return False
 
-    async def _overtake(self, files: OutputFiles, step: Step) -> None:
-        """What jobs that are over have left of a commit would delete, or bring back, what is not theirs any more."""
-        for job_id in await step(partial(self._begun_by_others, files)):
-            if await self._is_over(job_id):
-                note = f"{self._message.job_id}\n".encode()
-                await step(partial(files.write, commit_names(job_id).overtaken, note))
+    def _overtake(self, files: OutputFiles) -> None:
+        """Nobody is under way where this job has its turn, whoever could be asked: what others have left of a commit
+        would delete, or bring back, what is not theirs any more (R28).
+        """
+        for job_id in self._begun_by_others(files):
+            files.write(commit_names(job_id).overtaken, f"{self._message.job_id}\n".encode())
 
     def _is_under_way(self, files: OutputFiles) -> bool:
         """An earlier mover has got the turn, and has begun."""
@@ -160,10 +164,20 @@ class Turns:
         """It is over, or another job's turn. Blocking."""
         files.remove(self._names.turn)
 
+    def outlasts_failure(self, bases: Sequence[OutputFiles]) -> bool:
+        """True when a next mover would go on with what is planned, and others wait until this job is over. Blocking.
+
+        Where nobody can tell them that, and by hand, a next one gets its turn anew, and sees who has overtaken it.
+        """
+        if self._is_by_hand or self._jobs is None:
+            return False
+        return any(files.read(self._names.plan) is not None for files in bases)
+
     def others(self, files: OutputFiles, mode: str) -> list[Turn]:
         """Those of other jobs that this one would disturb. Blocking."""
         found = []
-        for name in files.names():
+        top = self._tops[files.base] = files.names()
+        for name in top:
             job_id = JobId(name.removeprefix(HIDDEN_COMMIT).removesuffix(TURN))
             if name != commit_names(job_id).turn or job_id == self._message.job_id:
                 continue
@@ -176,14 +190,19 @@ class Turns:
         return found
 
     def _begun_by_others(self, files: OutputFiles) -> list[JobId]:
-        """Jobs that have stored a plan here and have not done all of it."""
-        names = [name.removeprefix(HIDDEN_COMMIT) for name in files.names() if name.startswith(HIDDEN_COMMIT)]
+        """Jobs that have stored a plan here, have not done all of it, and were not told yet that it is void.
+
+        The look that saw nobody has found them all: who comes behind it sees this job, and plans later.
+        """
+        top = self._tops[files.base]
+        names = [name.removeprefix(HIDDEN_COMMIT) for name in top if name.startswith(HIDDEN_COMMIT)]
         jobs = [JobId(name) for name in names if name.isalnum() and name != self._message.job_id]
-        return [
-            job_id
-            for job_id in jobs
-            if files.read(commit_names(job_id).plan) is not None and files.read(commit_names(job_id).done) is None
-        ]
+        return [job_id for job_id in jobs if _is_begun(files, commit_names(job_id))]
+
+
+def _is_begun(files: OutputFiles, names: CommitNames) -> bool:
+    is_void = files.read(names.done) is not None or files.read(names.overtaken) is not None
+    return not is_void and files.read(names.plan) is not None
 
 
 def _decode(job_id: JobId, base: str, data: bytes) -> Turn:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +19,7 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor import output_turns, repeat_commit
 from runtime.taskexecutor.commit_records import commit_names
+from runtime.taskexecutor.core.output_plan import Present
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import MoveStoppedError, OutputMove, Permit
 from runtime.taskexecutor.output_turns import StoredJobs, Turns
@@ -27,6 +30,9 @@ T = TypeVar("T")
 
 A, B, C = job_id(1), job_id(2), job_id(3)
 
+STEPS_MAX = 1000
+"""Of three jobs that do not wait for each other for ever: the longest of these orders takes a hundred."""
+
 
 class Known:
     """One cluster's jobs."""
@@ -36,8 +42,10 @@ class Known:
     def __init__(self, *over: JobId, is_away: bool = False) -> None:
         self.over = set(over)
         self.is_away = is_away
+        self.asked = 0
 
     async def is_over(self, job: JobId, /) -> bool:
+        self.asked += 1
         if self.is_away:
             message = "the store is away"
             raise UnavailableError(message)
@@ -80,6 +88,32 @@ def wanted(base: Path, job: JobId, *, cluster: str = "here", mode: str = OVERWRI
     return path
 
 
+@contextlib.contextmanager
+def room_for(files: int) -> Iterator[None]:
+    """So many files get their names, then the storage refuses."""
+    real, left = LocalOutputFiles.put, iter(range(files))
+
+    def put(
+        self: LocalOutputFiles, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool
+    ) -> None:
+        if next(left, None) is None:
+            raise PermissionError(13, "Permission denied")
+        real(self, source, target, size, may_replace=may_replace, is_fresh=is_fresh)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "put", put)
+        yield
+
+
+async def waits(mover: asyncio.Task[None], base: Path, job: JobId, jobs: Known) -> None:
+    """It has looked again and again, and has begun nothing."""
+    before = jobs.asked
+    while jobs.asked < before + 5:
+        assert not mover.done(), "it waits for nobody"
+        await asyncio.sleep(0)
+    assert not (base / commit_names(job).plan).exists()
+
+
 # --- one after the other ----------------------------------------------------------------------------------------------
 
 
@@ -91,8 +125,10 @@ def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -
     shares = {A: (0, 1), B: (1, 2), C: (2, 0)}
     inside: dict[int, JobId] = {}
     entered: list[JobId] = []
+    steps = count()
 
     async def step(work: Callable[[], T], /) -> T:
+        assert next(steps) < STEPS_MAX, "they wait for each other"
         for _ in range(chance.randrange(4)):
             await asyncio.sleep(0)
         return work()
@@ -114,7 +150,7 @@ def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -
     async def everybody() -> None:
         await asyncio.gather(*map(run, chance.sample([A, B, C], 3)))
 
-    asyncio.run(asyncio.wait_for(everybody(), 3))
+    asyncio.run(everybody())
     assert sorted(entered) == [A, B, C]
 
 
@@ -179,10 +215,9 @@ def test_a_job_that_goes_on_is_waited_for_as_long_as_it_takes(tmp_path: Path) ->
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
             mover = group.create_task(moving(B, output, jobs))
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert not mover.done()
+            await waits(mover, tmp_path, B, jobs)
             jobs.is_away = False
+            await waits(mover, tmp_path, B, jobs)
             jobs.over.add(A)
 
     asyncio.run(run())
@@ -210,6 +245,84 @@ def test_the_next_mover_of_a_commit_that_is_under_way_waits_for_nobody(tmp_path:
     wanted(tmp_path, other)
     move(mine, output, jobs=Known())
     assert visible(tmp_path) == names(mine)
+
+
+def test_who_has_failed_behind_its_plan_is_waited_for_until_it_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its mover has ended, and its job has not: nobody knows yet that no other mover goes on."""
+    jobs = Known()
+    with room_for(1), pytest.raises(InvalidInputError, match=r"denied.* 1 of 3 files of the job are visible"):
+        move(A, written(tmp_path, A), jobs)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            mover = group.create_task(moving(B, written(tmp_path, B), jobs))
+            await waits(mover, tmp_path, B, jobs)
+            jobs.over.add(A)
+
+    asyncio.run(run())
+    assert visible(tmp_path) == names(B)
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
+    assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
+    assert visible(tmp_path) == names(B)
+
+
+def test_the_next_mover_of_one_that_has_failed_goes_on_before_anybody_else(tmp_path: Path) -> None:
+    """The failure was lost with its TaskManager."""
+    output, jobs, shown = written(tmp_path, A), Known(), {}
+    with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
+        move(A, output, jobs)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            mover = group.create_task(moving(B, written(tmp_path, B), jobs))
+            await waits(mover, tmp_path, B, jobs)
+            with pytest.MonkeyPatch.context() as patch:
+                real = LocalOutputFiles.write
+
+                def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
+                    if name == commit_names(A).done:
+                        shown.update(visible(tmp_path))
+                    real(self, name, data)
+
+                patch.setattr(LocalOutputFiles, "write", write)
+                await moving(A, output, jobs)
+
+    asyncio.run(run())
+    assert shown == names(A)
+    assert visible(tmp_path) == names(B)
+
+
+@pytest.mark.parametrize("jobs", [None, Known(), Known(is_away=True)], ids=["nobody", "goes on", "away"])
+def test_who_was_overtaken_fails_and_does_not_go_on(tmp_path: Path, jobs: Known | None) -> None:
+    """Whoever has its turn knows that nobody is under way, and need not ask."""
+    output = written(tmp_path, A)
+    with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
+        move(A, output)
+    move(B, written(tmp_path, B), jobs)
+    with pytest.raises(InvalidInputError, match=rf"job {B} has replaced what is in .*: run the job again"):
+        move(A, output)
+    assert visible(tmp_path) == names(B)
+
+
+def test_a_mover_that_was_given_up_leaves_the_turn_to_the_one_that_replaced_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hung in a call of the storage, which fails after all; the other one has the turn under the same file (R27)."""
+    output, permit = written(tmp_path, A), Permit()
+
+    def present(_self: LocalOutputFiles) -> Present:
+        permit.withdraw("its fence was waited out")
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "present", present)
+        with pytest.raises(MoveStoppedError, match="waited out"):
+            move(A, output, permit=permit)
+    assert (tmp_path / commit_names(A).turn).exists()
+    move(A, output)
+    assert visible(tmp_path) == names(A)
 
 
 def test_what_is_left_of_a_commit_is_not_repeated_over_what_came_later(
