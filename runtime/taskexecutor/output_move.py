@@ -255,6 +255,8 @@ class OutputMove:
     async def _show(self, base: _Base) -> None:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
+        if base.mode != APPEND:
+            await self._turns.overtake(base.files, self._step)
         await self._step(partial(base.files.remove, SUCCESS))
         new = {file.name for file in base.plan.files} if base.plan.asides else set()
         for name in base.plan.asides:

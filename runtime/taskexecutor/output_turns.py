@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -31,9 +31,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INTERVAL = 0.5
-"""Seconds between the first two looks for jobs that are waited for; each looks through the top of every base."""
-
-_INTERVAL_MAX = 3.0
+"""Seconds between two looks for jobs that are waited for."""
 
 
 class StoredJobs(Protocol):
@@ -99,23 +97,22 @@ class Turns:
             if not others:
                 break
             await self._wait(others, bases, step, waiting)
-        for files, mode in bases:
-            if mode != APPEND:
-                await step(partial(self._overtake, files))
 
     async def _wait(self, others: list[Turn], bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
-        began, is_kept, interval = self._clock.monotonic(), True, INTERVAL
+        """Until those are gone, each asked for by its name: who came later is seen by the look behind that."""
+        began = self._clock.monotonic()
+        if min(turn.job_id for turn in others) < self._message.job_id:
+            for files, _ in bases:
+                await step(partial(self.give_back, files))
         while others:
-            # At each look: a lower one that came later waits for this one.
-            if is_kept and min(turn.job_id for turn in others) < self._message.job_id:
-                is_kept = False
-                for files, _ in bases:
-                    await step(partial(self.give_back, files))
             self._check(others[0], self._clock.monotonic() - began)
             waiting(f"job {others[0].job_id} commits to {others[0].base}: waiting for it")
-            await asyncio.sleep(interval)
-            interval = min(1.5 * interval, _INTERVAL_MAX)
-            others = await self._others(bases, step)
+            await asyncio.sleep(INTERVAL)
+            found: list[Turn] = []
+            for files, mode in bases:
+                jobs = [turn.job_id for turn in others if turn.base == files.base]
+                found += await step(partial(self._turns_of, jobs, files, mode))
+            others = await self._not_over(found)
 
     def _check(self, turn: Turn, waited: float) -> None:
         """A job of which it is known that it goes on is waited for as long as it takes, another one only so long."""
@@ -127,10 +124,14 @@ class Turns:
             raise InvalidInputError(message)
 
     async def _others(self, bases: Bases, step: Step) -> list[Turn]:
+        """Whom this job would disturb."""
         found: list[Turn] = []
         for files, mode in bases:
-            found += await step(partial(self.others, files, mode))
-        return [turn for turn in found if not (self._is_known(turn) and await self._is_over(turn.job_id))]
+            found += await step(partial(self._listed, files, mode))
+        return await self._not_over(found)
+
+    async def _not_over(self, turns: list[Turn]) -> list[Turn]:
+        return [turn for turn in turns if not (self._is_known(turn) and await self._is_over(turn.job_id))]
 
     def _is_known(self, turn: Turn) -> bool:
         return self._jobs is not None and turn.cluster == self._jobs.cluster
@@ -142,13 +143,6 @@ class Turns:
         except RetryableError as error:
             logger.info("whether job %s is over cannot be read: %s", job_id, error)
             return False
-
-    def _overtake(self, files: OutputFiles) -> None:
-        """Nobody is under way where this job has its turn, whoever could be asked: what others have left of a commit
-        would delete, or bring back, what is not theirs any more (R28).
-        """
-        for job_id in self._begun_by_others(files):
-            files.write(commit_names(job_id).overtaken, f"{self._message.job_id}\n".encode())
 
     def _is_under_way(self, files: OutputFiles) -> bool:
         """An earlier mover has got the turn, and has begun."""
@@ -173,31 +167,46 @@ class Turns:
             return False
         return any(files.read(self._names.plan) is not None for files in bases)
 
-    def others(self, files: OutputFiles, mode: str) -> list[Turn]:
-        """Those of other jobs that this one would disturb. Blocking."""
+    async def overtake(self, files: OutputFiles, step: Step) -> None:
+        """What others have begun here, and not done, would delete, or bring back, what is not theirs any more (R28): it
+        is void, whoever could be asked, since nobody is under way where this job has its turn.
+
+        Behind the plan: until then this job may find that it was overtaken itself, or is refused.
+        """
+        for names in await step(partial(self._begun_by_others, files)):
+            await step(partial(files.write, names.overtaken, f"{self._message.job_id}\n".encode()))
+
+    def _begun_by_others(self, files: OutputFiles) -> list[CommitNames]:
+        """The look that saw nobody has found them all: who comes behind it sees this job, and plans later."""
+        top = self._tops.get(files.base)
         found = []
+        for name in files.names() if top is None else top:
+            job_id = JobId(name.removeprefix(HIDDEN_COMMIT))
+            names = commit_names(job_id)
+            is_another = name == names.directory and job_id.isalnum() and job_id != self._message.job_id
+            if is_another and _is_begun(files, names):
+                found.append(names)
+        return found
+
+    def _listed(self, files: OutputFiles, mode: str) -> list[Turn]:
+        """All that are there."""
         top = self._tops[files.base] = files.names()
-        for name in top:
-            job_id = JobId(name.removeprefix(HIDDEN_COMMIT).removesuffix(TURN))
-            if name != commit_names(job_id).turn or job_id == self._message.job_id:
-                continue
-            data = files.read(name)
-            if data is None or files.read(commit_names(job_id).done) is not None:
+        turns = [name for name in top if name.startswith(HIDDEN_COMMIT) and name.endswith(TURN)]
+        jobs = [JobId(name.removeprefix(HIDDEN_COMMIT).removesuffix(TURN)) for name in turns]
+        return self._turns_of(jobs, files, mode)
+
+    def _turns_of(self, jobs: Iterable[JobId], files: OutputFiles, mode: str) -> list[Turn]:
+        """Those of them that are there still, and that this job would disturb."""
+        found = []
+        for job_id in jobs:
+            names = commit_names(job_id)
+            data = files.read(names.turn) if job_id != self._message.job_id else None
+            if data is None or files.read(names.done) is not None:
                 continue  # it is over since
             turn = _decode(job_id, files.base, data)
             if {turn.mode, mode} != {APPEND}:
                 found.append(turn)
         return found
-
-    def _begun_by_others(self, files: OutputFiles) -> list[JobId]:
-        """Jobs that have stored a plan here, have not done all of it, and were not told yet that it is void.
-
-        The look that saw nobody has found them all: who comes behind it sees this job, and plans later.
-        """
-        top = self._tops[files.base]
-        names = [name.removeprefix(HIDDEN_COMMIT) for name in top if name.startswith(HIDDEN_COMMIT)]
-        jobs = [JobId(name) for name in names if name.isalnum() and name != self._message.job_id]
-        return [job_id for job_id in jobs if _is_begun(files, commit_names(job_id))]
 
 
 def _is_begun(files: OutputFiles, names: CommitNames) -> bool:

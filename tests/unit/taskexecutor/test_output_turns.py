@@ -16,7 +16,7 @@ from runtime.aio.clock import LoopClock
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
-from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
+from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor import output_turns, repeat_commit
 from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.core.output_plan import Present
@@ -103,6 +103,21 @@ def room_for(files: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalOutputFiles, "put", put)
         yield
+
+
+@contextlib.contextmanager
+def killed_behind(name: str) -> Iterator[Permit]:
+    """For the mover that ends as soon as it has written a file of that name."""
+    permit, real = Permit(), LocalOutputFiles.write
+
+    def write(self: LocalOutputFiles, written: str, data: bytes, /) -> None:
+        real(self, written, data)
+        if written.endswith(name):
+            permit.withdraw("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "write", write)
+        yield permit
 
 
 async def waits(mover: asyncio.Task[None], base: Path, job: JobId, jobs: Known) -> None:
@@ -229,21 +244,10 @@ def test_the_next_mover_of_a_commit_that_is_under_way_waits_for_nobody(tmp_path:
     """Whoever has seen its file waits, whatever its id: it has shown something already."""
     other = B if mine == A else A
     output = written(tmp_path, mine)
-    stopper = Permit()
-
-    real = LocalOutputFiles.write
-
-    def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
-        real(self, name, data)
-        if name.endswith("/plan"):
-            stopper.withdraw("killed")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalOutputFiles, "write", write)
-        with pytest.raises(MoveStoppedError):
-            move(mine, output, permit=stopper)
+    with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
+        move(mine, output, permit=permit)
     wanted(tmp_path, other)
-    move(mine, output, jobs=Known())
+    move(mine, output)  # nobody can be asked about the other one: who waits for it fails at once
     assert visible(tmp_path) == names(mine)
 
 
@@ -306,6 +310,68 @@ def test_who_was_overtaken_fails_and_does_not_go_on(tmp_path: Path, jobs: Known 
     assert visible(tmp_path) == names(B)
 
 
+def test_who_was_overtaken_overtakes_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both have failed half way. The later one can be repeated, also when the earlier one was tried first."""
+    for job in (A, B):
+        with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
+            move(job, written(tmp_path, job))
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
+    assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(B).directory}"]) == 0
+    assert visible(tmp_path) == names(B)
+
+
+def test_who_is_refused_overtakes_nobody(tmp_path: Path) -> None:
+    """It changes nothing, so what another one has left half done can be repeated."""
+    with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
+        move(A, written(tmp_path, A))
+    with pytest.raises(InvalidInputError, match="mode='error' refuses"):
+        move(B, written(tmp_path, B, ERROR))
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 0
+    assert visible(tmp_path) == names(A)
+
+
+@pytest.mark.parametrize("seen", ["plan", "overtaken"])
+def test_the_next_mover_marks_what_its_predecessor_has_not(tmp_path: Path, seen: str) -> None:
+    """It died behind its plan, before others were marked, or while they were."""
+    with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
+        move(A, written(tmp_path, A))
+    output = written(tmp_path, B)
+    with killed_behind(f"/{seen}") as permit, pytest.raises(MoveStoppedError):
+        move(B, output, permit=permit)
+    assert names(B).keys().isdisjoint(visible(tmp_path)), "nothing appears before that"
+    move(B, output)
+    with pytest.raises(InvalidInputError, match=f"job {B} has replaced"):
+        move(A, OutputDirectory(str(tmp_path), str(tmp_path / f".attempt-{A}_0"), OVERWRITE))
+    assert visible(tmp_path) == names(B)
+
+
+def test_who_waits_asks_for_those_that_it_has_seen_and_does_not_list_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the top of a base is a request for each thousand of names, where it is no local directory."""
+    theirs, jobs, looks = wanted(tmp_path, A), Known(), 0
+    real = LocalOutputFiles.names
+
+    def counted(self: LocalOutputFiles) -> list[str]:
+        nonlocal looks
+        looks += 1
+        return real(self)
+
+    monkeypatch.setattr(LocalOutputFiles, "names", counted)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            mover = group.create_task(moving(B, written(tmp_path, B), jobs))
+            await waits(mover, tmp_path, B, jobs)
+            assert looks == 1
+            theirs.unlink()
+
+    asyncio.run(run())
+    assert visible(tmp_path) == names(B)
+    assert looks == 3, "when it has its turn, and when it tidies"
+
+
 def test_a_mover_that_was_given_up_leaves_the_turn_to_the_one_that_replaced_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,17 +414,9 @@ def test_by_hand_an_old_turn_is_got_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its job is over: others take the file that a killed mover has left for nothing, and may be at work."""
-    output, stopper, real = written(tmp_path, A), Permit(), LocalOutputFiles.write
-
-    def write(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
-        real(self, name, data)
-        if name.endswith("/plan"):
-            stopper.withdraw("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LocalOutputFiles, "write", write)
-        with pytest.raises(MoveStoppedError):
-            move(A, output, permit=stopper)
+    output = written(tmp_path, A)
+    with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
+        move(A, output, permit=permit)
     assert (tmp_path / commit_names(A).turn).exists()
     theirs = wanted(tmp_path, B)
     monkeypatch.setattr(repeat_commit, "PATIENCE", 0.0)
