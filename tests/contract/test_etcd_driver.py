@@ -230,7 +230,7 @@ async def test_an_etcd_of_ours_gives_the_space_of_forgotten_history_back_when_it
         for _ in range(60):
             await kv.txn(Txn((), tuple(Put(f"/{number}", bytes(10_000)) for number in range(100))), timeout=TIMEOUT)
         before = after = await compactor.activate()
-        assert before.size_bytes > 50_000_000
+        assert before.size_bytes > 30_000_000, "60 MB, of which etcd writes the last ones in the background"
         async with asyncio.timeout(30):  # etcd forgets in the background
             while not after.has_defragmented:
                 clock.advance(HISTORY_SECONDS / 4)

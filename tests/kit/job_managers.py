@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import httpx
 
+from runtime.entrypoint.control.pid_file import ProcessId
 from runtime.rest.forwarding import FORWARDED
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
@@ -22,14 +23,14 @@ class JobManagerProcess:
 
 
 def job_managers(cluster: ScriptCluster) -> list[JobManagerProcess]:
-    """Those that were started and have said that they are ready, dead ones too."""
+    """Those that run and have said that they are ready; one that was told to stop runs until it has ended."""
     directory = cluster.run / "run" / "pid"
     found = []
     for path in directory.glob("*jobmanager.pid"):
         for line in path.read_text().splitlines():
-            pid, _, number = line.split()
+            pid, start_ticks, number = line.split()
             facts = directory / f"jobmanager-{number}.json"
-            if facts.exists():
+            if facts.exists() and ProcessId(int(pid), int(start_ticks)).is_running:
                 found.append(JobManagerProcess(int(pid), f"http://{json.loads(facts.read_text())['address']}"))
     return found
 

@@ -19,7 +19,7 @@ from airflow_flinklike.exceptions import JobConflictError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.benchmarks.cluster import job_graph
-from tests.kit.job_managers import answers, job_managers, leader_and_standby, seconds_until_answer
+from tests.kit.job_managers import JobManagerProcess, answers, job_managers, leader_and_standby, seconds_until_answer
 from tests.kit.levels import reached
 from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ROOT, ScriptCluster
@@ -136,7 +136,9 @@ def everything_goes_on(client: FlinklikeClient, ids: Sequence[JobId], before: An
         client.submit(job_graph("other", "tests.benchmarks.programs:no_op"), job_id=finished)
 
 
-def two_again(cluster: ScriptCluster) -> None:
+def two_again(cluster: ScriptCluster, *ended: JobManagerProcess) -> None:
+    """Start what is missing. A JobManager that has not ended yet, as it was told, is not missing."""
+    reached(lambda: not {one.pid for one in ended} & {one.pid for one in job_managers(cluster)}, "they have ended")
     started = cluster.script("start-cluster.sh", *cluster.dynamic)
     assert started.returncode == 0, started.stderr
     leader_and_standby(cluster)
@@ -163,7 +165,7 @@ def test_the_stand_by_takes_over(
             end(leader.pid)
             assert seconds_until_answer(cluster, standby.url, ended_at) < within + SLACK
         everything_goes_on(client, ids, before, finished)
-        two_again(cluster)
+        two_again(cluster, leader)
 
 
 def test_a_frozen_leader_is_replaced_and_stands_by_when_it_wakes(
@@ -207,5 +209,5 @@ def test_without_a_stand_by_the_next_one_takes_over(cluster: ScriptCluster, clie
             assert started.returncode == 0, started.stderr
             assert answers(cluster, leader.url, by_itself=True, timeout=5), "it is ready when it leads"
         everything_goes_on(client, ids, before, finished)
-        two_again(cluster)
+        two_again(cluster, leader, standby)
     assert len(job_managers(cluster)) == 2
