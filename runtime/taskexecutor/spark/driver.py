@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 HOST_TAG = "flinklike-host"
 
 _LOG_READ_MAX = 64 << 10
-_REPORT_READ_MAX = 4 << 10
+_HEAD_READ_MAX = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,22 +190,33 @@ def crash_file(settings: SparkSettings) -> Path:
 
 
 def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
-    """How the driver's JVM has ended, and whose doing it was (R23). `otherwise`: what was noticed of it."""
+    """How the driver's JVM has ended, and whose doing it was (R23). `otherwise`: what was noticed of it.
+
+    Raises nothing: that it has ended must be told whatever becomes of the question why.
+    """
+    try:
+        return _diagnosis(driver, otherwise, code)
+    except Exception as error:
+        logger.exception("how the JVM has ended cannot be found out")
+        return JvmEnd(f"{otherwise}; how and for whom is not known, since what it has left cannot be read: {error}")
+
+
+def _diagnosis(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
     witness, report = witness_file(driver.settings), crash_file(driver.settings)
     crash = problem_in(_head(report), driver.process.pid)
     return end_of_jvm(
         otherwise,
         code,
-        Witness.parse(witness.read_text()) if witness.exists() else None,
+        Witness.parse(_head(witness)),
         last_words(driver.process.last_output(_LOG_READ_MAX)),
         f"{crash} (its report: {report})" if crash else "",
     )
 
 
-def _head(report: Path) -> str:
+def _head(file_of_jvm: Path) -> str:
     try:
-        with report.open(errors="replace") as file:
-            return file.read(_REPORT_READ_MAX)
+        with file_of_jvm.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_HEAD_READ_MAX)
     except FileNotFoundError:
         return ""
 

@@ -123,9 +123,10 @@ class SparkHost:
 
     def _end_job(self, arguments: dict[str, Any]) -> int:
         job_id = arguments["job_id"]
-        killed = kill_daemons(self._driver.process.pid, job_id)
-        self._driver.forget_catalog(job_id)
-        return killed
+        try:
+            return kill_daemons(self._driver.process.pid, job_id)
+        finally:
+            self._driver.forget_catalog(job_id)
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._send_lock:

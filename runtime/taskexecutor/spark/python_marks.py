@@ -57,18 +57,20 @@ def left_behind(session_id: str) -> dict[int, str]:
 
 
 def end_left_behind(session_id: str, wait: Callable[[float], object]) -> tuple[dict[int, str], dict[int, str]]:
-    """Kill them, and what they start meanwhile: what was found, and what of it does not die."""
-    ended: dict[int, str] = {}
+    """Kill them, and what they start meanwhile: what has ended, and what does not die."""
+    found: dict[int, str] = {}
     for _ in range(_KILLS_MAX):
         alive = left_behind(session_id)
         if not alive:
-            return ended, {}
-        ended |= alive
+            return found, {}
+        found |= alive
         for pid in alive:
-            with contextlib.suppress(ProcessLookupError):
+            # A program that runs as another user (sudo) may refuse: it is found again then, and told.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         wait(_PAUSE)
-    return ended, left_behind(session_id)
+    alive = left_behind(session_id)
+    return {pid: name for pid, name in found.items() if pid not in alive}, alive
 
 
 def in_words(processes: dict[int, str]) -> str:

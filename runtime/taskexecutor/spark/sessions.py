@@ -130,10 +130,15 @@ class Sessions:
         return SessionEnd(is_quiet, left)
 
     def _end_left_behind(self, session: SlotSession) -> str:
-        """What does not die, in words. Sessions without Python workers cost no look at all processes."""
-        if not (Path(session.directory) / python_marks.USED).exists():
-            return ""
-        ended, alive = python_marks.end_left_behind(session.session_id, self._wait)
+        """What does not die, or that nobody could look, in words. Sessions without Python workers cost no look."""
+        try:
+            if not (Path(session.directory) / python_marks.USED).exists():
+                return ""
+            ended, alive = python_marks.end_left_behind(session.session_id, self._wait)
+        except Exception as error:
+            # The session ends all the same: what it has in the JVM is everybody's (R25).
+            logger.exception("what Python functions of session %s have left cannot be ended", session.session_id)
+            return f"perhaps processes of its Python functions, which could not be looked for: {error}"
         if ended:
             logger.info(
                 "ended what Python functions of session %s had left: %s",

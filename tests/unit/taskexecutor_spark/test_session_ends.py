@@ -1,0 +1,162 @@
+"""What the end of a session, of a job and of the JVM owes to everybody, whatever becomes of one of its steps."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SeededEntropy
+from runtime.common.clock import Deadline
+from runtime.taskexecutor.spark import host as host_module
+from runtime.taskexecutor.spark import python_marks
+from runtime.taskexecutor.spark.driver import crash_file, end_of, witness_file
+from runtime.taskexecutor.spark.host import SparkHost
+from runtime.taskexecutor.spark.sessions import Sessions
+from runtime.taskexecutor.spark.settings import sessions_directory
+from tests.kit.spark_box import spark_settings
+
+SESSION = "slot-0-" + "ab" * 16
+
+
+class _Java:
+    """A session in the JVM that is quiet."""
+
+    def __init__(self) -> None:
+        self.is_released = False
+
+    def address(self) -> str:
+        return "1 secret"
+
+    def shut(self) -> str:
+        return ""
+
+    def callsInFlight(self) -> int:  # noqa: N802 - Java's name
+        return 0
+
+    def cancelJobs(self, _reason: str) -> int:  # noqa: N802 - as above
+        return 0
+
+    def hasActiveTasks(self) -> bool:  # noqa: N802 - as above
+        return False
+
+    def release(self) -> str:
+        self.is_released = True
+        return ""
+
+
+class _Driver:
+    """What Sessions, the host and the end of the JVM ask of a driver."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings = spark_settings(directory)
+        self.conf: dict[str, str] = {}
+        self.java = _Java()
+        self.process = SimpleNamespace(pid=4711, last_output=lambda _size: "")
+        self.forgotten: list[str] = []
+
+    def open_session(self, _tag: str, _properties: dict[str, str]) -> _Java:
+        return self.java
+
+    def forget_session(self, _java: _Java) -> None:
+        pass
+
+    def forget_catalog(self, job_id: str) -> None:
+        self.forgotten.append(job_id)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Any:
+    made = _Driver(tmp_path)
+    sessions_directory(made.settings).mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def marked() -> Iterator[int]:
+    """A process that Python functions of SESSION have started."""
+    code = "import resource, sys; resource.setrlimit(10, (int(sys.argv[1]), -1)); print(flush=True); sys.stdin.read()"
+    mark = str(python_marks._mark_of(SESSION))
+    with subprocess.Popen([sys.executable, "-c", code, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        process.kill()
+
+
+def refuse(_pid: int, number: int) -> None:
+    """What the kernel answers about a program that runs as another user, as `sudo` does."""
+    assert number == signal.SIGKILL
+    raise PermissionError
+
+
+def test_a_process_that_may_not_be_killed_is_told(marked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resource.getrlimit(10)[1] == resource.RLIM_INFINITY
+    monkeypatch.setattr(os, "kill", refuse)
+    ended, alive = python_marks.end_left_behind(SESSION, lambda _: None)
+    monkeypatch.undo()
+    assert (list(ended), list(alive)) == ([], [marked])
+    assert list(ended) == []
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("x")])
+def test_a_session_is_released_whatever_becomes_of_the_look_for_what_it_has_left(
+    driver: Any, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    clock = SystemClock()
+    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait)
+    session = sessions.open(0)
+    (Path(session.directory) / python_marks.USED).touch()
+    monkeypatch.setattr(python_marks, "end_left_behind", fail)
+    end = sessions.close(session.session_id, Deadline.after(clock, 10))
+    assert driver.java.is_released
+    assert not Path(session.directory).exists()
+    assert end.is_quiet
+    assert str(error) in end.left, "nobody has looked, so nobody can say that nothing is left"
+    assert "cannot be ended" in caplog.text
+
+
+def test_a_catalog_goes_even_when_workers_of_its_job_cannot_be_ended(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(host_module, "kill_daemons", fail)
+    ours, theirs = socket.socketpair()
+    nothing: Any = None
+    with ours, theirs:
+        made = SparkHost(driver, nothing, ours, SystemClock(), SeededEntropy(1))
+        with pytest.raises(PermissionError):
+            made._end_job({"job_id": "j"})
+    assert driver.forgotten == ["j"]
+
+
+def test_a_witness_that_is_no_text_keeps_nobody_from_telling_the_end(driver: Any) -> None:
+    witness_file(driver.settings).write_bytes(b"\nThread-\xff\nx.Y.z\n")
+    assert "Thread-\ufffd" in end_of(driver, "gone", 1).reason
+
+
+@pytest.mark.parametrize("place", [witness_file, crash_file])
+def test_what_cannot_be_read_keeps_nobody_from_telling_the_end(
+    driver: Any, place: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    place(driver.settings).mkdir(parents=True)
+    end = end_of(driver, "the JVM ended", 1)
+    assert end.reason.startswith("the JVM ended; how and for whom is not known")
+    assert end.session_id == ""
+    assert "cannot be found out" in caplog.text
