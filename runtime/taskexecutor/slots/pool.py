@@ -42,6 +42,7 @@ _RESTART_PAUSE_MAX = 10.0
 _STEADY_SECONDS = 60.0
 _STOP_TIMEOUT = 5.0
 _GONE_POLL = 0.002
+_WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
 
 
 class Slot:
@@ -181,7 +182,9 @@ class SlotProcessPool:
         if self._settings.spark_cluster and attempt.is_exclusive_rerun:
             return attempt.failed(_rerun_refused(attempt, self._settings.spark_cluster))
         process = attempt.process = await self._take_process(slot, attempt)
-        if attempt.is_cancelled or attempt.kill_failure is not None:
+        if process is None:
+            return attempt.failed(attempt.kill_failure)
+        if attempt.is_over_before_it_runs:
             self._keep(slot, process)
             return attempt.failed(attempt.kill_failure)
         self._mark(process, attempt)
@@ -198,7 +201,8 @@ class SlotProcessPool:
             attempt.note_left_behind(process.left_behind)
         return attempt.report_of(ending)
 
-    async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess:
+    async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess | None:
+        """None when the attempt was ended while there was no template: it holds its slot no longer than it must."""
         current, slot.current = slot.current, None
         if slot.expiry is not None:
             slot.expiry.cancel()
@@ -211,9 +215,19 @@ class SlotProcessPool:
         fresh, slot.fresh = slot.fresh, None
         if fresh is not None and fresh.is_idle:
             return fresh
-        while not self._template.is_alive and not self._is_stopping:  # its loss is no fault of this task
+        await self._wait_template(attempt)
+        return None if attempt.is_over_before_it_runs else await SlotProcess.fork(self._template, self)
+
+    async def _wait_template(self, attempt: RunningAttempt) -> None:
+        """Its loss is no fault of this task. Returns at once when the attempt, or the TaskManager, is to end."""
+        is_waiting = False
+        while not (self._template.is_alive or self._is_stopping or attempt.is_over_before_it_runs):
+            if not is_waiting:
+                attempt.tell_reported_progress(0.0, _WAITS_FOR_TEMPLATE)
+                is_waiting = True
             await self._template_starts.wait_changed(self._template_starts.generation)
-        return await SlotProcess.fork(self._template, self)
+        if is_waiting:
+            attempt.tell_reported_progress(0.0, "")
 
     def _keep(self, slot: Slot, process: SlotProcess) -> None:
         if not process.may_use_spark:
@@ -289,6 +303,7 @@ class SlotProcessPool:
         attempt.is_cancelled = True
         process, ending = attempt.process, attempt.ending
         if process is None or ending is None:
+            self._template_starts.set(None)  # it may wait for that
             return
         process.cancel_softly()
         try:

@@ -50,6 +50,11 @@ class RunningAttempt:
         return self.process is not None and self.process.uses_spark
 
     @property
+    def is_over_before_it_runs(self) -> bool:
+        """True if it is to end as soon as it can."""
+        return self.is_cancelled or self.kill_failure is not None
+
+    @property
     def is_exclusive_rerun(self) -> bool:
         """May an earlier attempt of an exclusive subtask have begun?"""
         task = self.work.task

@@ -29,6 +29,8 @@ from runtime.taskexecutor.spark.environment import SlotSession
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 64 * 1024
+_LAST_WORDS = frozenset({FrameKind.SIGNAL, FrameKind.SPARK_USED, FrameKind.OUTPUT})
+"""What counts also of a process that has ended: whose doing that was, and what it leaves in the JVM and in storage."""
 
 
 class SlotProcessState(Enum):
@@ -112,7 +114,7 @@ class SlotProcess(asyncio.Protocol):
         """Who of what it has started does not die, by name and pid."""
         self.reuse_key: ReuseKey | None = None
         self.own_signals: set[int] = set()
-        """What its code has sent to it, as far as it was seen."""
+        """What the code of this attempt has sent to it, as far as it was seen."""
         self.has_signalled_template = False
         self._socket: socket.socket | None = None
 
@@ -155,6 +157,7 @@ class SlotProcess(asyncio.Protocol):
         self._machine.to(SlotProcessState.RUNNING)
         self.reuse_key = reuse_key
         self.uses_spark = False
+        self.own_signals, self.has_signalled_template = set(), False
         self._ending = asyncio.get_running_loop().create_future()
         self._write(Frame(FrameKind.RUN, order))
         return self._ending
@@ -256,8 +259,8 @@ class SlotProcess(asyncio.Protocol):
         try:
             while data := self._socket.recv(_READ_BYTES):
                 for frame in self._decoder.feed(data):
-                    if frame.kind is FrameKind.SIGNAL:
-                        self._note_signal(frame)
+                    if frame.kind in _LAST_WORDS:
+                        self._handle(frame)
         except (OSError, BugError, ValueError, KeyError):
             return  # nothing is left to read, or nothing that could be understood
 
