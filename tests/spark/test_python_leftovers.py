@@ -9,7 +9,7 @@ import pytest
 from runtime.common.ids import JobId
 from runtime.taskexecutor.slots.linux import is_alive
 from tests.kit.slot_box import SlotBox
-from tests.kit.spark_box import SlotProcess, SparkBox
+from tests.kit.spark_box import SlotProcess, SparkBox, wait_until
 
 DAEMON = """
 def starts(_):
@@ -56,6 +56,53 @@ def test_a_job_with_files_of_its_own_leaves_nothing_either(box: SparkBox) -> Non
     box.end(slot)
     assert not [pid for pid in processes if is_alive(pid)]
     box.end_job("5" * 32)
+
+
+THREAD = """
+def writes(_):
+    import os, threading, time
+    def go_on():
+        while True:
+            open({path!r}, "a").write("x")
+            time.sleep(0.01)
+    threading.Thread(target=go_on, daemon=True).start()
+    return os.getpid()
+emit(spark.sparkContext.parallelize([0], 1).map(writes).collect()[0])
+ask()
+"""
+LIMIT = """
+def slow(batches):
+    import os, time, pandas
+    for _ in range(2):  # each is more than Python's buffer holds, so that the JVM has all of the first
+        yield pandas.DataFrame({{"pid": [os.getpid()] * 9000}})
+    while True:
+        open({path!r}, "a").write("x")
+        time.sleep(0.01)
+emit(spark.range(4, numPartitions=1).mapInPandas(slow, "pid long").limit(1).collect()[0].pid)
+ask()
+"""
+
+
+@pytest.mark.parametrize("code", [THREAD, LIMIT], ids=["thread", "limit"])
+def test_a_worker_that_still_runs_code_of_a_session_ends_with_it(box: SparkBox, code: str, tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    slot = box.slot(code.format(path=str(written)))
+    worker = slot.next()
+    wait_until(lambda: written.exists() and written.stat().st_size)
+    box.end(slot)
+    assert not is_alive(worker)
+    for _ in range(3):
+        assert box.evaluate(COUNT) == 36, "workers of others live, and Spark knows which"
+    assert box.environment.is_ready
+
+
+PIDS = 'emit(spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__("os").getpid()).collect())'
+
+
+def test_workers_that_rest_serve_the_next_session(box: SparkBox) -> None:
+    first = set(box.evaluate(PIDS))
+    assert first & set(box.evaluate(PIDS)), "none was used again"
+    assert all(map(is_alive, first))
 
 
 @pytest.fixture

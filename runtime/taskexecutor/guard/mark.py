@@ -37,17 +37,20 @@ def carriers(mark: int) -> list[int]:
 
 def limited_to(value: int, line: bytes) -> list[int]:
     """All living processes but this one with this value of a limit, whose line in `/proc/<pid>/limits` begins so."""
-    own, wanted = os.getpid(), str(value).encode()
+    own = os.getpid()
     names = os.listdir("/proc")  # noqa: PTH208 - one of many reads
-    return [int(name) for name in names if name.isdecimal() and int(name) != own and _is_limited(name, wanted, line)]
+    return [
+        int(name) for name in names if name.isdecimal() and int(name) != own and is_limited_to(int(name), value, line)
+    ]
 
 
-def _is_limited(pid: str, wanted: bytes, begin: bytes) -> bool:
+def is_limited_to(pid: int, value: int, line: bytes) -> bool:
+    """The same of one process."""
     try:
         limits = _read(f"/proc/{pid}/limits")
-        line = next((line for line in limits.splitlines() if line.startswith(begin)), b"")
+        found = next((one for one in limits.splitlines() if one.startswith(line)), b"")
         # The soft limit and the hard one: a process may lower its soft one.
-        if wanted not in line.split()[3:5]:
+        if str(value).encode() not in found.split()[3:5]:
             return False
         return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
     except OSError:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
 # Spark's status store learns of the end of a job some milliseconds after its caller does. Together 0.5 s.
 _QUIET_PAUSES = (0.001, 0.001, 0.002, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
+_WORKER_PAUSES = _QUIET_PAUSES[:8]
 _CONNECTION_ERRORS = frozenset({"Py4JNetworkError", "AttachError"})
 _SIGNS_OF_A_STOPPED_CONTEXT = ("SparkContext was shut down", "a stopped SparkContext", "SparkContext is shutting down")
 _CHAIN_LENGTH_MAX = 20
@@ -134,7 +135,12 @@ class SparkAttachment:
     @staticmethod
     def _has_left_processes(attached: AttachedSpark) -> bool:
         """R29: what Python functions have started outlives no attempt: it ends with the session, before the report."""
-        left = attached.left_behind()
+        quiet, left = threading.Event(), ""  # as above
+        for pause in _WORKER_PAUSES:  # a worker whose task has not read all learns of it by its socket
+            left = attached.left_behind()
+            if not left:
+                break
+            quiet.wait(pause)
         if left:
             sys.stderr.write(f"Python functions of this attempt have left processes, which are ended: {left}\n")
         return bool(left)

@@ -125,6 +125,7 @@ class AttachedSpark:
         self._is_active = False
         self._activating = threading.RLock()
         self._plain_environment = dict(context.environment)
+        self._tasks_looked_at = 0
 
     @property
     def context(self) -> SparkContext:
@@ -230,9 +231,13 @@ class AttachedSpark:
     def left_behind(self) -> str:
         """Processes that Python functions of the session have started and that are alive, in words."""
         session = self.session
-        if not (session.directory and (Path(session.directory) / python_marks.USED).exists()):
-            return ""
-        return python_marks.in_words(python_marks.left_behind(session.session_id))
+        tasks = python_marks.tasks_of(session.directory) if session.directory else 0
+        if tasks == self._tasks_looked_at:
+            return ""  # a look at all processes costs milliseconds, and nothing new can be there
+        left = python_marks.in_words(python_marks.left_behind(session.session_id))
+        if not left:
+            self._tasks_looked_at = tasks
+        return left
 
     def has_active_jobs(self) -> bool:
         """True while the status store shows a running job of this session."""

@@ -3,7 +3,13 @@
 Python workers belong to the JVM, and serve one job after the other, so neither parent nor group says for whom they have
 started something. The mark is a limit that limits nothing, as the TaskManager's own is (RLIMIT_LOCKS, at which Linux
 does not look any more): a worker takes that of its task's session, and what it starts inherits it through every fork
-and exec. A worker itself is told by its name, which has its pid in it. Standard library only: workers import this.
+and exec. A worker that waits for its next task is told by its name, which has its pid in it. Standard library only:
+workers import this.
+
+A worker has that name from before Spark hears that it can be used again until the next task has marked it. So one that
+has another name and a session's mark at once is not in Spark's pool, and when nothing of the session is active (R15)
+Spark waits for it no more: its task was cancelled, failed, or ended before it had read all (`limit`), or it has left
+threads. It may be killed as whatever it has started.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ import resource
 import signal
 from collections.abc import Callable
 
-from runtime.taskexecutor.guard.mark import limited_to
+from runtime.taskexecutor.guard.mark import is_limited_to, limited_to
 
 _LIMIT = 10
 _LINE = b"Max file locks"
@@ -22,8 +28,9 @@ _LOWEST = 1 << 60
 _DIGITS = 15
 
 USED = "python"
-"""The file in a session's directory that says: a Python worker has worked for it."""
+"""The file in a session's directory that says that Python workers have worked for it: a byte for each task."""
 
+_BUSY = "python-worker"
 _KILLS_MAX = 100
 _PAUSE = 0.02
 
@@ -32,10 +39,18 @@ def _mark_of(session_id: str) -> int:
     return _LOWEST + int(session_id.rpartition("-")[2][:_DIGITS], 16)
 
 
-def name_worker() -> None:
-    """This process is a worker. What it forks inherits the name, and has another pid."""
-    with open("/proc/self/comm", "w") as name:  # noqa: PTH123 - pathlib would be one more import in every daemon
-        name.write(_name_of(os.getpid()))
+class SessionEndedError(Exception):
+    """The session of a task has ended before the task began in its worker."""
+
+
+def rest() -> None:
+    """This process is a worker that runs nothing. What it forks inherits the name, and has another pid."""
+    _call_this(_name_of(os.getpid()))
+
+
+def _call_this(name: str) -> None:
+    with open("/proc/self/comm", "w") as own:  # noqa: PTH123 - pathlib would be one more import in every daemon
+        own.write(name)
 
 
 def _name_of(pid: int) -> str:
@@ -43,17 +58,39 @@ def _name_of(pid: int) -> str:
 
 
 def work_for(session_id: str, directory: str) -> None:
-    """All that this process starts from now on is the session's. Raises ValueError where limits are lowered."""
+    """All that this process does and starts from now on is the session's.
+
+    Raises ValueError where limits are lowered, and SessionEndedError.
+    """
     hard = resource.getrlimit(_LIMIT)[1]
     resource.setrlimit(_LIMIT, (_mark_of(session_id), hard))
-    with contextlib.suppress(FileNotFoundError):  # the session has ended meanwhile
-        os.close(os.open(f"{directory}/{USED}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    _call_this(_BUSY)
+    try:
+        descriptor = os.open(f"{directory}/{USED}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # it goes before anybody looks for what the session has left
+        raise SessionEndedError(session_id) from None
+    try:
+        os.write(descriptor, b".")
+    finally:
+        os.close(descriptor)
+
+
+def tasks_of(directory: str) -> int:
+    """How many tasks Python workers have begun for the session with this directory."""
+    try:
+        return os.stat(f"{directory}/{USED}").st_size  # noqa: PTH116 - as above
+    except FileNotFoundError:
+        return 0
 
 
 def left_behind(session_id: str) -> dict[int, str]:
-    """Names by pid of the living processes that Python functions of the session have started."""
-    found = {pid: _read_name(pid) for pid in limited_to(_mark_of(session_id), _LINE)}
-    return {pid: name for pid, name in found.items() if name not in {"", _name_of(pid)}}
+    """Names by pid of the living processes that run for the session: its workers, and what they have started."""
+    mark = _mark_of(session_id)
+    found = {pid: _read_name(pid) for pid in limited_to(mark, _LINE)}
+    # Looked at twice: between mark and name a worker may have begun to work for somebody else.
+    return {
+        pid: name for pid, name in found.items() if name not in {"", _name_of(pid)} and is_limited_to(pid, mark, _LINE)
+    }
 
 
 def end_left_behind(session_id: str, wait: Callable[[float], object]) -> tuple[dict[int, str], dict[int, str]]:

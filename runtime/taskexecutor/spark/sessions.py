@@ -121,28 +121,40 @@ class Sessions:
             # It ends with its jobs then; a stream that does not stop in time says so here.
             logger.warning("stopping what session %s has left: %s", tag, problem)
         is_quiet = self._is_idle(java) or self._drain(java, deadline)
-        left = self._end_left_behind(session.slot_session) if is_quiet else ""
-        shutil.rmtree(session.slot_session.directory, ignore_errors=True)
+        is_used = self._remove_directory(Path(session.slot_session.directory))
+        left = self._end_left_behind(tag) if is_quiet and is_used else ""
         if is_quiet:
             for problem in str(java.release()).splitlines():
                 logger.error("session %s has left something in the JVM: %s", tag, problem)
             self._driver.forget_session(java)
         return SessionEnd(is_quiet, left)
 
-    def _end_left_behind(self, session: SlotSession) -> str:
-        """What does not die, or that nobody could look, in words. Sessions without Python workers cost no look."""
+    @staticmethod
+    def _remove_directory(directory: Path) -> bool:
+        """True if Python workers have worked for the session; from here on none begins to."""
+        gone = directory.with_name(f"{directory.name}.gone")
         try:
-            if not (Path(session.directory) / python_marks.USED).exists():
-                return ""
-            ended, alive = python_marks.end_left_behind(session.session_id, self._wait)
+            directory.rename(gone)
+            return (gone / python_marks.USED).exists()
+        except OSError:
+            logger.exception("the directory of a session is not where it was made")
+            shutil.rmtree(directory, ignore_errors=True)
+            return True
+        finally:
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def _end_left_behind(self, session_id: str) -> str:
+        """What does not die, or that nobody could look, in words."""
+        try:
+            ended, alive = python_marks.end_left_behind(session_id, self._wait)
         except Exception as error:
             # The session ends all the same: what it has in the JVM is everybody's (R25).
-            logger.exception("what Python functions of session %s have left cannot be ended", session.session_id)
+            logger.exception("what Python functions of session %s have left cannot be ended", session_id)
             return f"perhaps processes of its Python functions, which could not be looked for: {error}"
         if ended:
             logger.info(
                 "ended what Python functions of session %s had left: %s",
-                session.session_id,
+                session_id,
                 python_marks.in_words(ended),
             )
         return python_marks.in_words(alive)

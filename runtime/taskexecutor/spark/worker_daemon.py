@@ -10,7 +10,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 from typing import Any
+
+from runtime.taskexecutor.spark import python_marks
 
 JOB_DIRECTORY_VARIABLE = "FLINKLIKE_JOB_DIRECTORY"
 JOB_ID_VARIABLE = "FLINKLIKE_JOB_ID"
@@ -65,29 +68,45 @@ def follow_tasks() -> None:
         set_up(*arguments)
 
     worker.setup_spark_files = set_up_task
+    worker.SparkSocketMessageReceiver = _resting(worker.SparkSocketMessageReceiver)
 
 
 def mark_task(session_id: str, link: str) -> None:
     """Let all that the task starts be known as its session's (R29)."""
-    from runtime.taskexecutor.spark import python_marks
-
     try:
         python_marks.work_for(session_id, os.path.dirname(link))  # noqa: PTH120 - as above
     except (OSError, ValueError) as error:
         sys.stderr.write(f"what Python functions of session {session_id} start cannot be told from others': {error}\n")
 
 
+class ThreadsLeftError(Exception):
+    """Functions of a task have left threads in its worker, which runs for nobody else then: it ends."""
+
+
+def _resting(receiver: Any) -> Any:
+    """Spark's own, and a worker rests when its task has ended, before Spark hears that it can be used again (R29)."""
+
+    class Receiver(receiver):  # type: ignore[misc]  # of pyspark, known at run time only
+        def get_finish_signal_from_stream(self) -> None:
+            super().get_finish_signal_from_stream()
+            left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+            if left:
+                sys.stderr.write(f"functions of a task have left threads, which end with their worker: {left}\n")
+                raise ThreadsLeftError  # pyspark then ends the worker, and tells the JVM not to use it again
+            python_marks.rest()
+
+    return Receiver
+
+
 def name_workers() -> None:
     """Let each worker be known by its name. It is the first process that the daemon's copy of `os.fork` makes."""
-    from runtime.taskexecutor.spark import python_marks
-
     fork = os.fork
 
     def fork_worker() -> int:
         pid = fork()
         if pid == 0:
             os.fork = fork
-            python_marks.name_worker()
+            python_marks.rest()
         return pid
 
     os.fork = fork_worker

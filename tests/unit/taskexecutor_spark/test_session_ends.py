@@ -160,3 +160,25 @@ def test_what_cannot_be_read_keeps_nobody_from_telling_the_end(
     assert end.reason.startswith("the JVM ended; how and for whom is not known")
     assert end.session_id == ""
     assert "cannot be found out" in caplog.text
+
+
+def works_for(directory: Path) -> None:
+    """In a process of its own: what it does to its limits and its name cannot be undone."""
+    code = "import sys; from runtime.taskexecutor.spark.python_marks import work_for; work_for(*sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", code, SESSION, str(directory)], check=True, capture_output=True, text=True)
+
+
+def test_a_task_that_comes_to_its_worker_when_its_session_has_ended_does_not_begin(driver: Any) -> None:
+    clock = SystemClock()
+    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait)
+    session = sessions.open(0)
+    directory = Path(session.directory)
+    assert python_marks.tasks_of(session.directory) == 0
+    works_for(directory)
+    works_for(directory)
+    assert python_marks.tasks_of(session.directory) == 2
+    sessions.close(session.session_id, Deadline.after(clock, 10))
+    assert list(directory.parent.iterdir()) == []
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        works_for(directory)
+    assert "SessionEndedError" in failed.value.stderr

@@ -1,0 +1,60 @@
+"""When an attempt looks for processes that its Python functions have left, and what it makes of them (R29)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
+from runtime.taskexecutor.spark import python_marks
+from runtime.taskexecutor.spark.attach import AttachedSpark
+from runtime.taskexecutor.spark.environment import SlotSession
+
+WORKER = {4711: "python-worker"}
+
+
+def attached_in(directory: Path) -> AttachedSpark:
+    properties = SimpleNamespace(auto_field=False, enable_memory_management=False)
+    client = SimpleNamespace(gateway_property=properties, address="127.0.0.1", port=1)
+    context: Any = SimpleNamespace(environment={}, _jsc=SimpleNamespace(_gateway_client=client))
+    nothing: Any = None
+    return AttachedSpark(SlotSession("slot-0-ab", 1, "secret", "pool", str(directory), {}), nothing, context)
+
+
+class _Looks:
+    """Each look finds the next of these, and the last one again."""
+
+    def __init__(self, *found: dict[int, str]) -> None:
+        self._found: Iterator[dict[int, str]] = iter(found)
+        self.number = 0
+
+    def __call__(self, _session_id: str) -> dict[int, str]:
+        self.number += 1
+        return next(self._found, {})
+
+
+def test_an_attempt_without_new_tasks_in_python_costs_no_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attached, looks = attached_in(tmp_path), _Looks({}, WORKER, {})
+    monkeypatch.setattr(python_marks, "left_behind", looks)
+    assert (attached.left_behind(), looks.number) == ("", 0)
+    used = tmp_path / python_marks.USED
+    used.write_text(".")
+    assert (attached.left_behind(), looks.number) == ("", 1)
+    assert (attached.left_behind(), looks.number) == ("", 1)
+    used.write_text("..")
+    assert (attached.left_behind(), looks.number) == ("python-worker (4711)", 2)
+    assert (attached.left_behind(), looks.number) == ("", 3), "what was left is looked for again"
+
+
+@pytest.mark.parametrize(("looks", "has_left"), [(_Looks(WORKER, WORKER, {}), False), (_Looks(*[WORKER] * 99), True)])
+def test_a_worker_that_has_not_heard_of_its_tasks_end_is_given_time(
+    looks: _Looks, has_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(python_marks, "left_behind", looks)
+    (tmp_path / python_marks.USED).write_text(".")
+    assert SparkAttachment._has_left_processes(attached_in(tmp_path)) is has_left
+    assert ("python-worker (4711)" in capsys.readouterr().err) is has_left
