@@ -165,7 +165,7 @@ def test_what_a_sink_wrote_is_seen_when_all_of_it_is_accepted(either_client: Fli
     assert len(visible(base)) >= 2
     assert all(name.endswith(".parquet") for name in visible(base))
     assert sorted(ids_in(base)) == list(range(100))
-    assert [path.name for path in base.iterdir() if path.is_dir()] == []
+    reached(lambda: [path.name for path in base.iterdir() if path.is_dir()] == [], "nothing else is left, soon after")
 
 
 def ids_in(base: Path) -> Iterator[int]:
