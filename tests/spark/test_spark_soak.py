@@ -117,9 +117,9 @@ def test_nothing_grows_with_the_number_of_jobs(slots: SlotBox) -> None:
         one_round(slots)
     after = settled(slots)
     told = (before, after)
-    assert after["file_systems"] == before["file_systems"], told
-    assert after["listeners"] == before["listeners"], told
-    assert after["job_catalogs"] == before["job_catalogs"], told
+    assert after["file_systems"] <= before["file_systems"], told
+    assert after["listeners"] <= before["listeners"], told
+    assert after["job_catalogs"] <= before["job_catalogs"], told
     assert after["open_sessions"] <= before["open_sessions"] + 1, told
     assert after["unnamed_threads"] <= before["unnamed_threads"] + 7, told
     assert after["contexts"] <= before["contexts"] + BREATHING, told
