@@ -277,6 +277,37 @@ def test_no_thread_of_all_keeps_the_session_for_which_it_was_started(box: SparkB
     wait_until(lambda: figures(box)["sessions"] <= before + 1)
 
 
+def test_no_thread_of_all_keeps_the_session_of_a_query_that_failed(box: SparkBox) -> None:
+    box.run(box.environment.restart())  # or what other tests have left might hide it
+    box.evaluate(SHUFFLES)
+    before = figures(box)["sessions"]
+    box.evaluate(FAILING)
+    wait_until(lambda: figures(box)["sessions"] <= before)
+
+
+FAILING = """
+try:
+    spark.range(100).groupBy("id").count().selectExpr("raise_error(string(count))").collect()
+except Exception as error:
+    emit(type(error).__name__)
+"""
+
+
+def test_a_job_that_a_query_begins_after_its_end_is_forgotten_with_its_session(box: SparkBox) -> None:
+    box.evaluate(LATE)
+    before = figures(box)["sessions"]
+    for _ in range(6):
+        box.evaluate(LATE)
+    wait_until(lambda: figures(box)["sessions"] <= before + 1)
+
+
+LATE = """
+sc = spark.sparkContext
+sc.setLocalProperty("spark.sql.execution.id", "987654321")  # as a thread has it that outlives the query that began it
+sc.setLocalProperty("spark.sql.execution.root.id", "987654321")
+emit(spark.range(4)._jdf.toJavaRDD().count())
+"""
+
 SHUFFLES = "emit(spark.range(100).repartition(3).groupBy('id').count().count())"
 
 PLAIN = "emit([spark.range(10).count(), spark.sparkContext.parallelize(range(4), 2).map(lambda n: n).sum()])"

@@ -1,8 +1,12 @@
 package org.apache.spark;
 
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SubqueryExec$;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec$;
 import org.apache.spark.sql.execution.adaptive.ResultQueryStageExec$;
@@ -12,37 +16,62 @@ import scala.concurrent.ExecutionContextExecutorService;
 import scala.concurrent.impl.ExecutionContextImpl;
 
 /**
- * Pools whose threads work for all sessions. Each piece of work brings its session along, but a thread would also keep the
- * one for which it was started, for as long as it lives: its threads inherit nothing (R25).
+ * A pool whose threads work for all sessions. Each piece of work brings its session along, but a thread would also keep
+ * the one for which it was started, and Spark leaves that of a query which fails: its threads inherit nothing, and keep
+ * nothing (R25).
  */
-final class SharedThreads {
+final class SharedThreads extends ThreadPoolExecutor {
   private static boolean isDone;
 
-  private SharedThreads() {}
+  private final SparkContext original;
+
+  private SharedThreads(ThreadPoolExecutor replaced, ThreadFactory factory, SparkContext original) {
+    super(
+        replaced.getCorePoolSize(),
+        replaced.getMaximumPoolSize(),
+        replaced.getKeepAliveTime(TimeUnit.SECONDS),
+        TimeUnit.SECONDS,
+        new LinkedBlockingQueue(),
+        factory);
+    allowCoreThreadTimeOut(true);
+    this.original = original;
+  }
+
+  protected void afterExecute(Runnable work, Throwable failure) {
+    SparkSession.clearActiveSession();
+    original.localProperties().remove();
+  }
 
   /** Called with a session in place: the pools are made here, and read its conf. Only the first call has an effect. */
-  static synchronized void inheritNothing() throws Exception {
+  static synchronized void replace(SparkContext original) throws Exception {
     if (!isDone) {
-      release(ShuffleExchangeExec$.MODULE$.executionContext(), "shuffle-exchange");
-      release(BroadcastExchangeExec$.MODULE$.executionContext(), "broadcast-exchange");
-      release(SubqueryExec$.MODULE$.executionContext(), "subquery");
-      release(AdaptiveSparkPlanExec$.MODULE$.executionContext(), "QueryStageCreator");
-      release(ResultQueryStageExec$.MODULE$.executionContext(), "ResultQueryStageExecution");
+      replace(ShuffleExchangeExec$.MODULE$.executionContext(), "shuffle-exchange", original);
+      replace(BroadcastExchangeExec$.MODULE$.executionContext(), "broadcast-exchange", original);
+      replace(SubqueryExec$.MODULE$.executionContext(), "subquery", original);
+      replace(AdaptiveSparkPlanExec$.MODULE$.executionContext(), "QueryStageCreator", original);
+      replace(ResultQueryStageExec$.MODULE$.executionContext(), "ResultQueryStageExecution", original);
       isDone = true;
     }
   }
 
-  private static void release(ExecutionContextExecutorService context, final String name) throws Exception {
+  private static void replace(ExecutionContextExecutorService context, String name, SparkContext original)
+      throws Exception {
+    ThreadPoolExecutor replaced = (ThreadPoolExecutor) Fields.get(ExecutionContextImpl.class, context, "executor");
+    ExecutorService pool = new SharedThreads(replaced, named(name), original);
+    Fields.set(ExecutionContextImpl.class, context, "executor", pool);
+    replaced.shutdown();
+  }
+
+  private static ThreadFactory named(final String name) {
     final ClassLoader loader = Thread.currentThread().getContextClassLoader();
     final AtomicInteger numbers = new AtomicInteger();
-    ThreadPoolExecutor pool = (ThreadPoolExecutor) Fields.get(ExecutionContextImpl.class, context, "executor");
-    pool.setThreadFactory(new ThreadFactory() {
+    return new ThreadFactory() {
       public Thread newThread(Runnable work) {
         Thread thread = new Thread(null, work, name + "-" + numbers.getAndIncrement(), 0L, false);
         thread.setDaemon(true);
         thread.setContextClassLoader(loader);
         return thread;
       }
-    });
+    };
   }
 }

@@ -127,7 +127,7 @@ public final class SlotSession {
     properties.setProperty(PROPERTY, tag);
     original.setLocalProperties(properties);
     SparkSession.setActiveSession(session);
-    SharedThreads.inheritNothing();
+    SharedThreads.replace(original);
     session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();
@@ -343,6 +343,11 @@ public final class SlotSession {
     new Step("cache") {
       void take() {
         state.cacheManager().clearCache();
+      }
+    }.tryIt(problems);
+    new Step("ended queries") {
+      void take() {
+        EndedQueries.forget(original);
       }
     }.tryIt(problems);
     new Step("file systems") {

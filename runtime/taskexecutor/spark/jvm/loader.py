@@ -38,6 +38,7 @@ SOURCES: tuple[str, ...] = (
     "SlotCatalogs",
     "SlotGateway",
     "SharedThreads",
+    "EndedQueries",
     "SlotSession",
     "SlotFileSystems",
     "SharedContext",
