@@ -15,6 +15,7 @@ from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.logs import LogFollower
+from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.explain import explain_graph
@@ -112,15 +113,16 @@ def run(
     with connect(address, token_file) as client:
         submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
-        if detached:
-            show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
-            return
-        # From here on the job runs whatever the JobManager does: only the news of it wait.
-        client.retry_for = ATTACHED_RETRY_SECONDS
-        errors = render.console(stderr=True)
-        if not quiet:
-            errors.print(sentence)
-        code = follow(client, chosen, render.console(), errors, Shown(is_quiet=quiet, as_json=as_json))
+        # From here on the job runs whatever the JobManager does and whoever reads: only news of it wait, or are lost.
+        with lasting_streams():
+            if detached:
+                show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
+                return
+            client.retry_for = ATTACHED_RETRY_SECONDS
+            errors = render.console(stderr=True)
+            if not quiet:
+                errors.print(sentence)
+            code = follow(client, chosen, render.console(), errors, Shown(is_quiet=quiet, as_json=as_json))
     raise typer.Exit(code)
 
 

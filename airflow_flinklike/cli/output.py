@@ -1,11 +1,10 @@
 """What the tasks of an attached run write, as spark-submit shows it: their stdout on stdout, the rest on stderr, live.
 
-Nothing of it can fail the run: output that cannot be read, or a stdout that nobody reads any more, costs the output.
+Nothing of it can fail the run: output that cannot be read, or written (`lasting_streams`), costs the output.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -95,12 +94,8 @@ class TaskOutput:
         if self._errors.is_terminal and sys.stdout.isatty():
             self._write_stderr(chunk)  # the same screen, on which the progress has to stay below
             return
-        try:
-            sys.stdout.buffer.write(chunk.data)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            # Its reader has seen enough (`| head`); the job goes on, and so does the wait for its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stdout.buffer.write(chunk.data)
+        sys.stdout.buffer.flush()
 
     def _write_stderr(self, chunk: LogChunk) -> None:
         if self._errors.is_terminal:

@@ -141,6 +141,38 @@ def test_a_reader_that_has_seen_enough_does_not_end_the_run(
     assert "BrokenPipe" not in err
 
 
+@pytest.mark.parametrize(("full", "other"), [("stdout", "stderr"), ("stderr", "stdout")])
+def test_a_disk_that_is_full_does_not_end_the_run(
+    server: RestThread, environment: dict[str, str], job_file: str, full: str, other: str
+) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FINISHED))
+    with Path("/dev/full").open("wb") as nowhere:
+        ended = subprocess.run(  # type: ignore[call-overload]
+            [*COMMAND, "run", job_file],
+            env=environment,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+            **{full: nowhere, other: subprocess.PIPE},
+        )
+    said = getattr(ended, other)
+    assert ended.returncode == 0, said
+    assert f"flinklike: {full} cannot be written (No space left on device)" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("option", ["--detached", "--quiet"])
+def test_a_job_that_was_accepted_is_so_wherever_its_id_cannot_be_written(
+    server: RestThread, environment: dict[str, str], job_file: str, option: str
+) -> None:
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FINISHED))
+    with Path("/dev/full").open("wb") as nowhere:
+        command = [*COMMAND, "run", option, job_file]
+        ended = subprocess.run(command, env=environment, stdout=nowhere, stderr=nowhere, timeout=PATIENCE, check=False)
+    assert ended.returncode == 0
+    assert server.dispatcher.submitted
+
+
 class Terminal:
     """A command on a pseudo terminal."""
 
