@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -386,3 +388,38 @@ def test_the_loss_of_spark_fails_only_what_used_it(slots: SlotBox) -> None:
     after = ignores.job.job_id
     assert slots.value(slots.work(count, job_id=after), slot=1) == 1000
     assert slots.value(slots.work(count, job_id=new_job())) == 1000
+
+
+def test_a_session_that_goes_while_it_is_cancelled_ends_with_its_task_only(slots: SlotBox, tmp_path: Path) -> None:
+    """As when a frozen TaskManager wakes: it stops what its guard has killed, and finds the JVM gone (R14)."""
+    box = SlotBox(slots.box, tmp_path / "slots", slots=1, cancellation_timeout=60.0)
+    try:
+        begun = tmp_path / "begun"
+        work = box.work(operator(slow_query), job_id=new_job(), params={"begun": str(begun)})
+        listener, running = box.begin(work)
+        wait_until(begun.exists)
+        attempt = box.pool._slots[0].attempt
+        assert attempt is not None
+        process = attempt.process
+        assert process is not None
+        wait_until(lambda: process.uses_spark)
+        host = slots.box.environment.process_ids[0]
+        os.kill(host, signal.SIGSTOP)
+
+        async def begin_cancel() -> asyncio.Task[None]:
+            cancel = asyncio.create_task(box.pool.cancel(0, work.task.attempt_id))
+            await asyncio.sleep(0)
+            return cancel
+
+        cancelling = box.do(begin_cancel())
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: process.session is None)
+        assert not cancelling.done(), "it waits for Spark, which is frozen"
+        os.kill(host, signal.SIGKILL)
+        box.end(cancelling)
+        box.end(running)
+        assert listener.terminal.state.is_terminal
+        assert box.value(box.work(lambda _: "fine", job_id=new_job())) == "fine", "others go on"
+    finally:
+        box.stop()
+        slots.do(slots.box.environment.restart())

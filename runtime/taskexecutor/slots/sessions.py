@@ -62,12 +62,13 @@ class SlotSessions:
 
     async def cancel_jobs(self, process: SlotProcess) -> None:
         """The soft step: the session's active Spark jobs fail in the slot process."""
-        if self._spark is None or process.session is None or not process.uses_spark:
+        session = process.session  # the process has none any more when it ends, or the JVM does, meanwhile
+        if self._spark is None or session is None or not process.uses_spark:
             return
         try:
-            await self._spark.cancel_session_jobs(process.session)
+            await self._spark.cancel_session_jobs(session)
         except FlinklikeError as error:
-            logger.info("soft cancel of session %s is left to the kill: %s", process.session.session_id, error)
+            logger.info("soft cancel of session %s is left to the kill: %s", session.session_id, error)
 
     async def end(self, process: SlotProcess) -> str:
         """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15).
