@@ -24,6 +24,7 @@ class CommitNames:
     moved: str
     done: str
     overtaken: str
+    preceded: str
     turn: str
 
 
@@ -37,6 +38,7 @@ def commit_names(job_id: JobId) -> CommitNames:
         moved=f"{directory}/moved",
         done=f"{directory}/done",
         overtaken=f"{directory}/overtaken",
+        preceded=f"{directory}/preceded",
         turn=f"{directory}{TURN}",
     )
 

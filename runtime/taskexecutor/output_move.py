@@ -52,7 +52,7 @@ class MoveSupersededError(FlinklikeError):
 
 
 class _OvertakenError(InvalidInputError):
-    """Another job has replaced what this commit was about."""
+    """Another job has shown what this commit would undo."""
 
 
 class Permit:
@@ -84,6 +84,7 @@ class _Base:
     mode: str
     directories: list[str]
     plan: OutputPlan = field(default_factory=lambda: OutputPlan(APPEND, ()))
+    top: list[str] | None = None
     is_claimed: bool = False
     is_moved: bool = False
     is_done: bool = False
@@ -105,6 +106,7 @@ class OutputMove:
         is_by_hand: bool = False,
     ) -> None:
         self._message = message
+        self._is_by_hand = is_by_hand
         self._turns = Turns(message, jobs, clock, patience=patience, is_by_hand=is_by_hand)
         self._permit = permit
         self._executor = executor
@@ -229,18 +231,26 @@ class OutputMove:
             if base.files.read(names.done) is not None:  # its mover has tidied the plan away: what is there is new
                 base.is_done = True
                 return
+            if self._is_by_hand:
+                self._check_not_overtaken(base, names.preceded)
+            else:
+                base.files.remove(names.preceded)  # whoever has left it was done before this job had its turn
             written = {directory: self._written(base, directory) for directory in base.directories}
             plan = make_plan(base.files.base, base.mode, written, base.files.present())
             self._permit.check()
             base.files.write(names.plan, plan.encode())
-        elif (other := base.files.read(names.overtaken)) is not None:
-            message = (
-                f"job {other.decode().strip()} has replaced what is in {base.files.base} since this commit was begun:"
-                " what is left of it would delete, or bring back, what is not its own any more"
-            )
-            raise _OvertakenError(message)
+        else:
+            self._check_not_overtaken(base, names.overtaken)
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
+
+    def _check_not_overtaken(self, base: _Base, mark: str) -> None:
+        if (other := base.files.read(mark)) is not None:
+            message = (
+                f"job {other.decode().strip()} has committed to {base.files.base} since: this commit would delete,"
+                " replace or bring back what is not its own any more"
+            )
+            raise _OvertakenError(message)
 
     def _written(self, base: _Base, directory: str) -> Mapping[str, int]:
         try:
@@ -255,8 +265,7 @@ class OutputMove:
     async def _show(self, base: _Base) -> None:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
-        if base.mode != APPEND:
-            await self._turns.overtake(base.files, self._step)
+        await self._turns.overtake(base.files, base.mode, self._step)
         await self._step(partial(base.files.remove, SUCCESS))
         new = {file.name for file in base.plan.files} if base.plan.asides else set()
         for name in base.plan.asides:
@@ -296,6 +305,8 @@ class OutputMove:
         await self._all(base.plan.replaced, base.files.remove)
         asides = [aside_name(self._message.job_id, name) for name in base.plan.asides]
         await self._all(asides, base.files.remove_tree)
+        base.top = await self._step(base.files.names)
+        await self._turns.overtake(base.files, base.mode, self._step, top=base.top)
         await self._step(partial(base.files.write, SUCCESS, b""))
         await self._step(partial(base.files.write, names.done, b""))
 
@@ -312,7 +323,8 @@ class OutputMove:
         """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
         names = commit_names(self._message.job_id)
         self._turns.give_back(base.files)
-        mine = [name for name in base.files.names() if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
+        top = base.files.names() if base.top is None else base.top
+        mine = [name for name in top if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
         for directory in dict.fromkeys([*base.directories, *mine]):
             self._permit.check()
             base.files.remove_tree(directory)

@@ -22,9 +22,10 @@ from runtime.common.errors import InvalidInputError, RetryableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND
-from runtime.taskexecutor.commit_records import TURN, CommitNames, commit_names
+from runtime.taskexecutor.commit_records import TURN, commit_names
 from runtime.taskexecutor.output_files import OutputFiles
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT
+from runtime.taskexecutor.overtaken_commits import mark_for, others_in
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Turns:
         self._patience = patience
         self._names = commit_names(message.job_id)
         self._tops: dict[str, list[str]] = {}
+        self._overtaken: dict[str, set[JobId]] = {}
 
     async def take(self, bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
         """Returns when it is this job's turn in all of them. Raises InvalidInputError."""
@@ -167,26 +169,24 @@ class Turns:
             return False
         return any(files.read(self._names.plan) is not None for files in bases)
 
-    async def overtake(self, files: OutputFiles, step: Step) -> None:
-        """What others have begun here, and not done, would delete, or bring back, what is not theirs any more (R28): it
-        is void, whoever could be asked, since nobody is under way where this job has its turn.
+    async def overtake(self, files: OutputFiles, mode: str, step: Step, *, top: Sequence[str] | None = None) -> None:
+        """What others have not done here would delete, replace or bring back what is not theirs any more: it is void.
+        Nobody of them is asked, since none is under way where this job has its turn (`overtaken_commits`).
 
-        Behind the plan: until then this job may find that it was overtaken itself, or is refused.
+        Behind the plan: until then this job may find that it was overtaken itself, or is refused. `top`: what is there
+        now; without it what the look that saw nobody has found: who came behind that sees this job, and plans later.
         """
-        for names in await step(partial(self._begun_by_others, files)):
-            await step(partial(files.write, names.overtaken, f"{self._message.job_id}\n".encode()))
-
-    def _begun_by_others(self, files: OutputFiles) -> list[CommitNames]:
-        """The look that saw nobody has found them all: who comes behind it sees this job, and plans later."""
-        top = self._tops.get(files.base)
-        found = []
-        for name in files.names() if top is None else top:
-            job_id = JobId(name.removeprefix(HIDDEN_COMMIT))
-            names = commit_names(job_id)
-            is_another = name == names.directory and job_id.isalnum() and job_id != self._message.job_id
-            if is_another and _is_begun(files, names):
-                found.append(names)
-        return found
+        if top is None:
+            top = self._tops.get(files.base)
+        if top is None:
+            top = await step(files.names)
+        marked = self._overtaken.setdefault(files.base, set())
+        for other in others_in(top, self._message.job_id):
+            if other.job_id not in marked:
+                mark = await step(partial(mark_for, files, mode, other))
+                if mark is not None:
+                    await step(partial(files.write, mark, f"{self._message.job_id}\n".encode()))
+                marked.add(other.job_id)
 
     def _listed(self, files: OutputFiles, mode: str) -> list[Turn]:
         """All that are there."""
@@ -207,11 +207,6 @@ class Turns:
             if {turn.mode, mode} != {APPEND}:
                 found.append(turn)
         return found
-
-
-def _is_begun(files: OutputFiles, names: CommitNames) -> bool:
-    is_void = files.read(names.done) is not None or files.read(names.overtaken) is not None
-    return not is_void and files.read(names.plan) is not None
 
 
 def _decode(job_id: JobId, base: str, data: bytes) -> Turn:

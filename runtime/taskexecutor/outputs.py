@@ -224,5 +224,7 @@ def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_
     if is_over and files.read(names.done) is not None:
         files.remove(names.turn)
         files.remove_tree(names.directory)
+    elif is_over:
+        files.remove(names.preceded)
     if failures:
         raise failures[0]

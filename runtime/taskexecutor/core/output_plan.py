@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, ERROR, OUTPUT_MODES, OVERWRITE
@@ -77,10 +78,9 @@ class OutputPlan:
     @classmethod
     def decode(cls, data: bytes) -> OutputPlan | None:
         """The inverse; None for what is no whole plan. Raises InvalidInputError for one of a later version."""
-        digest, _, body = data.partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
+        fields = _fields(data)
+        if fields is None:
             return None
-        fields = json.loads(body)
         if fields["version"] > PLAN_VERSION:
             message = f"a commit's plan of version {fields['version']}, this release reads {PLAN_VERSION}"
             raise InvalidInputError(message)
@@ -91,6 +91,17 @@ class OutputPlan:
         )
         asides = tuple(fields.get("asides", ()))
         return cls(fields["mode"], files, tuple(fields["replaced"]), frozenset(fields["overwritten"]), asides)
+
+
+def planned_mode(data: bytes) -> str | None:
+    """That of a stored plan, of whatever version; None for what is no whole plan."""
+    fields = _fields(data)
+    return str(fields["mode"]) if fields is not None else None
+
+
+def _fields(data: bytes) -> dict[str, Any] | None:
+    digest, _, body = data.partition(b"\n")
+    return dict(json.loads(body)) if hashlib.sha256(body).hexdigest().encode() == digest else None
 
 
 def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], present: Present) -> OutputPlan:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from runtime.aio.clock import LoopClock
-from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
@@ -21,8 +20,9 @@ from runtime.taskexecutor import output_turns, repeat_commit
 from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.core.output_plan import Present
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import MoveStoppedError, OutputMove, Permit
-from runtime.taskexecutor.output_turns import StoredJobs, Turns
+from runtime.taskexecutor.output_move import MoveStoppedError, Permit
+from runtime.taskexecutor.output_turns import Turns
+from tests.kit.commits_of_jobs import Known, killed_behind, move, moving, names, room_for, wanted, written
 from tests.kit.committed_outputs import everything, visible
 from tests.kit.task_messages import VERTEX, job_id
 
@@ -34,90 +34,9 @@ STEPS_MAX = 1000
 """Of three jobs that do not wait for each other for ever: the longest of these orders takes a hundred."""
 
 
-class Known:
-    """One cluster's jobs."""
-
-    cluster = "here"
-
-    def __init__(self, *over: JobId, is_away: bool = False) -> None:
-        self.over = set(over)
-        self.is_away = is_away
-        self.asked = 0
-
-    async def is_over(self, job: JobId, /) -> bool:
-        self.asked += 1
-        if self.is_away:
-            message = "the store is away"
-            raise UnavailableError(message)
-        return job in self.over
-
-
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_turns, "INTERVAL", 0.0)
-
-
-def written(base: Path, job: JobId, mode: str = OVERWRITE, name: str = "") -> OutputDirectory:
-    directory = base / f".attempt-{job}_0"
-    directory.mkdir(parents=True)
-    for number in range(3):
-        (directory / f"{name or job[-1]}-{number}").write_text(job)
-    return OutputDirectory(str(base), str(directory), mode)
-
-
-async def moving(
-    job: JobId, output: OutputDirectory, jobs: StoredJobs | None = None, permit: Permit | None = None
-) -> None:
-    message = CommitOutputs(job, 1, VERTEX, (output,), 1)
-    await OutputMove(message, permit or Permit(), None, lambda *_: None, LoopClock(), patience=0.0, jobs=jobs).run()
-
-
-def move(job: JobId, output: OutputDirectory, jobs: StoredJobs | None = None, permit: Permit | None = None) -> None:
-    asyncio.run(moving(job, output, jobs, permit))
-
-
-def names(job: JobId) -> dict[str, str]:
-    return {f"{job[-1]}-{number}": job for number in range(3)}
-
-
-def wanted(base: Path, job: JobId, *, cluster: str = "here", mode: str = OVERWRITE) -> Path:
-    """Another job's turn."""
-    base.mkdir(exist_ok=True)
-    path = base / commit_names(job).turn
-    path.write_text(f'{{"cluster":"{cluster}","epoch":1,"order":1,"mode":"{mode}"}}\n')
-    return path
-
-
-@contextlib.contextmanager
-def room_for(files: int) -> Iterator[None]:
-    """So many files get their names, then the storage refuses."""
-    real, left = LocalOutputFiles.put, iter(range(files))
-
-    def put(
-        self: LocalOutputFiles, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool
-    ) -> None:
-        if next(left, None) is None:
-            raise PermissionError(13, "Permission denied")
-        real(self, source, target, size, may_replace=may_replace, is_fresh=is_fresh)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalOutputFiles, "put", put)
-        yield
-
-
-@contextlib.contextmanager
-def killed_behind(name: str) -> Iterator[Permit]:
-    """For the mover that ends as soon as it has written a file of that name."""
-    permit, real = Permit(), LocalOutputFiles.write
-
-    def write(self: LocalOutputFiles, written: str, data: bytes, /) -> None:
-        real(self, written, data)
-        if written.endswith(name):
-            permit.withdraw("killed")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalOutputFiles, "write", write)
-        yield permit
 
 
 async def waits(mover: asyncio.Task[None], base: Path, job: JobId, jobs: Known) -> None:
@@ -268,7 +187,7 @@ def test_who_has_failed_behind_its_plan_is_waited_for_until_it_is_over(
     asyncio.run(run())
     assert visible(tmp_path) == names(B)
     assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
-    assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
+    assert f"job {B} has committed to {tmp_path}" in capsys.readouterr().err
     assert visible(tmp_path) == names(B)
 
 
@@ -305,7 +224,7 @@ def test_who_was_overtaken_fails_and_does_not_go_on(tmp_path: Path, jobs: Known 
     with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
         move(A, output)
     move(B, written(tmp_path, B), jobs)
-    with pytest.raises(InvalidInputError, match=rf"job {B} has replaced what is in .*: run the job again"):
+    with pytest.raises(InvalidInputError, match=rf"job {B} has committed to .*: run the job again"):
         move(A, output)
     assert visible(tmp_path) == names(B)
 
@@ -316,7 +235,7 @@ def test_who_was_overtaken_overtakes_nobody(tmp_path: Path, capsys: pytest.Captu
         with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
             move(job, written(tmp_path, job))
     assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
-    assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
+    assert f"job {B} has committed to {tmp_path}" in capsys.readouterr().err
     assert repeat_commit.main([f"{tmp_path}/{commit_names(B).directory}"]) == 0
     assert visible(tmp_path) == names(B)
 
@@ -341,7 +260,7 @@ def test_the_next_mover_marks_what_its_predecessor_has_not(tmp_path: Path, seen:
         move(B, output, permit=permit)
     assert names(B).keys().isdisjoint(visible(tmp_path)), "nothing appears before that"
     move(B, output)
-    with pytest.raises(InvalidInputError, match=f"job {B} has replaced"):
+    with pytest.raises(InvalidInputError, match=f"job {B} has committed"):
         move(A, OutputDirectory(str(tmp_path), str(tmp_path / f".attempt-{A}_0"), OVERWRITE))
     assert visible(tmp_path) == names(B)
 
@@ -406,7 +325,7 @@ def test_what_is_left_of_a_commit_is_not_repeated_over_what_came_later(
             move(A, output)
     move(B, written(tmp_path, B), jobs=Known(A))
     assert repeat_commit.main([f"{tmp_path}/{commit_names(A).directory}"]) == 1
-    assert f"job {B} has replaced what is in {tmp_path}" in capsys.readouterr().err
+    assert f"job {B} has committed to {tmp_path}" in capsys.readouterr().err
     assert visible(tmp_path) == names(B)
 
 

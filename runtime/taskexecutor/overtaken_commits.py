@@ -1,0 +1,83 @@
+"""Which commits a job that shows something in a base overtakes there, so that nobody repeats them over it (R27, R28).
+
+How far the commit of a job X may be in a base when another job T, whose turn it is there, shows something, and what
+that means. T writes the mark, X's movers read it when they have their turn:
+
+| X has there | a next mover of X, while X goes on | a repeat by hand, X is over | T marks |
+|---|---|---|---|
+| `.attempt-X_*` only (waiting, or nobody could claim) | plans behind T, takes the mark back | refused | `preceded` |
+| `order` (claimed: waits for its turn, or was refused) | the same | refused; unless both append | `preceded` |
+| `plan` (planned, moving, failed half way), or `moved` | is refused; unless both append | the same | `overtaken` |
+| `done` | tidies | tidies | nothing |
+| a mark already | as above | as above | nothing |
+| neither `order` nor attempts | has nothing to commit | the same | nothing, and takes a `preceded` away |
+
+X is planned and under way only where T has no turn, or both append: then the plan of neither deletes or replaces what
+is there, and a name that is taken is refused. T looks behind its plans, before it shows anything, and marks whom its
+look for turns has found; and once more before it is done, for who has come since: such a one has seen T's turn and
+waits, or has failed by then. X alone writes its other files. Of X without a claim nobody knows whether it appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId, is_hex_id
+from runtime.gateways.task import APPEND
+from runtime.taskexecutor.commit_records import commit_names, read_claim
+from runtime.taskexecutor.core.output_plan import planned_mode
+from runtime.taskexecutor.output_files import OutputFiles
+from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another job that has something hidden in the base."""
+
+    job_id: JobId
+    has_attempts: bool
+
+
+def others_in(top: Iterable[str], mine: JobId) -> list[Other]:
+    """`top`: what the base holds at its top."""
+    found: dict[str, bool] = {}
+    for name in top:
+        if name.startswith(HIDDEN_ATTEMPT):
+            found[name.removeprefix(HIDDEN_ATTEMPT).partition("_")[0]] = True
+        elif name.startswith(HIDDEN_COMMIT):
+            found.setdefault(name.removeprefix(HIDDEN_COMMIT), False)
+    return [Other(JobId(job), attempts) for job, attempts in found.items() if is_hex_id(job) and job != mine]
+
+
+def mark_for(files: OutputFiles, mode: str, other: Other) -> str | None:
+    """The file in which a job that shows something with this mode says so to the other one. Blocking."""
+    names = commit_names(other.job_id)
+    if files.read(names.done) is not None:
+        return None
+    plan = files.read(names.plan)
+    planned = planned_mode(plan) if plan is not None else None
+    if planned is not None:
+        return names.overtaken if not _both_append(mode, planned) and files.read(names.overtaken) is None else None
+    order = files.read(names.order)
+    if order is None and not other.has_attempts:
+        files.remove(names.preceded)
+        return None
+    if (order is not None and _both_append(mode, _claimed_mode(order))) or files.read(names.preceded) is not None:
+        return None
+    return names.preceded
+
+
+def _both_append(mode: str, other: str) -> bool:
+    return mode == other == APPEND
+
+
+def _claimed_mode(order: bytes) -> str:
+    """APPEND if the job does nothing else, in any base; what cannot be read may do anything (R31)."""
+    try:
+        claim = read_claim(order)
+    except InvalidInputError:
+        return ""
+    modes = {output.mode for output in claim.outputs} if claim is not None else set()
+    return modes.pop() if len(modes) == 1 else ""
