@@ -1,8 +1,9 @@
 """`bin/commit-outputs.sh BASE/.commit-JOB_ID`: repeat a commit whose job has FAILED, from what it has left in storage.
 
-Where no commit had begun, `MODE=BASE/.attempt-ID ...` says what is to be committed; `MODE=BASE/.attempt-JOB_ID_*` means
-all that there are, and is refused where a subtask has left more than one. The job is over, so nobody else moves (R27);
-every step is the same as a TaskManager's, and may be repeated (R28).
+Where no commit had begun, `MODE=BASE/.attempt-ID ...` says what is to be committed, with runs of subtasks where there
+are many (`_{0-6,8}_`); `MODE=BASE/.attempt-JOB_ID_*`, where nobody can read what was accepted, means all that there
+are, and is refused where a subtask has left more than one. The job is over, so nobody else moves (R27); every step is
+the same as a TaskManager's, and may be repeated (R28).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from runtime.aio.clock import LoopClock
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
+from runtime.gateways.kept_outputs import named_directories
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
 from runtime.taskexecutor.commit_records import commit_names, read_claim
 from runtime.taskexecutor.output_files import output_files
@@ -87,7 +89,7 @@ def _outputs(argument: str) -> list[OutputDirectory]:
     if mode not in OUTPUT_MODES or not base or not name.startswith(HIDDEN_ATTEMPT):
         return []
     if not name.endswith("_*"):
-        return [OutputDirectory(base, f"{base}/{name}", mode)]
+        return [OutputDirectory(base, one, mode) for one in named_directories(f"{base}/{name}")]
     names = [one for one in output_files(base).names() if one.startswith(name.removesuffix("*"))]
     subtasks = Counter((_attempt(one).vertex_id, _attempt(one).subtask_index) for one in names)
     if not names or max(subtasks.values()) > 1:

@@ -30,8 +30,8 @@ def what_is_kept(job_id: JobId, batches: Iterable[Sequence[JobEvent]] | None) ->
         every = f".attempt-{job_id}_*"
         return Kept(
             "whether its outcome was decided cannot be read, so what its finished tasks wrote is kept: hidden"
-            f" directories {every} below the bases of its outputs, to be deleted by hand, or committed with"
-            f" bin/commit-outputs.sh MODE=BASE/{every}"
+            f" directories {every} below the bases of its outputs, to be deleted by hand, or, if all that are"
+            f" there are to count, committed with bin/commit-outputs.sh MODE=BASE/{every}"
         )
     outputs = _decided(batches)
     return Kept(f"its outcome was decided, and {how_to_commit(outputs)}", is_decided=True) if outputs else Kept()

@@ -17,9 +17,9 @@ import pytest_asyncio
 from runtime.aio.clock import LoopClock
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import InvalidInputError
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, VertexId
 from runtime.common.states import ExecutionState
-from runtime.gateways.kept_outputs import commit_command
+from runtime.gateways.kept_outputs import commit_command, named_directories
 from runtime.gateways.task import OVERWRITE, OutputDirectory
 from runtime.taskexecutor import repeat_commit
 from runtime.taskexecutor.commit_records import commit_names
@@ -236,19 +236,56 @@ def test_a_commit_that_never_began_is_done_by_hand(tmp_path: Path, capsys: pytes
     assert (everything(tmp_path / "x y"), everything(tmp_path / "z")) == ({"a", "_SUCCESS"}, {"b", "_SUCCESS"})
 
 
-def test_of_many_directories_the_command_names_all_that_there_are(
+def test_of_many_directories_the_command_names_those_that_were_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outputs = [attempt_of(tmp_path, number, 1, f"part-{number}") for number in range(30)]
+    """By runs of subtasks; what lost attempts have left beside them does not count, and does not hinder."""
+    base = tmp_path / "a b"
+    outputs = [attempt_of(base, number, 2 if number == 7 else 1, f"part-{number}") for number in range(30)]
+    lost, alone = attempt_of(base, 7, 1, "part-7-lost"), attempt_of(base, 30, 1, "part-30-lost")
     arguments = commands(commit_command(outputs))
-    assert arguments == [f"append={tmp_path}/.attempt-{JOB}_*"]
-    twice = attempt_of(tmp_path, 7, 2, "part-7-again")
+    prefix = f"append={base}/.attempt-{JOB}_{VERTEX}"
+    assert arguments == [f"{prefix}_{{0-6,8-29}}_1_1", f"{prefix}_7_1_2"]
+    assert repeat_commit.main(arguments) == 0, capsys.readouterr().err
+    assert visible(base) == {f"part-{number}": "row" for number in range(30)}
+    assert not attempt_path(lost).exists()
+    assert not attempt_path(alone).exists()
+
+
+def test_of_many_bases_modes_and_vertices_each_run_is_one_argument(tmp_path: Path) -> None:
+    other, outputs = VertexId("f" * 32), list[OutputDirectory]()
+    for name, vertex, mode in [("x", VERTEX, "append"), ("y", VERTEX, "overwrite"), ("x", other, "append")]:
+        base = f"{tmp_path}/{name}"
+        for subtask in range(0, 20, 2):
+            directory = f"{base}/.attempt-{ExecutionAttemptId(JOB, vertex, subtask, 1, 0)}"
+            outputs.append(OutputDirectory(base, directory, mode))
+    arguments = commands(commit_command(outputs))
+    assert len(arguments) == 3
+    runs = [text.split("=") for text in arguments]
+    named = [(mode, name) for mode, one in runs for name in named_directories(one)]
+    assert named == [(output.mode, output.directory) for output in outputs]
+
+
+@pytest.mark.parametrize(
+    "indices", ["", "3-1", "0-9999999", "1,,2", "-", "a", "1-2-3", "\u0661", ",".join(["0-9999"] * 200)]
+)
+def test_runs_of_subtasks_that_are_none_are_refused(indices: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert repeat_commit.main([f"append=/b/.attempt-{JOB}_{VERTEX}_{{{indices}}}_1_1"]) == 1
+    assert "is no run of subtasks" in capsys.readouterr().err
+
+
+def test_all_that_there_are_is_refused_where_a_subtask_has_left_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What somebody may write himself where the records of the job cannot be read."""
+    attempt_of(tmp_path, 0, 1, "a")
+    twice = attempt_of(tmp_path, 0, 2, "b")
+    arguments = [f"append={tmp_path}/.attempt-{JOB}_*"]
     assert repeat_commit.main(arguments) == 1
     assert "more than one" in capsys.readouterr().err
-    (attempt_path(twice) / "part-7-again").unlink()
-    attempt_path(twice).rmdir()
+    LocalOutputFiles(str(tmp_path)).remove_tree(attempt_path(twice).name)
     assert repeat_commit.main(arguments) == 0, capsys.readouterr().err
-    assert len(visible(tmp_path)) == 30
+    assert visible(tmp_path) == {"a": "row"}
 
 
 def attempt_of(base: Path, subtask: int, counter: int, name: str) -> OutputDirectory:
