@@ -82,9 +82,11 @@ def run(
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", help="show the end only: neither the tasks' output nor progress")
     ] = False,
-    py_files: Annotated[str, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH")] = "",
-    files: Annotated[str, typer.Option(help="comma-separated files for the working directory")] = "",
-    archives: Annotated[str, typer.Option(help="comma-separated archives, x.zip#alias")] = "",
+    py_files: Annotated[
+        list[str] | None, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH; all that are given count")
+    ] = None,
+    files: Annotated[list[str] | None, typer.Option(help="comma-separated files for the working directory")] = None,
+    archives: Annotated[list[str] | None, typer.Option(help="comma-separated archives, x.zip#alias")] = None,
     conf: Annotated[list[str] | None, typer.Option(help="Spark conf key=value")] = None,
     name: Annotated[str, typer.Option(help="name of the job")] = "",
     secret: Annotated[
@@ -106,7 +108,9 @@ def run(
     What the tasks write to stdout goes to stdout, what they write to stderr and log goes to stderr, and progress too.
     Options stand before a script, as with spark-submit: what follows the script are its arguments.
     """
-    options = ScriptOptions(args or (), py_files, files, archives, conf or (), name, secret or ())
+    options = ScriptOptions(
+        args or (), py_files or (), files or (), archives or (), conf or (), name=name, secrets=secret or ()
+    )
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_restarts(loaded, restart_strategy, user_failures)
     chosen = parse_job_id(job_id) if job_id else new_job_id()

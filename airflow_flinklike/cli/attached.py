@@ -44,11 +44,39 @@ class Shown:
     as_json: bool = False
 
 
+class _TerminatedError(BaseException):
+    """Somebody wants this process to end: a time limit, a scheduler, a terminal that was closed."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Console, shown: Shown) -> int:
     """Watch a job to its end: 0 when FINISHED, 1 when it failed or was canceled, 130 when the user cancelled it.
 
     Ctrl-C asks on a terminal whether to detach or to cancel; without a terminal it detaches and leaves the job alone.
+    So do SIGTERM and SIGHUP, with exit codes 143 and 129, and say how to watch the job instead of starting another one.
     """
+    before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return _follow(client, job_id, console, errors, shown)
+    except _TerminatedError as ended:
+        errors.print(
+            f"Ended by {signal.Signals(ended.number).name}; the job goes on: flinklike cancel {job_id} ends it, and "
+            f"the same run with --job-id {job_id} watches it instead of starting another one"
+        )
+        return 128 + ended.number
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _terminate(number: int, _frame: object) -> None:
+    raise _TerminatedError(number)
+
+
+def _follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Console, shown: Shown) -> int:
     asked_to_cancel = False
     output = None if shown.is_quiet else TaskOutput(client, job_id, errors, uses_stdout=not shown.as_json)
     ended: JobExecutionResult | None = None

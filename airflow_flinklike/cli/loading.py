@@ -20,15 +20,22 @@ from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
 
+_NO_SCRIPTS: Mapping[str, str] = {
+    ".sql": "run its statements from one, with spark.sql()",
+    ".jar": "applications for the JVM are not run here",
+    ".scala": "applications for the JVM are not run here",
+    ".r": "SparkR is not run here",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ScriptOptions:
-    """spark-submit's own options, as they were given."""
+    """spark-submit's own options, as they were given. Lists may stand in one text, with commas, or in several."""
 
     args: Sequence[str] = ()
-    py_files: str = ""
-    files: str = ""
-    archives: str = ""
+    py_files: Sequence[str] = ()
+    files: Sequence[str] = ()
+    archives: Sequence[str] = ()
     conf: Sequence[str] = ()
     name: str = ""
     secrets: Sequence[str] = ()
@@ -67,6 +74,9 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
 
 def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:
     """Build the job. Raises PipelineError that says what is wrong with the target, or what does not go with it."""
+    if instead := _NO_SCRIPTS.get(Path(target).suffix.lower()):
+        message = f"{target!r} is no Python script: {instead}"
+        raise PipelineError(message)
     if is_script(target):
         _refuse_parallelism(parallelism, "a script sets its own, for instance with --conf spark.sql.shuffle.partitions")
         return _script(target, options, params)
@@ -115,9 +125,9 @@ def _script(target: str, options: ScriptOptions, params: Mapping[str, Any]) -> J
         args=options.args,
         name=options.name or None,
         conf=dict(_key_and_value("--conf", text) for text in options.conf),
-        py_files=options.py_files,
-        files=options.files,
-        archives=options.archives,
+        py_files=",".join(options.py_files),
+        files=",".join(options.files),
+        archives=",".join(options.archives),
         params=params,
         secrets=options.secrets,
     )

@@ -86,6 +86,8 @@ OWNED: Mapping[str, str] = {
     "spark.submit.deployMode": "the driver lives in the TaskManager",
     "spark.scheduler.mode": "slots share the driver through fixed FAIR pools",
     "spark.scheduler.allocation.file": "slots share the driver through fixed FAIR pools",
+    "spark.sql.warehouse.dir": "tables lie with their job, or for all jobs where taskmanager.spark.warehouse says",
+    "spark.sql.catalogImplementation": "each job has its own catalog; taskmanager.spark.warehouse gives all jobs one",
     "spark.local.dir": "it lies in the TaskManager's working directory",
     "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
     "spark.pyspark.python": "user code runs on the TaskManager's interpreter",

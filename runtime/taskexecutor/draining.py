@@ -71,7 +71,8 @@ class Draining:
 
     def _release(self, why: str, timeout: float) -> None:
         logger.info("%d attempts still run after %g s of draining: they are released", self._running.value, timeout)
-        self._post(Released(f"{why}, and the task did not end within {timeout:g} s (taskmanager.drain-timeout)"))
+        option = " (taskmanager.drain-timeout)" if timeout == self._timeout else ""
+        self._post(Released(f"{why}, and the task did not end within {timeout:g} s{option}"))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -52,13 +52,17 @@ async def test_logging_and_warnings_go_to_the_log(bench: SlotBench) -> None:
         logging.getLogger("library").warning("of a %s", "library")
         logging.getLogger("library").debug("not this")
         logging.getLogger("py4j.clientserver").info("Received command c on object id p0")
+        of_py4j = logging.makeLogRecord(
+            {"levelno": logging.INFO, "name": "root", "pathname": "/lib/py4j/java_gateway.py"}
+        )
+        logging.getLogger().handle(of_py4j)
         warnings.warn("beware", stacklevel=1)
 
     lines = bench.log(await bench.run(logs), "log").splitlines()
     assert [line.split(" - ", 1)[-1] for line in lines[:2]] == ["of the task", "of a library"]
     assert " INFO  task.work - " in lines[0]
     assert "beware" in "\n".join(lines[2:])
-    assert not any("py4j" in line for line in lines)
+    assert not any("py4j" in line or "root" in line for line in lines)
 
 
 async def test_attempts_do_not_mix_and_handlers_do_not_pile_up(bench: SlotBench) -> None:
@@ -74,6 +78,27 @@ async def test_attempts_do_not_mix_and_handlers_do_not_pile_up(bench: SlotBench)
     assert bench.log(first) == ""
     assert "once" in bench.log(first, "stderr") + bench.log(first, "log")
     assert bench.log(second) == "second\n"
+
+
+async def test_a_script_that_configures_logging_gets_what_it_asks_for(bench: SlotBench, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.log"
+
+    def logs(ctx: Any) -> None:
+        import logging
+        import sys
+
+        logging.getLogger("mine").info("before")
+        handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(mine)]
+        logging.basicConfig(level=logging.DEBUG, format="MINE %(levelname)s %(message)s", handlers=handlers)
+        logging.getLogger("mine").debug("first")
+        logging.basicConfig(level=logging.ERROR, filename="/nowhere/at/all")  # without effect, as it is everywhere
+        logging.info("second")  # noqa: LOG015 - what scripts do
+
+    report, after = await bench.run(logs), await bench.run(lambda ctx: ctx.logger.info("of the next one"))
+    assert bench.log(report) == mine.read_text() == "MINE DEBUG first\nMINE INFO second\n"
+    assert bench.log(report, "log").splitlines()[0].endswith("before")
+    assert "first" not in bench.log(report, "log")
+    assert "of the next one" in bench.log(after, "log")
 
 
 async def test_the_last_words_of_a_crash_are_kept(bench: SlotBench) -> None:

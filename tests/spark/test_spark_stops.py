@@ -1,6 +1,6 @@
 """R23: nothing that PySpark offers stops the Spark of all; what goes around that is known by name, and told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,19 +82,50 @@ jvm.java.lang.Class.forName("java.lang.System").getMethod("exit", types).invoke(
 }
 
 
-def test_the_gateway_refuses_to_end_the_jvm(box: SparkBox) -> None:
+def tried(calls: Iterable[str]) -> str:
     attempts = [
         "\n".join(["try:", *(f"    {line}" for line in call.strip().splitlines()), "except Exception as error:"])
         + "\n    emit(str(error))"
-        for call in ENDS.values()
+        for call in calls
     ]
-    slot = box.slot("\n".join(["jvm = spark._jvm", *attempts, COUNTS]))
+    return "\n".join(["jvm = spark._jvm", *attempts, COUNTS])
+
+
+def test_the_gateway_refuses_to_end_the_jvm(box: SparkBox) -> None:
+    slot = box.slot(tried(ENDS.values()))
     for name in ENDS:
         told = slot.next()
         assert f"{name.partition(' by')[0]} is refused: this JVM runs the Spark of other jobs too" in told
         assert "sys.exit()" in told
     assert slot.next() == 10
     assert box.environment.is_ready
+
+
+CHANGES = {
+    "java.util.TimeZone.setDefault": (
+        "jvm.java.util.TimeZone.setDefault(jvm.java.util.TimeZone.getTimeZone('Asia/Tokyo'))",
+        "set spark.sql.session.timeZone",
+    ),
+    "java.util.Locale.setDefault": ("jvm.java.util.Locale.setDefault(jvm.java.util.Locale.JAPAN)", "option `locale`"),
+    "org.apache.hadoop.security.UserGroupInformation.setLoginUser": (
+        """
+users = jvm.org.apache.hadoop.security.UserGroupInformation
+users.setLoginUser(users.createRemoteUser("alice"))
+""",
+        "spark.hadoop.*",
+    ),
+}
+
+
+def test_the_gateway_refuses_what_would_change_the_jvm_for_all(box: SparkBox) -> None:
+    slot = box.slot(tried(call for call, _ in CHANGES.values()))
+    for name, (_, instead) in CHANGES.items():
+        told = slot.next()
+        assert f"{name} is refused: this JVM runs the Spark of other jobs too" in told
+        assert instead in told
+    assert slot.next() == 10
+    read = "spark.sql(\"select current_timezone() != 'Asia/Tokyo', current_user() != 'alice'\").head()"
+    assert box.evaluate(f"emit(list({read}))") == [True, True]
 
 
 def test_what_shuts_the_gateway_shuts_the_own_one_only(box: SparkBox) -> None:

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from runtime.taskexecutor.slots import linux
 from runtime.taskexecutor.slots.wire import WorkOrder
@@ -23,6 +23,7 @@ _OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 USER_LOGGER = "task"
 PY4J_LOGGER = logging.getLogger("py4j")
+_PY4J = f"{os.sep}py4j{os.sep}"
 
 
 class StreamRedirection:
@@ -115,13 +116,41 @@ def _moved(entry: str, moves: list[tuple[str, str]]) -> str:
     return entry
 
 
+class _AttemptHandler(logging.FileHandler):
+    """Made by the first record: most attempts log nothing, and a new file costs about 0.1 ms."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, mode="a", encoding="utf-8", errors="backslashreplace", delay=True)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING and _PY4J in record.pathname:
+            return False  # it tells the root logger of connections that a forked child has closed
+        return super().filter(record)
+
+
+_basic_config = logging.basicConfig
+
+
+def _basic_config_of_user(**options: Any) -> None:
+    """`logging.basicConfig` for user code: as long as the root logger has our handler only it counts as having none."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    if len(before) == 1 and isinstance(before[0], _AttemptHandler):
+        root.handlers[:] = []
+    try:
+        _basic_config(**options)
+    finally:
+        root.handlers[:] = root.handlers or before
+
+
 class AttemptLogging:
-    """`logging` goes to the attempt's `log` file. What user code does to the handlers does not outlive the attempt."""
+    """`logging` goes to the attempt's `log` file, until user code configures it (`basicConfig`).
+
+    What user code does to the handlers does not outlive the attempt.
+    """
 
     def __init__(self, directory: str) -> None:
-        # The file is made by the first record: most attempts log nothing, and a new file costs about 0.1 ms.
-        path = f"{directory}/log"
-        handler = logging.FileHandler(path, mode="a", encoding="utf-8", errors="backslashreplace", delay=True)
+        handler = _AttemptHandler(f"{directory}/log")
         formatter = logging.Formatter(LOG_FORMAT)
         formatter.converter = time.gmtime
         handler.setFormatter(formatter)
@@ -133,6 +162,7 @@ class AttemptLogging:
         self._saved = (root.handlers[:], root.level)
         root.handlers[:] = [self._handler]
         root.setLevel(logging.INFO)
+        logging.basicConfig = _basic_config_of_user
         if PY4J_LOGGER.level == logging.NOTSET:  # it tells of each command of a callback, which is nobody's news
             PY4J_LOGGER.setLevel(logging.WARNING)
         logging.captureWarnings(capture=True)

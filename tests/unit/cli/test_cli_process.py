@@ -117,6 +117,20 @@ def test_ctrl_c_without_a_terminal_is_json_too(server: RestThread, environment: 
     assert json.loads(out) == {"job_id": JOB, "detached": True}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_says_that_its_job_goes_on(
+    server: RestThread, environment: dict[str, str], job_file: str, number: signal.Signals
+) -> None:
+    with attached_run(server, environment, job_file) as process:
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + number
+    assert f"Ended by {number.name}; the job goes on: flinklike cancel {JOB} ends it" in err
+    assert f"--job-id {JOB}" in err
+    assert "Traceback" not in err
+    assert not server.dispatcher.cancelled
+
+
 def test_a_run_ends_with_its_job(server: RestThread, environment: dict[str, str], job_file: str) -> None:
     with attached_run(server, environment, job_file) as process:
         server.put(JOB, JobStatus.FAILED, 2000)

@@ -120,9 +120,10 @@ def test_a_detached_run_returns_at_once(flinklike: RunCommand, server: RestThrea
 
 
 def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
-    for name in ("etl.py", "lib.py", "data.csv", "env.zip"):
+    for name in ("etl.py", "lib.py", "data.csv", "more.csv", "third.csv", "env.zip"):
         (tmp_path / name).write_text("pass")
-    options = ["--py-files", "lib.py", "--files", "data.csv", "--archives", "env.zip#env", "--name", "nightly"]
+    options = ["--py-files", "lib.py", "--files", "data.csv,more.csv", "--files", "third.csv"]
+    options += ["--archives", "env.zip#env", "--name", "nightly"]
     options += ["--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"]
     options += ["--param", "a=1", "--secret", "DB_PASSWORD", "--secret", "KEY"]
     done = flinklike("run", *options, "etl.py", "2026-11-01", "--json", "-p", "7")
@@ -134,7 +135,16 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
     assert graph.spark_conf == {"spark.sql.shuffle.partitions": "8", "spark.sql.session.timeZone": "UTC"}
     assert graph.secrets == ("DB_PASSWORD", "KEY")
     names = [artifact.name for artifact in (*graph.py_files, *graph.files, *graph.archives)]
-    assert (graph.name, names, graph.params) == ("nightly", ["lib.py", "data.csv", "env.zip#env"], {"a": 1})
+    tables = ("data.csv", "more.csv", "third.csv")
+    assert (graph.name, names, graph.params) == ("nightly", ["lib.py", *tables, "env.zip#env"], {"a": 1})
+
+
+def test_what_is_no_python_is_refused(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
+    (tmp_path / "nightly.sql").write_text("select 1")
+    done = flinklike("run", "nightly.sql")
+    assert (done.code, done.out) == (1, "")
+    assert "'nightly.sql' is no Python script: run its statements from one, with spark.sql()" in done.err
+    assert not server.dispatcher.submitted
 
 
 def test_a_job_graph_from_a_file(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:

@@ -1,18 +1,37 @@
 package org.apache.spark;
 
 import java.lang.reflect.Method;
-import java.util.Arrays;
-import java.util.HashSet;
+import java.util.HashMap;
 import java.util.List;
-import java.util.Set;
+import java.util.Map;
 import py4j.Gateway;
 import py4j.ReturnObject;
 
-/** A session's py4j gateway that ends no JVM (R23). It is a guard against accidents, no boundary against intent. */
+/**
+ * A session's py4j gateway that ends no JVM (R23), and changes none for other jobs. It is a guard against accidents, no
+ * boundary against intent.
+ */
 public final class SlotGateway extends Gateway {
-  private static final Set ENDS = new HashSet(Arrays.asList(new String[] {"exit", "halt"}));
-  private static final Set OWNERS =
-      new HashSet(Arrays.asList(new String[] {"java.lang.System", "java.lang.Runtime", "java.lang.Shutdown"}));
+  /** What is refused, "class.method", with what to do instead. */
+  private static final Map REFUSED = new HashMap();
+
+  static {
+    String end = "End a script with sys.exit(), or by reaching its end";
+    String zone = "For timestamps of SQL set spark.sql.session.timeZone";
+    String locale = "Name the locale where it counts, as the option `locale` of the readers and writers does";
+    String identity = "Put credentials into the job's own Hadoop conf, spark.hadoop.*";
+    REFUSED.put("java.lang.System.exit", end);
+    REFUSED.put("java.lang.Runtime.exit", end);
+    REFUSED.put("java.lang.Runtime.halt", end);
+    REFUSED.put("java.lang.Shutdown.exit", end);
+    REFUSED.put("java.lang.Shutdown.halt", end);
+    REFUSED.put("java.util.TimeZone.setDefault", zone);
+    REFUSED.put("org.joda.time.DateTimeZone.setDefault", zone);
+    REFUSED.put("java.util.Locale.setDefault", locale);
+    REFUSED.put("org.apache.hadoop.security.UserGroupInformation.setLoginUser", identity);
+    REFUSED.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytab", identity);
+    REFUSED.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromSubject", identity);
+  }
 
   private SlotContext context;
 
@@ -27,14 +46,13 @@ public final class SlotGateway extends Gateway {
   }
 
   public ReturnObject invoke(String method, String target, List arguments) {
-    if (ENDS.contains(method)) {
-      String owner = target.startsWith("z:") ? target.substring(2) : nameOf(getObjectFromId(target));
-      refuse(owner, method);
-    } else if ("invoke".equals(method)) {
-      Object called = getObjectFromId(target);
-      if (called instanceof Method && ENDS.contains(((Method) called).getName())) {
-        refuse(((Method) called).getDeclaringClass().getName(), ((Method) called).getName());
-      }
+    if (target.startsWith("z:")) {
+      refuse(target.substring(2), method);
+    } else if ("exit".equals(method) || "halt".equals(method)) {
+      refuse(nameOf(getObjectFromId(target)), method);
+    } else if ("invoke".equals(method) && getObjectFromId(target) instanceof Method) {
+      Method called = (Method) getObjectFromId(target);
+      refuse(called.getDeclaringClass().getName(), called.getName());
     }
     try {
       return super.invoke(method, target, arguments);
@@ -57,10 +75,10 @@ public final class SlotGateway extends Gateway {
   }
 
   private static void refuse(String owner, String method) {
-    if (OWNERS.contains(owner)) {
+    String instead = (String) REFUSED.get(owner + "." + method);
+    if (instead != null) {
       throw new UnsupportedOperationException(
-          owner + "." + method + " is refused: this JVM runs the Spark of other jobs too. "
-              + "End a script with sys.exit(), or by reaching its end");
+          owner + "." + method + " is refused: this JVM runs the Spark of other jobs too. " + instead);
     }
   }
 }
