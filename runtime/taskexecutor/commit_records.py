@@ -12,6 +12,7 @@ from runtime.gateways.task import OutputDirectory
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT
 
 TURN = ".turn"
+PRECEDED = ".preceded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def commit_names(job_id: JobId) -> CommitNames:
         moved=f"{directory}/moved",
         done=f"{directory}/done",
         overtaken=f"{directory}/overtaken",
-        preceded=f"{directory}/preceded",
+        preceded=f"{directory}{PRECEDED}",
         turn=f"{directory}{TURN}",
     )
 

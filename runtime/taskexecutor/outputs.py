@@ -221,10 +221,10 @@ def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_
             tree.delete(path)
         except (OSError, FlinklikeError) as error:
             failures.append(error)
-    if is_over and files.read(names.done) is not None:
-        files.remove(names.turn)
-        files.remove_tree(names.directory)
-    elif is_over:
+    if is_over:
         files.remove(names.preceded)
+        if files.read(names.done) is not None:
+            files.remove(names.turn)
+            files.remove_tree(names.directory)
     if failures:
         raise failures[0]

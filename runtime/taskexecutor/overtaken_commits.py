@@ -15,7 +15,8 @@ that means. T writes the mark, X's movers read it when they have their turn:
 X is planned and under way only where T has no turn, or both append: then the plan of neither deletes or replaces what
 is there, and a name that is taken is refused. T looks behind its plans, before it shows anything, and marks whom its
 look for turns has found; and once more before it is done, for who has come since: such a one has seen T's turn and
-waits, or has failed by then. X alone writes its other files. Of X without a claim nobody knows whether it appends.
+waits, or has failed by then. X alone makes `.commit-X/`, so `preceded` lies beside it: X may be another user. Of X
+without a claim nobody knows whether it appends.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, is_hex_id
 from runtime.gateways.task import APPEND
-from runtime.taskexecutor.commit_records import commit_names, read_claim
+from runtime.taskexecutor.commit_records import PRECEDED, commit_names, read_claim
 from runtime.taskexecutor.core.output_plan import planned_mode
 from runtime.taskexecutor.output_files import OutputFiles
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
@@ -47,7 +48,7 @@ def others_in(top: Iterable[str], mine: JobId) -> list[Other]:
         if name.startswith(HIDDEN_ATTEMPT):
             found[name.removeprefix(HIDDEN_ATTEMPT).partition("_")[0]] = True
         elif name.startswith(HIDDEN_COMMIT):
-            found.setdefault(name.removeprefix(HIDDEN_COMMIT), False)
+            found.setdefault(name.removeprefix(HIDDEN_COMMIT).removesuffix(PRECEDED), False)
     return [Other(JobId(job), attempts) for job, attempts in found.items() if is_hex_id(job) and job != mine]
 
 

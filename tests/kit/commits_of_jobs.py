@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import OutputMove, Permit
 from runtime.taskexecutor.output_turns import StoredJobs
+from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
 from tests.kit.task_messages import VERTEX
 
 
@@ -88,15 +90,17 @@ def room_for(files: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def killed_behind(name: str) -> Iterator[Permit]:
+def killed_behind(
+    name: str, storage: type[LocalOutputFiles | RemoteOutputFiles] = LocalOutputFiles
+) -> Iterator[Permit]:
     """For the mover that ends as soon as it has written a file of that name."""
-    permit, real = Permit(), LocalOutputFiles.write
+    permit, real = Permit(), storage.write
 
-    def write(self: LocalOutputFiles, written: str, data: bytes, /) -> None:
+    def write(self: Any, written: str, data: bytes, /) -> None:
         real(self, written, data)
         if written.endswith(name):
             permit.withdraw("killed")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalOutputFiles, "write", write)
+        patch.setattr(storage, "write", write)
         yield permit

@@ -81,6 +81,18 @@ async def test_outputs_that_were_not_accepted_disappear_with_the_job(tmp_path: P
 
 
 @pytest.mark.asyncio
+async def test_what_others_said_of_a_job_goes_with_what_it_wrote(tmp_path: Path, committer: Committer) -> None:
+    """Another job has committed to the base meanwhile; this one fails before its outcome is decided (R27)."""
+    note(committer, attempt(tmp_path, 0, a="1"))
+    (tmp_path / commit_names(JOB).preceded).write_text("another")
+    await committer.real.end_job(JOB, is_over=False)
+    assert (tmp_path / commit_names(JOB).preceded).exists()
+    note(committer, attempt(tmp_path, 0, a="1"))
+    await committer.real.end_job(JOB, is_over=True)
+    assert everything(tmp_path) == set()
+
+
+@pytest.mark.asyncio
 async def test_what_was_accepted_is_kept_when_its_commit_fails(tmp_path: Path, committer: Committer) -> None:
     """R28: also by a TaskManager that has heard nothing of the commit, only that the job is over."""
     accepted, other = attempt(tmp_path, 0, a="1"), attempt(tmp_path, 1, b="2")

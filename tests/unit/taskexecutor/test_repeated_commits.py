@@ -16,6 +16,7 @@ from runtime.taskexecutor import output_turns, repeat_commit
 from runtime.taskexecutor.commit_records import claim, commit_names
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import MoveStoppedError
+from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
 from tests.kit.commits_of_jobs import Known, killed_behind, move, names, room_for, wanted, written
 from tests.kit.committed_outputs import visible
 from tests.kit.task_messages import VERTEX, job_id
@@ -166,9 +167,29 @@ def test_what_was_said_of_a_job_that_never_began_goes_with_its_attempts(tmp_path
     """They are deleted when it has failed, and nothing can be repeated then."""
     output = written(tmp_path, A)
     move(B, written(tmp_path, B))
+    assert (tmp_path / commit_names(A).preceded).exists()
+    assert not (tmp_path / commit_names(A).directory).exists(), "its mover may be another user, and makes it"
     LocalOutputFiles(str(tmp_path)).remove_tree(Path(output.directory).name)
     move(C, written(tmp_path, C))
-    assert not (tmp_path / commit_names(A).directory).exists()
+    assert not (tmp_path / commit_names(A).preceded).exists()
+
+
+def test_where_there_are_no_directories_it_is_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = f"memory://{tmp_path}"
+    files = RemoteOutputFiles(root)
+
+    def output(job: JobId, content: bytes) -> OutputDirectory:
+        files.write(f".attempt-{job}_0/rows", content)
+        return OutputDirectory(root, f"{root}/.attempt-{job}_0", OVERWRITE)
+
+    never_began = output(A, b"monday")
+    with killed_behind("/order", RemoteOutputFiles) as permit, pytest.raises(MoveStoppedError):
+        move(C, output(C, b"sunday"), permit=permit)
+    move(B, output(B, b"tuesday"))
+    for arguments in ([f"overwrite={never_began.directory}"], [f"{root}/{commit_names(C).directory}"]):
+        assert repeat_commit.main(arguments) == 1
+        assert f"job {B} has committed to {root}" in capsys.readouterr().err
+    assert files.read("rows") == b"tuesday"
 
 
 # --- a plan -----------------------------------------------------------------------------------------------------------
