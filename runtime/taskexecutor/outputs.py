@@ -65,7 +65,7 @@ class OutputCommitter:
         self._contact = contact
         self._patience = patience
         self._permits: dict[JobId, Permit] = {}
-        self._executor: ThreadPoolExecutor | None = None
+        self._executors: dict[JobId, ThreadPoolExecutor] = {}
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._written: dict[JobId, dict[OutputDirectory, bool]] = {}
@@ -108,20 +108,18 @@ class OutputCommitter:
         """Behind `stop_all`: returns when no mover touches any file any more. The key goes after that (R13, R27)."""
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._executor is not None:
+        for executor in self._executors.values():
             # The threads of a move that was cancelled.
-            await asyncio.to_thread(self._executor.shutdown)
+            await asyncio.to_thread(executor.shutdown)
 
     async def _move(self, message: CommitOutputs, permit: Permit) -> None:
         job_id = message.job_id
         failure: FailureInfo | None = None
         is_stopped = is_superseded = False
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(PARALLEL_MAX, "commit")
+        # One for each job: another one's storage may hang with all its threads.
+        executor = self._executors[job_id] = ThreadPoolExecutor(PARALLEL_MAX, "commit")
         report = _Reports(job_id, self._post, self._clock).report
-        move = OutputMove(
-            message, permit, self._executor, report, self._clock, patience=self._patience, jobs=self._jobs
-        )
+        move = OutputMove(message, permit, executor, report, self._clock, patience=self._patience, jobs=self._jobs)
         try:
             await move.run()
         except MoveStoppedError as error:
@@ -139,6 +137,8 @@ class OutputCommitter:
             failure = failure_of(error, self._clock)
         finally:
             del self._permits[job_id]
+        del self._executors[job_id]
+        executor.shutdown(wait=False)  # nothing of it is under way
         self._post(OutputsMoved(job_id, failure, is_stopped, is_superseded))
 
     async def end_job(self, job_id: JobId, *, is_over: bool) -> None:

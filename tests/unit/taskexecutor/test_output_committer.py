@@ -27,6 +27,7 @@ from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.core.contact import ContactAccepted
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.output_move import PARALLEL_MAX
 from runtime.taskexecutor.outputs import OutputCommitter
 from tests.kit.committed_outputs import (
     COMMIT,
@@ -39,7 +40,7 @@ from tests.kit.committed_outputs import (
     tree,
     visible,
 )
-from tests.kit.task_messages import VERTEX, report
+from tests.kit.task_messages import VERTEX, job_id, report
 
 # --- the committer ----------------------------------------------------------------------------------------------------
 
@@ -78,6 +79,36 @@ async def test_outputs_that_were_not_accepted_disappear_with_the_job(tmp_path: P
     await committer.real.end_job(JOB, is_over=True)
     await committer.real.end_job(JOB, is_over=True)
     assert everything(tmp_path) == {"a", "_SUCCESS"}
+
+
+@pytest.mark.asyncio
+async def test_a_job_whose_storage_hangs_keeps_no_other_one_from_committing(
+    tmp_path: Path, committer: Committer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all the threads that it may have."""
+    hangs, goes_on, real = threading.Semaphore(0), threading.Event(), LocalOutputFiles.put
+
+    def put(self: LocalOutputFiles, *arguments: Any, **options: bool) -> None:
+        if self.base.endswith("hangs"):
+            hangs.release()
+            goes_on.wait()
+        real(self, *arguments, **options)
+
+    monkeypatch.setattr(LocalOutputFiles, "put", put)
+    files = {f"file{number}": "1" for number in range(4 * PARALLEL_MAX)}
+    committer.real.begin(order([attempt(tmp_path / "hangs", 0, **files)]))
+    try:
+        for _ in range(PARALLEL_MAX):
+            await asyncio.to_thread(hangs.acquire)
+        other = job_id(2)
+        committer.real.begin(replace(order([attempt(tmp_path / "other", 0, a="1")]), job_id=other))
+        while not isinstance(event := await asyncio.wait_for(committer.posted.get(), 60), OutputsMoved):
+            pass
+        assert event == OutputsMoved(other)
+    finally:
+        goes_on.set()
+        await committer.real.wait_stopped()
+    assert len(visible(tmp_path / "hangs")) == len(files)
 
 
 @pytest.mark.asyncio
