@@ -110,3 +110,42 @@ emit([state.conf().get("spark.my.shared", ""), state.hadoopConf().get("my.shared
 """
     assert box.slot(change).next() == 1
     assert box.evaluate(look, slot_index=1) == ["", None, ""]
+
+
+SAVES = """
+spark.sql("create database if not exists brought")
+for name in ("t", "brought.t"):
+    spark.range(3).write.mode("overwrite").saveAsTable(name)
+emit([spark.table("t").count(), spark.table("brought.t").count()])
+"""
+
+
+def test_what_a_lost_catalog_has_left_is_not_in_the_way_of_the_next(box: SparkBox, tmp_path: Path) -> None:
+    warehouse = tmp_path / "work" / "spark-warehouse"
+    brought = [warehouse / "own" / "data.txt", warehouse / "brought.db" / "own.txt"]
+    for path in brought:
+        path.parent.mkdir(parents=True)
+        path.write_text("mine")
+    for _ in range(3):
+        assert box.evaluate(SAVES, job_id=JOBS[0], directory=tmp_path / "work") == [3, 3]
+        assert [path.read_text() for path in brought] == ["mine", "mine"]
+        box.run(box.environment.restart())
+    assert box.evaluate(LOOK, job_id=JOBS[0], directory=tmp_path / "work") == [["default"], False, False]
+    assert {path.name for path in warehouse.rglob("*.*") if path.is_file()} == {"data.txt", "own.txt"}
+    assert {path.name for path in warehouse.parent.iterdir() if path.is_dir()} == {"spark-warehouse"}
+
+
+def test_a_warehouse_that_leads_elsewhere_is_left_alone(box: SparkBox, tmp_path: Path) -> None:
+    """A script has put a link in its place: what lies behind it may be another's."""
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    for path in (work, elsewhere):
+        path.mkdir()
+    assert box.evaluate("emit(1)", job_id=JOBS[0], directory=work) == 1
+    (work / "spark-warehouse").rmdir()
+    (work / "spark-warehouse").symlink_to(elsewhere)
+    (elsewhere / "theirs").write_text("")
+    box.run(box.environment.restart())
+    assert box.evaluate("spark.range(2).write.saveAsTable('t'); emit(1)", job_id=JOBS[0], directory=work) == 1
+    box.run(box.environment.restart())
+    assert box.evaluate("emit(1)", job_id=JOBS[0], directory=work) == 1
+    assert {path.name for path in elsewhere.iterdir()} == {"theirs", "t"}

@@ -21,6 +21,8 @@ public final class SlotCatalogs {
   private static final String DATABASE = "default";
   private static final Map OF_JOBS = new HashMap();
 
+  private ExternalCatalog made;
+
   private SlotCatalogs() {}
 
   /** True if all jobs share one catalog, which outlives them (`taskmanager.spark.warehouse`). */
@@ -40,20 +42,32 @@ public final class SlotCatalogs {
   }
 
   /** Let a session find the catalog of its job from now on. */
-  static void enter(ExternalCatalogWithListener session, String job, Path warehouse, SparkConf conf, Configuration hadoop)
-      throws Exception {
-    ExternalCatalog found;
+  static void enter(ExternalCatalogWithListener session, String job, String directory, Path warehouse, SparkConf conf,
+      Configuration hadoop) throws Exception {
+    SlotCatalogs found;
     synchronized (OF_JOBS) {
-      found = (ExternalCatalog) OF_JOBS.get(job);
+      found = (SlotCatalogs) OF_JOBS.get(job);
       if (found == null) {
-        found = new InMemoryCatalog(conf, hadoop);
-        scala.collection.immutable.Map none =
-            (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
-        found.createDatabase(new CatalogDatabase(DATABASE, "default database", warehouse.toUri(), none), true);
+        found = new SlotCatalogs();
         OF_JOBS.put(job, found);
       }
     }
-    Fields.set(ExternalCatalogWithListener.class, session, "delegate", found);
+    Fields.set(ExternalCatalogWithListener.class, session, "delegate", found.catalog(directory, warehouse, conf, hadoop));
+  }
+
+  /** Made at the first call; others of the job wait for it, and no other job does. */
+  private synchronized ExternalCatalog catalog(
+      String directory, Path warehouse, SparkConf conf, Configuration hadoop) throws Exception {
+    if (made == null) {
+      new JobWarehouse(directory).prepare();
+      ExternalCatalog empty = new InMemoryCatalog(conf, hadoop);
+      scala.collection.immutable.Map none =
+          (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
+      empty.createDatabase(
+          new CatalogDatabase(DATABASE, "default database", warehouse.toUri(), none), true);
+      made = empty;
+    }
+    return made;
   }
 
   /** The job has left. */

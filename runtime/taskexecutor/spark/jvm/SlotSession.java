@@ -197,7 +197,7 @@ public final class SlotSession {
   public String begin(String job, String directory) throws Exception {
     if (!SlotCatalogs.isShared(original.conf())) {
       Path warehouse = new Path("file", null, directory + "/spark-warehouse");
-      SlotCatalogs.enter(state.externalCatalog(), job, warehouse, state.conf(), state.hadoopConf());
+      SlotCatalogs.enter(state.externalCatalog(), job, directory, warehouse, state.conf(), state.hadoopConf());
       session.sessionState().conf().setConfString(WAREHOUSE, warehouse.toString());
       context.conf().set(WAREHOUSE, warehouse.toString());
       state.conf().set(WAREHOUSE, warehouse.toString());

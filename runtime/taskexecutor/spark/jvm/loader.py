@@ -35,6 +35,7 @@ SOURCES: tuple[str, ...] = (
     "SlotAccumulator",
     "SlotContext",
     "SlotRelationCache",
+    "JobWarehouse",
     "SlotCatalogs",
     "SlotGateway",
     "SharedThreads",
