@@ -347,6 +347,32 @@ def test_what_is_cancelled_by_name_is_the_sessions_own(box: SparkBox, call: str)
     wait_until(lambda: slots[1].session.session_id in box.run(box.environment.progress()))
 
 
+TAGGED = """
+import time
+sc = spark.sparkContext
+own = attached.session.session_id
+def tags():
+    raw = sc._jsc.sc().getLocalProperties().getProperty("spark.job.tags")
+    return [sc.getLocalProperty("spark.job.tags"), sorted(sc.getJobTags()), own in raw.split(",")]
+sc.setLocalProperty("spark.job.tags", "mine,other")
+emit(tags())
+sc.parallelize(range(2), 1).count()
+tracker = sc._jsc.sc().statusTracker()
+while not tracker.getJobIdsForTag("mine"):
+    time.sleep(0.01)
+emit(set(tracker.getJobIdsForTag("mine")) <= set(tracker.getJobIdsForTag(own)))
+sc.setLocalProperty("spark.job.tags", None)
+emit(tags())
+"""
+
+
+def test_a_script_that_sets_its_tags_as_a_property_keeps_the_one_of_its_session(box: SparkBox) -> None:
+    slot = box.slot(TAGGED)
+    assert slot.next() == ["mine,other", ["mine", "other"], True]
+    assert slot.next() is True, "its jobs are ended by that tag"
+    assert slot.next() == [None, [], True]
+
+
 def test_system_properties_of_a_script_are_its_conf_or_refused(box: SparkBox) -> None:
     code = """
 from pyspark import SparkContext

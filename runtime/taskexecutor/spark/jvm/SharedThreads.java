@@ -37,6 +37,17 @@ final class SharedThreads extends ThreadPoolExecutor {
     this.original = original;
   }
 
+  /** True on a thread of such a pool. */
+  static boolean isCurrent() {
+    return Thread.currentThread() instanceof Member;
+  }
+
+  private static final class Member extends Thread {
+    Member(Runnable work, String name) {
+      super(null, work, name, 0L, false);
+    }
+  }
+
   protected void afterExecute(Runnable work, Throwable failure) {
     SparkSession.clearActiveSession();
     original.localProperties().remove();
@@ -67,7 +78,7 @@ final class SharedThreads extends ThreadPoolExecutor {
     final AtomicInteger numbers = new AtomicInteger();
     return new ThreadFactory() {
       public Thread newThread(Runnable work) {
-        Thread thread = new Thread(null, work, name + "-" + numbers.getAndIncrement(), 0L, false);
+        Thread thread = new Member(work, name + "-" + numbers.getAndIncrement());
         thread.setDaemon(true);
         thread.setContextClassLoader(loader);
         return thread;

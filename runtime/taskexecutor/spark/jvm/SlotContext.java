@@ -11,8 +11,14 @@ import java.util.concurrent.ConcurrentMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.partial.ApproximateEvaluator;
+import org.apache.spark.partial.PartialResult;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.util.AccumulatorV2;
 import org.sparkproject.guava.collect.MapMaker;
+import scala.Function0;
+import scala.Function1;
+import scala.Function2;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
@@ -30,7 +36,7 @@ public final class SlotContext extends SparkContext {
   private String tag;
   private SlotListenerBus listeners;
   private Set broadcasts;
-  private Set accumulators;
+  private SlotAccumulators accumulators;
   private Configuration ownHadoopConfiguration;
 
   private SlotContext() {
@@ -41,9 +47,10 @@ public final class SlotContext extends SparkContext {
     SlotContext made = (SlotContext) Fields.copy(shared, SlotContext.class);
     made.shared = shared;
     made.tag = tag;
-    made.listeners = SlotListenerBus.of(shared.listenerBus(), tag.substring(0, tag.lastIndexOf('-')));
+    made.accumulators = new SlotAccumulators(tag);
+    String slot = tag.substring(0, tag.lastIndexOf('-'));
+    made.listeners = SlotListenerBus.of(shared.listenerBus(), slot, made.accumulators);
     made.broadcasts = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
-    made.accumulators = Collections.synchronizedSet(new LinkedHashSet());
     ConcurrentMap persisted = new MapMaker().weakValues().makeMap();
     Fields.set(SparkContext.class, made, "persistentRdds", CollectionConverters.asScala(persisted));
     Fields.set(SparkContext.class, made, "checkpointDir", Option.empty());
@@ -81,23 +88,33 @@ public final class SlotContext extends SparkContext {
       super.register(accumulator);
       return;
     }
-    SlotAccumulator own;
-    try {
-      own = SlotAccumulator.of((PythonAccumulatorV2) accumulator, tag);
-    } catch (Exception error) {
-      throw new IllegalStateException("registering an accumulator of " + tag, error);
-    }
+    SlotAccumulator own = accumulators.replace((PythonAccumulatorV2) accumulator);
     super.register(own);
     accumulator.metadata_$eq(own.metadata());
-    accumulators.add(own);
   }
 
-  /** Wait until the session's process has what its tasks have added to accumulators. */
-  void awaitAccumulators() throws InterruptedException {
-    Object[] registered = accumulators.toArray();
-    for (int i = 0; i < registered.length; i++) {
-      ((SlotAccumulator) registered[i]).await();
+  // --- jobs: all others end in these, but for the stages of queries ----------------------------------------------------
+
+  public void runJob(
+      RDD rdd, Function2 function, scala.collection.immutable.Seq partitions, Function2 handler, ClassTag type) {
+    try {
+      super.runJob(rdd, function, partitions, handler, type);
+    } finally {
+      accumulators.await();
     }
+  }
+
+  public PartialResult runApproximateJob(RDD rdd, Function2 function, ApproximateEvaluator evaluator, long timeout) {
+    try {
+      return super.runApproximateJob(rdd, function, evaluator, timeout);
+    } finally {
+      accumulators.await();
+    }
+  }
+
+  public SimpleFutureAction submitJob(
+      RDD rdd, Function1 function, scala.collection.immutable.Seq partitions, Function2 handler, Function0 result) {
+    return SlotFutureAction.of(super.submitJob(rdd, function, partitions, handler, result), accumulators);
   }
 
   // --- names of groups and tags: what one session cancels by name is its own ----------------------------------------
@@ -116,11 +133,23 @@ public final class SlotContext extends SparkContext {
     if (SlotSession.PROPERTY.equals(key)) {
       return;
     }
+    if (TAGS.equals(key)) {
+      Set tags = new LinkedHashSet();
+      for (Iterator it = split(value).iterator(); it.hasNext(); ) {
+        tags.add(inside(outside((String) it.next())));
+      }
+      setRawTags(tags);
+      return;
+    }
     boolean isName = GROUP.equals(key) && value != null;
     super.setLocalProperty(key, isName ? inside(outside(value)) : value);
   }
 
   public String getLocalProperty(String key) {
+    if (TAGS.equals(key)) {
+      List tags = ownTags();
+      return tags.isEmpty() ? null : String.join(",", tags);
+    }
     String value = super.getLocalProperty(key);
     return GROUP.equals(key) && value != null ? outside(value) : value;
   }
@@ -142,8 +171,11 @@ public final class SlotContext extends SparkContext {
   }
 
   private Set rawTags() {
+    return split(super.getLocalProperty(TAGS));
+  }
+
+  private static Set split(String value) {
     Set found = new LinkedHashSet();
-    String value = super.getLocalProperty(TAGS);
     String[] names = value == null ? new String[0] : value.split(",");
     for (int i = 0; i < names.length; i++) {
       if (names[i].length() > 0) {
@@ -195,15 +227,19 @@ public final class SlotContext extends SparkContext {
   }
 
   /** Without the session's own tag, which nobody has set and nobody can remove. */
-  public scala.collection.immutable.Set getJobTags() {
-    scala.collection.mutable.Builder found = scala.collection.immutable.Set$.MODULE$.newBuilder();
+  private List ownTags() {
+    List found = new ArrayList();
     for (Iterator it = rawTags().iterator(); it.hasNext(); ) {
       String name = (String) it.next();
       if (!name.equals(tag)) {
-        found.addOne(outside(name));
+        found.add(outside(name));
       }
     }
-    return (scala.collection.immutable.Set) found.result();
+    return found;
+  }
+
+  public scala.collection.immutable.Set getJobTags() {
+    return CollectionConverters.asScala(ownTags()).toSet();
   }
 
   public scala.concurrent.Future cancelJobsWithTagWithFuture(String name, String reason) {
@@ -231,7 +267,7 @@ public final class SlotContext extends SparkContext {
         listeners.removeAdded();
       }
     }.tryIt(problems);
-    closeAccumulators(problems);
+    accumulators.close(problems);
     unpersist(problems);
     Object[] made = broadcasts.toArray();
     broadcasts.clear();
@@ -254,19 +290,6 @@ public final class SlotContext extends SparkContext {
       new Step("RDD " + id) {
         void take() {
           unpersistRDD(id, false);
-        }
-      }.tryIt(problems);
-    }
-  }
-
-  private void closeAccumulators(List problems) {
-    Object[] registered = accumulators.toArray();
-    accumulators.clear();
-    for (int i = 0; i < registered.length; i++) {
-      final SlotAccumulator accumulator = (SlotAccumulator) registered[i];
-      new Step("accumulator") {
-        void take() throws Exception {
-          accumulator.close();
         }
       }.tryIt(problems);
     }

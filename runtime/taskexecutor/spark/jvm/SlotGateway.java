@@ -33,16 +33,12 @@ public final class SlotGateway extends Gateway {
     REFUSED.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromSubject", identity);
   }
 
-  private SlotContext context;
-
   private SlotGateway() {
     super(null); // never run: `of` copies
   }
 
-  static SlotGateway of(Gateway gateway, SlotContext context) throws Exception {
-    SlotGateway made = (SlotGateway) Fields.copy(gateway, SlotGateway.class);
-    made.context = context;
-    return made;
+  static SlotGateway of(Gateway gateway) throws Exception {
+    return (SlotGateway) Fields.copy(gateway, SlotGateway.class);
   }
 
   public ReturnObject invoke(String method, String target, List arguments) {
@@ -54,20 +50,7 @@ public final class SlotGateway extends Gateway {
       Method called = (Method) getObjectFromId(target);
       refuse(called.getDeclaringClass().getName(), called.getName());
     }
-    try {
-      return super.invoke(method, target, arguments);
-    } finally {
-      awaitAccumulators();
-    }
-  }
-
-  /** A call that has run tasks returns when the caller's accumulators have what the tasks added. */
-  private void awaitAccumulators() {
-    try {
-      context.awaitAccumulators();
-    } catch (InterruptedException error) {
-      Thread.currentThread().interrupt(); // the session is being closed: nobody waits for the call any more
-    }
+    return super.invoke(method, target, arguments);
   }
 
   private static String nameOf(Object object) {

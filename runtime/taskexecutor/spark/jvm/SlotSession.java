@@ -131,7 +131,7 @@ public final class SlotSession {
     session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();
-    SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"), context);
+    SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"));
     Fields.set(GatewayServer.class, listener, "gateway", gateway);
     gateway.putObject("slot", this);
     gateway.putObject("slot_jsc", new JavaSparkContext(context));
