@@ -1,15 +1,13 @@
 """Whose Python functions have started a process: a mark that it carries, whatever it does to its environment (R29).
 
-Python workers belong to the JVM, and serve one job after the other, so neither parent nor group says for whom they have
-started something. The mark is a limit that limits nothing, as the TaskManager's own is (RLIMIT_LOCKS, at which Linux
-does not look any more): a worker takes that of its task's session, and what it starts inherits it through every fork
-and exec. A worker that waits for its next task is told by its name, which has its pid in it. Standard library only:
-workers import this.
+Python workers belong to the JVM, so neither parent nor group says for whom they have started something. The mark is a
+limit that limits nothing, as the TaskManager's own is (RLIMIT_LOCKS, at which Linux does not look any more): a worker
+takes that of its task's session, and what it starts inherits it through every fork and exec. A worker that waits for
+its session's next task is told by its name, which has its pid in it. Standard library only: workers import this.
 
-A worker has that name from before Spark hears that it can be used again until the next task has marked it. So one that
-has another name and a session's mark at once is not in Spark's pool, and when nothing of the session is active (R15)
-Spark waits for it no more: its task was cancelled, failed, or ended before it had read all (`limit`), or it has left
-threads. It may be killed as whatever it has started.
+A worker has that name from before Spark hears that it can be used again until the next task has marked it. It works for
+one session only (`session_worker`), and nobody waits for it when nothing of the session is active (R15): then
+it may be killed as whatever it has started.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import resource
 import signal
 from collections.abc import Callable
 
-from runtime.taskexecutor.guard.mark import is_limited_to, limited_to
+from runtime.taskexecutor.guard.mark import limited_to
 
 _LIMIT = 10
 _LINE = b"Max file locks"
@@ -85,29 +83,30 @@ def tasks_of(directory: str) -> int:
 
 def left_behind(session_id: str) -> dict[int, str]:
     """Names by pid of the living processes that run for the session: its workers, and what they have started."""
-    mark = _mark_of(session_id)
-    found = {pid: _read_name(pid) for pid in limited_to(mark, _LINE)}
-    # Looked at twice: between mark and name a worker may have begun to work for somebody else.
-    return {
-        pid: name for pid, name in found.items() if name not in {"", _name_of(pid)} and is_limited_to(pid, mark, _LINE)
-    }
+    return {pid: name for pid, name in _carriers(session_id).items() if name != _name_of(pid)}
 
 
 def end_left_behind(session_id: str, wait: Callable[[float], object]) -> tuple[dict[int, str], dict[int, str]]:
-    """Kill them, and what they start meanwhile: what has ended, and what does not die."""
+    """Kill them, what they start meanwhile, and workers that rest: what has ended but these, and what does not die."""
     found: dict[int, str] = {}
     for _ in range(_KILLS_MAX):
-        alive = left_behind(session_id)
+        alive = _carriers(session_id)
         if not alive:
-            return found, {}
+            return {pid: name for pid, name in found.items() if name != _name_of(pid)}, {}
         found |= alive
         for pid in alive:
             # A program that runs as another user (sudo) may refuse: it is found again then, and told.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         wait(_PAUSE)
-    alive = left_behind(session_id)
-    return {pid: name for pid, name in found.items() if pid not in alive}, alive
+    alive = _carriers(session_id)
+    return {pid: name for pid, name in found.items() if pid not in alive and name != _name_of(pid)}, alive
+
+
+def _carriers(session_id: str) -> dict[int, str]:
+    mark = _mark_of(session_id)
+    found = {pid: _read_name(pid) for pid in limited_to(mark, _LINE)}
+    return {pid: name for pid, name in found.items() if name}
 
 
 def in_words(processes: dict[int, str]) -> str:

@@ -26,9 +26,11 @@ def daemons_of(jvm_pid: int, job_id: str) -> list[int]:
 
 
 def kill_daemons(jvm_pid: int, job_id: str) -> int:
-    """Kill the job's daemons with their workers (each daemon leads a process group); how many there were."""
+    """Kill the job's daemons with their workers (each leads a process group); how many daemons there were."""
     daemons = daemons_of(jvm_pid, job_id)
-    for pid in daemons:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+    for daemon in daemons:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for leader in (*psutil.Process(daemon).children(), psutil.Process(daemon)):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(leader.pid, signal.SIGKILL)
     return len(daemons)

@@ -7,20 +7,19 @@ plain daemon.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
-import threading
 from typing import Any
 
 from runtime.taskexecutor.spark import python_marks
+from runtime.taskexecutor.spark.session_worker import SESSION_PROPERTY, WorkerKeeper
 
 JOB_DIRECTORY_VARIABLE = "FLINKLIKE_JOB_DIRECTORY"
 JOB_ID_VARIABLE = "FLINKLIKE_JOB_ID"
 WORKING_DIRECTORY_PROPERTY = "flinklike.working-directory"
 """Local property of Spark that names a link to the job's working directory; each task brings it along (R24)."""
-SESSION_PROPERTY = "flinklike.session"
-"""Local property of Spark that names the session of a task."""
 
 
 def use_installed_pyspark() -> None:
@@ -50,7 +49,7 @@ def enter_working_directory(link: str | None, otherwise: str) -> None:
         os.chdir(otherwise)
 
 
-def follow_tasks() -> None:
+def follow_tasks(keeper: WorkerKeeper) -> None:
     """Let each task begin in its job's working directory, which spark-submit's local mode has as well."""
     from pyspark import TaskContext
 
@@ -68,7 +67,7 @@ def follow_tasks() -> None:
         set_up(*arguments)
 
     worker.setup_spark_files = set_up_task
-    worker.SparkSocketMessageReceiver = _resting(worker.SparkSocketMessageReceiver)
+    worker.SparkSocketMessageReceiver = keeper.receiver_of(worker.SparkSocketMessageReceiver)
 
 
 def mark_task(session_id: str, link: str) -> None:
@@ -79,39 +78,6 @@ def mark_task(session_id: str, link: str) -> None:
         sys.stderr.write(f"what Python functions of session {session_id} start cannot be told from others': {error}\n")
 
 
-class ThreadsLeftError(Exception):
-    """Functions of a task have left threads in its worker, which runs for nobody else then: it ends."""
-
-
-def _resting(receiver: Any) -> Any:
-    """Spark's own, and a worker rests when its task has ended, before Spark hears that it can be used again (R29)."""
-
-    class Receiver(receiver):  # type: ignore[misc]  # of pyspark, known at run time only
-        def get_finish_signal_from_stream(self) -> None:
-            super().get_finish_signal_from_stream()
-            left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-            if left:
-                sys.stderr.write(f"functions of a task have left threads, which end with their worker: {left}\n")
-                raise ThreadsLeftError  # pyspark then ends the worker, and tells the JVM not to use it again
-            python_marks.rest()
-
-    return Receiver
-
-
-def name_workers() -> None:
-    """Let each worker be known by its name. It is the first process that the daemon's copy of `os.fork` makes."""
-    fork = os.fork
-
-    def fork_worker() -> int:
-        pid = fork()
-        if pid == 0:
-            os.fork = fork
-            python_marks.rest()
-        return pid
-
-    os.fork = fork_worker
-
-
 def main() -> None:
     """Serve until the JVM closes our stdin."""
     use_installed_pyspark()
@@ -120,8 +86,10 @@ def main() -> None:
         enter_job_directory(directory)
     from pyspark import daemon
 
-    follow_tasks()
-    name_workers()
+    keeper = WorkerKeeper(daemon.worker, is_pristine=not directory)
+    follow_tasks(keeper)
+    keeper.keep_workers_of(daemon)
+    gc.freeze()  # what is loaded once is neither looked at nor copied by each worker's collector
     daemon.manager()
 
 

@@ -1,0 +1,290 @@
+"""Python workers that run code of one session only: a process that Spark knows, and a fork of it for each session.
+
+Spark's pool of workers does not know sessions: a worker that rests is given the next task, whoever's it is. What Spark
+knows as a worker is a *keeper* here, a fork of the daemon that runs no user code. It reads the message with which each
+task begins, which names the task's session, and has a fork of itself run the task: the one that has run that
+session's tasks before, or a new one (R22). So what user code does to its process (environment, modules, umask, time
+zone) stays in its session, and the keeper, which Spark may give to anybody at any time, outlives every such fork.
+
+Each keeper leads a process group, to which its forks belong: a function that signals its group reaches itself (R23).
+Standard library only, besides pyspark at run time.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from runtime.taskexecutor.slots.linux import die_with_parent
+from runtime.taskexecutor.spark import python_marks
+
+SESSION_PROPERTY = "flinklike.session"
+"""Local property of Spark that names the session of a task."""
+
+_TASKS = "pyspark.worker"
+"""The program of workers that run tasks. Others (UDTF analysis, data sources) do not say whose they are."""
+_LENGTH = struct.Struct("!q")
+_NUMBER = struct.Struct("!i")
+_HEADER = struct.Struct("!ii")
+_RESTS, _ENDS = b"r", b"e"
+_HUNG_UP = select.POLLHUP | select.POLLERR
+
+
+class ThreadsLeftError(Exception):
+    """Functions of a task have left threads in its worker, which runs nothing more then: it ends."""
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    """Raises EOFError."""
+    found = bytearray()
+    while len(found) < size:
+        part = connection.recv(min(size - len(found), 1 << 20))
+        if not part:
+            raise EOFError
+        found += part
+    return bytes(found)
+
+
+class _Fork:
+    """A fork of the keeper, as the keeper sees it. `session_id`: whose tasks it runs; empty: nobody knows."""
+
+    def __init__(self, pid: int, control: socket.socket, session_id: str) -> None:
+        self.pid = pid
+        self.session_id = session_id
+        self.control = control
+        self.descriptor = os.pidfd_open(pid)
+
+    def begin(self, message: bytes) -> bool:
+        """False if it has ended before: then it has not begun to run this."""
+        if select.select([self.descriptor], [], [], 0)[0]:
+            return False
+        try:
+            self.control.sendall(_LENGTH.pack(len(message)) + message)
+        except OSError:  # it ended just now, with its session
+            return False
+        return True
+
+    def told(self) -> bytes:
+        """What it has said last; empty if it has ended without a word."""
+        try:
+            return self.control.recv(1, socket.MSG_DONTWAIT)
+        except (BlockingIOError, ConnectionError):
+            return b""
+
+    def end(self) -> None:
+        """It is gone afterwards."""
+        os.kill(self.pid, signal.SIGKILL)  # it is not reaped yet: nobody else has its pid
+        os.waitpid(self.pid, 0)
+        os.close(self.descriptor)
+        self.control.close()
+
+
+class WorkerKeeper:
+    """`serve` takes the place of pyspark's `daemon.worker`, which is `plain`, in each worker that the daemon forks.
+
+    `is_pristine`: workers find what is installed, and nothing that a job brings.
+    """
+
+    def __init__(self, plain: Callable[[socket.socket, bool], int], *, is_pristine: bool) -> None:
+        self._plain = plain
+        self._is_pristine = is_pristine
+        self._runs_tasks = len(sys.argv) > 1 and sys.argv[1] == _TASKS
+        self._fork: _Fork | None = None
+        self._control: socket.socket | None = None
+        # Both of the daemon: who keeps workers learns from it that the daemon ends them.
+        self._ending, self._end = os.pipe()
+
+    def keep_workers_of(self, daemon: Any) -> None:
+        """Each first process that the daemon's copy of `os.fork` makes is a keeper."""
+        fork, kill = os.fork, os.kill
+
+        def fork_keeper() -> int:
+            pid = fork()
+            if pid == 0:
+                os.fork, os.kill = fork, kill
+                self._become_keeper()
+            return pid
+
+        def kill_and_tell(pid: int, number: int) -> None:
+            if pid == 0:  # the daemon ends, and with it its group: keepers have groups of their own
+                os.write(self._end, b".")
+            kill(pid, number)
+
+        os.fork, os.kill = fork_keeper, kill_and_tell
+        daemon.worker = self.serve
+
+    def _become_keeper(self) -> None:
+        os.setpgid(0, 0)
+        os.close(self._end)
+        for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        python_marks.rest()
+
+    def serve(self, connection: socket.socket, is_authenticated: bool) -> int:  # noqa: FBT001 - pyspark's
+        """One task. 0: the next may come. As pyspark's own."""
+        if not is_authenticated and not _authenticate(connection):
+            return 1
+        try:
+            self._wait_for_task(connection)
+            message, session_id = self._begin_of_task(connection) if self._runs_tasks else (b"", "")
+        except (EOFError, ConnectionError):  # Spark needs this worker no more
+            self._end_fork()
+            os._exit(0)
+        self._hand_over(connection, message, session_id)
+        return self._end_of_task()
+
+    def _wait_for_task(self, connection: socket.socket) -> None:
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        poll.register(self._ending, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            self._look_at_daemon(poll, ready)
+            if connection.fileno() in ready:
+                if not connection.recv(1, socket.MSG_PEEK):
+                    raise EOFError
+                return
+
+    def _look_at_daemon(self, poll: Any, ready: dict[int, int]) -> None:
+        event = ready.get(self._ending, 0)
+        if event & select.POLLIN:
+            os.kill(0, signal.SIGHUP)  # us too, and who ignores it is killed as our child
+        elif event & _HUNG_UP:
+            # Killed, and Spark starts another one: what runs here is nobody's loss, and ends with its connection.
+            poll.unregister(self._ending)
+
+    def _begin_of_task(self, connection: socket.socket) -> tuple[bytes, str]:
+        """What it begins with, and whose it is."""
+        from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
+        from pyspark.serializers import SpecialLengths
+        from pyspark.util import PythonEvalType
+        from pyspark.worker_message import WorkerInitInfo
+
+        kind, length = _HEADER.unpack(read_exactly(connection, _HEADER.size))
+        if kind != SpecialLengths.START_OF_INIT_MESSAGE:
+            unknown = f"a task begins with message {kind}"
+            raise ValueError(unknown)
+        message = read_exactly(connection, length)
+        stream = ZeroCopyByteStream(memoryview(message))
+        stream.finish()
+        info = WorkerInitInfo.from_stream(stream)
+        if self._is_pristine and info.eval_type not in {PythonEvalType.NON_UDF, PythonEvalType.SQL_BATCHED_UDF}:
+            # Once in the keeper instead of 0.4 s in each fork. Python's threads are none (a test says so).
+            importlib.import_module("pandas")
+            importlib.import_module("pyarrow")
+        return message, info.task_context.local_properties.get(SESSION_PROPERTY) or ""
+
+    def _hand_over(self, connection: socket.socket, message: bytes, session_id: str) -> None:
+        fork = self._fork
+        if fork is not None and session_id and fork.session_id == session_id and fork.begin(message):
+            return
+        self._end_fork()
+        self._fork = fork = self._start_fork(connection, session_id)
+        if self._runs_tasks:
+            fork.begin(message)  # if it has ended already, that is seen by who waits for the end of the task
+
+    def _start_fork(self, connection: socket.socket, session_id: str) -> _Fork:
+        ours, theirs = socket.socketpair()
+        keeper = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                die_with_parent(keeper)
+                os.close(self._ending)
+                ours.close()
+                self._control = theirs
+                self._run(connection, theirs)
+            except BaseException:  # noqa: BLE001 - as pyspark's daemon does
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        theirs.close()
+        return _Fork(pid, ours, session_id)
+
+    def _run(self, connection: socket.socket, control: socket.socket) -> NoReturn:
+        """Run one session's tasks, in the fork."""
+        while True:
+            code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
+            if code or not self._runs_tasks:
+                break
+            gc.collect()
+        control.sendall(_ENDS if code else _RESTS)
+        os._exit(0)
+
+    def _end_of_task(self) -> int:
+        fork = self._fork
+        assert fork is not None
+        poll = select.poll()
+        for descriptor in (fork.control.fileno(), fork.descriptor, self._ending):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            self._look_at_daemon(poll, ready)
+            if fork.control.fileno() not in ready and fork.descriptor not in ready:
+                continue
+            told = fork.told()
+            if told == _RESTS:
+                return 0
+            if told != _ENDS:
+                self._end_fork()
+                os._exit(1)  # what it was asked for is lost, and Spark sees that at once
+            self._end_fork()
+            return 1
+
+    def _end_fork(self) -> None:
+        fork, self._fork = self._fork, None
+        if fork is not None:
+            fork.end()
+
+    def receiver_of(self, receiver: Any) -> Any:
+        """Spark's own, in the fork: the keeper has read how a task begins, and hears when it has ended."""
+        keeper = self
+
+        class Receiver(receiver):  # type: ignore[misc]  # of pyspark, known at run time only
+            def _do_get_init_message(self) -> Any:
+                from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
+
+                control = keeper._in_fork()
+                (length,) = _LENGTH.unpack(read_exactly(control, _LENGTH.size))
+                stream = ZeroCopyByteStream(memoryview(read_exactly(control, length)))
+                stream.finish()
+                return stream
+
+            def get_finish_signal_from_stream(self) -> None:
+                super().get_finish_signal_from_stream()
+                left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+                if left:
+                    sys.stderr.write(f"functions of a task have left threads, which end with their worker: {left}\n")
+                    raise ThreadsLeftError  # pyspark then ends the worker, and tells the JVM not to use it again
+                python_marks.rest()
+                # Before Spark hears of it: from here on the keeper does without this process, which its session's
+                # end may kill at any time.
+                keeper._in_fork().sendall(_RESTS)
+
+        return Receiver
+
+    def _in_fork(self) -> socket.socket:
+        assert self._control is not None
+        return self._control
+
+
+def _authenticate(connection: socket.socket) -> bool:
+    """As pyspark's own."""
+    (length,) = _NUMBER.unpack(read_exactly(connection, _NUMBER.size))
+    is_right = read_exactly(connection, length) == os.environ["PYTHON_WORKER_FACTORY_SECRET"].encode()
+    answer = b"ok" if is_right else b"err"
+    connection.sendall(_NUMBER.pack(len(answer)) + answer)
+    if not is_right:
+        connection.close()
+    return is_right
