@@ -94,6 +94,7 @@ from runtime.taskexecutor.secret_files import SecretFiles
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
 from runtime.taskexecutor.slots.logs import read_log, read_logs
+from runtime.taskexecutor.slots.work import ProcessGuard
 from runtime.taskexecutor.stream_service import Receiver
 
 logger = logging.getLogger(__name__)
@@ -153,6 +154,7 @@ class TaskExecutor:
         entropy: Entropy,
         contact: ContactKeeper | None = None,
         jobs: StoredJobs | None = None,
+        guard: ProcessGuard | None = None,
     ) -> None:
         self._settings = settings
         self._contact = contact
@@ -168,7 +170,7 @@ class TaskExecutor:
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
-        self._outputs = OutputCommitter(self._scope, self._post, clock, contact, jobs=jobs)
+        self._outputs = OutputCommitter(self._scope, self._post, clock, contact, jobs=jobs, guard=guard)
         self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
         self._attempts = self._make_attempts(registration.task_manager_id)
         self._job_masters = self._make_job_masters(registration.incarnation, entropy)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import CommitOutputs
@@ -33,6 +34,7 @@ from runtime.taskexecutor.output_move import (
 )
 from runtime.taskexecutor.output_turns import StoredJobs
 from runtime.taskexecutor.partitions import tree_of
+from runtime.taskexecutor.slots.work import ProcessGuard
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +43,14 @@ PATIENCE = 600.0
 
 PROGRESS_INTERVAL = 1.0
 
+_GUARD_PAUSE = 0.1
+
 
 class OutputCommitter:
     """Moves on threads, and deletes what was never committed when a job is over.
 
-    Without `contact` (there is no etcd) no fence forbids a move.
+    Without `contact` (there is no etcd) no fence forbids a move. `guard` ends this process at the isolation deadline
+    while something moves (R27): a look at the permit says nothing of a thread that is frozen behind it.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class OutputCommitter:
         *,
         patience: float = PATIENCE,
         jobs: StoredJobs | None = None,
+        guard: ProcessGuard | None = None,
     ) -> None:
         self._jobs = jobs
         self._scope = scope
@@ -64,6 +70,8 @@ class OutputCommitter:
         self._clock = clock
         self._contact = contact
         self._patience = patience
+        self._guard = guard
+        self._is_marked = False
         self._permits: dict[JobId, Permit] = {}
         self._executors: dict[JobId, ThreadPoolExecutor] = {}
         self._is_stopping = False
@@ -121,6 +129,7 @@ class OutputCommitter:
         report = _Reports(job_id, self._post, self._clock).report
         move = OutputMove(message, permit, executor, report, self._clock, patience=self._patience, jobs=self._jobs)
         try:
+            await self._mark(permit)
             await move.run()
         except MoveStoppedError as error:
             logger.info("the commit of job %s is stopped: %s", job_id, error)
@@ -139,7 +148,31 @@ class OutputCommitter:
             del self._permits[job_id]
         del self._executors[job_id]
         executor.shutdown(wait=False)  # nothing of it is under way
+        self._unmark()  # not when this was cancelled: its threads go on until they see it
         self._post(OutputsMoved(job_id, failure, is_stopped, is_superseded))
+
+    async def _mark(self, permit: Permit) -> None:
+        """R27: returns when no file that is moved from here on can be touched behind the isolation deadline."""
+        while self._guard is not None:
+            permit.check()
+            try:
+                self._guard.mark_exclusive(os.getpid())
+            except UnavailableError as error:
+                logger.warning("no outputs are moved yet: %s", error)
+                await asyncio.sleep(_GUARD_PAUSE)
+            else:
+                self._is_marked = True
+                return
+
+    def _unmark(self) -> None:
+        if self._guard is None or not self._is_marked or self._permits:
+            return
+        try:
+            self._guard.unmark(os.getpid())
+        except UnavailableError as error:
+            logger.warning("this TaskManager stays marked as one that moves outputs: %s", error)
+        else:
+            self._is_marked = False
 
     async def end_job(self, job_id: JobId, *, is_over: bool) -> None:
         """Delete what attempts wrote that do not count: nothing of them is ever visible.

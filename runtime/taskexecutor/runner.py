@@ -223,6 +223,7 @@ class TaskManagerRunner:
             entropy=self._entropy,
             contact=contact,
             jobs=_Jobs(self._services, self._is_job_over) if self._services is not None else None,
+            guard=self._guard if self._services is not None else None,
         )
         self._at_stop("task executor", executor.stop)
         await self._guard.state_end(self._settings.end_stated_for)

@@ -1,8 +1,8 @@
 """A file system without a rename, whose copies and deletions wait for a file that the test controls.
 
 `gated:///path` is the local path. With a file `<base>.hold-copy` beside the base that says N, a copy waits when N are
-visible there; with `<base>.hold-delete` each deletion of an attempt's file waits. Who waits notes its process in
-`<base>.waiting`.
+visible there; with `<base>.hold-delete` each deletion of an attempt's file waits, with `<base>.hold-remove` each of a
+file that is visible. Who waits notes its process in `<base>.waiting`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class GatedFileSystem(LocalFileSystem):  # type: ignore[misc]  # fsspec has no t
         base = stripped.parent.parent
         while stripped.parent.name.startswith(".attempt-") and Path(f"{base}.hold-delete").exists():
             _wait(base)
+        while stripped.name[0] not in "._" and Path(f"{stripped.parent}.hold-remove").exists():
+            _wait(stripped.parent)
         super().rm_file(path)
 
     def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:

@@ -366,8 +366,13 @@ class Isolated:
             text=True,
             cwd=ROOT,
         )
+        self.pids = self.next_life()
+
+    def next_life(self) -> dict[str, int]:
+        """Returns when there is one: its processes."""
         assert self.process.stdout is not None
-        self.pids: dict[str, int] = json.loads(self.process.stdout.readline())
+        found: dict[str, int] = json.loads(self.process.stdout.readline())
+        return found
 
     def tell(self, word: str, argument: float) -> None:
         """Returns when the main process has done it."""
@@ -424,6 +429,28 @@ def test_a_frozen_main_process_does_not_outlive_the_deadline(isolated: Isolated)
     isolated.freeze()
     isolated.wait_dead(*EXCLUSIVE, *SPARK)
     assert boottime() >= deadline
+    assert isolated.alive == OTHERS
+
+
+def test_a_main_process_that_moves_outputs_is_ended_itself_and_begins_again(isolated: Isolated) -> None:
+    """R27: it may stand frozen before its next file, so nothing of it is left when others may move."""
+    isolated.mark("main")
+    deadline = isolated.hold(0.5)
+    isolated.freeze()
+    another = isolated.next_life()
+    assert boottime() >= deadline
+    assert isolated.alive == set()
+    assert isolated.process.poll() is None, "whoever has started it sees no end"
+    isolated.pids = another
+    assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
+
+
+def test_a_main_process_that_moves_nothing_any_more_is_spared(isolated: Isolated) -> None:
+    isolated.mark("main")
+    isolated.tell("unmark", isolated.pids["main"])
+    isolated.hold(-1.0)
+    isolated.mark("exclusive")
+    isolated.wait_dead(*EXCLUSIVE, *SPARK)
     assert isolated.alive == OTHERS
 
 

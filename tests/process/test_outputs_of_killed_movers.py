@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -156,6 +157,7 @@ def test_the_mover_is_killed_between_copies_and_deletions(client: FlinklikeClien
 
 
 def test_a_mover_that_was_given_up_has_no_say_when_it_wakes(client: FlinklikeClient, tmp_path: Path) -> None:
+    """Its guard has ended it before another one moves, and it is back as another TaskManager."""
     base = tmp_path / "out"
     gate = hold(base, "copy", 5)
     job_id = submit(client, base)
@@ -167,13 +169,42 @@ def test_a_mover_that_was_given_up_has_no_say_when_it_wakes(client: FlinklikeCli
         assert ended(client, job_id) == "FINISHED"
         after = {path.name: path.stat().st_ino for path in base.iterdir()}
     finally:
-        os.kill(first, signal.SIGCONT)
+        wake(first)
     reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back", timeout=60)
     assert psutil.pid_exists(second)
     assert state(client, job_id) == "FINISHED"
     seen = {path.name: path.stat().st_ino for path in base.iterdir()}
     assert {name for name in seen if name[0] != "."} == {name for name in after if name[0] != "."}
     assert visible(base) == expected()
+
+
+def wake(pid: int) -> None:
+    """If it is there still."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_mover_that_stood_before_its_next_file_deletes_nothing_of_a_later_job(
+    client: FlinklikeClient, tmp_path: Path
+) -> None:
+    """R27: its threads have looked whether they may, and are frozen behind that."""
+    base = tmp_path / "out"
+    assert ended(client, submit(client, base, vertex("later", parallelism=2))) == "FINISHED"
+    gate = hold(base, "remove")
+    job_id = submit(client, base)
+    first = held(base)
+    os.kill(first, signal.SIGSTOP)
+    try:
+        held(base, [first])
+        gate.unlink()
+        assert ended(client, job_id) == "FINISHED"
+        assert ended(client, submit(client, base, vertex("later", parallelism=2))) == "FINISHED"
+        assert visible(base) == expected(name="later")
+    finally:
+        wake(first)
+    reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back", timeout=60)
+    assert visible(base) == expected(name="later")
+    assert not psutil.pid_exists(first), "it was ended, so that it could not go on where it stood"
 
 
 def test_a_cancel_while_files_move_is_too_late(client: FlinklikeClient, tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ ISOLATION_TIMEOUT = duration_option(
     "taskmanager.isolation-timeout",
     "60 s",
     "A TaskManager that has not read its own keys in etcd for this long stops its exclusive tasks: they may run "
-    "elsewhere soon after. The same in the whole cluster.",
+    "elsewhere soon after. One that moves the outputs of a job then, frozen or in a call of its storage, is ended by "
+    "its guard and starts again. The same in the whole cluster.",
     low="1 s",
 )
 JOBMASTER_TIMEOUT = duration_option(

@@ -75,11 +75,11 @@ class GuardConnection:
             self._waiting.pop((answer, argument), None)
 
     def mark_exclusive(self, pid: int) -> None:
-        """Before an exclusive task is handed to this slot process. Raises UnavailableError: then do not."""
+        """Before an exclusive task, or a move, begins in this process. Raises UnavailableError: then do not begin."""
         self._send(f"{EXCLUSIVE} {pid}")
 
     def unmark(self, pid: int) -> None:
-        """After nothing of the task is left, in the process and in Spark."""
+        """After nothing of it is left, in the process and in Spark."""
         self._send(f"{SHARED} {pid}")
 
     def note_spark(self, pid: int) -> None:

@@ -8,6 +8,7 @@ it) and never inherited (nobody else can keep it open); the watcher, its parent,
 
 It holds the isolation deadline (R14): unless the main process gives it a later one in time, it kills the slot processes
 of exclusive tasks and, because their sessions live there, Spark. So a main process that is frozen cannot outlive it.
+A main process that moves outputs (R27) is killed itself, and begins again as another one when nothing of it is left.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import selectors
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from runtime.taskexecutor.guard.channel import (
     CONTROL_VARIABLE,
     EXCLUSIVE,
+    EXIT_START_AGAIN,
     HELD,
     HOLD,
     INCARNATION_VARIABLE,
@@ -46,6 +49,10 @@ from runtime.taskexecutor.guard.sweep import Sweep
 from runtime.taskexecutor.slots.linux import BootTimer, become_subreaper, boottime, die_with_parent, set_process_name
 
 _BACKLOG = 64
+_ISOLATED = (
+    b"the TaskManager was ended by its guard, and begins again as another one: it was moving outputs, and for"
+    b" taskmanager.isolation-timeout it has been frozen or without etcd\n"
+)
 
 
 class Guard:
@@ -68,6 +75,7 @@ class Guard:
         self._main_status: int | None = None
         self._request = b""
         self._isolation = IsolationDeadline(boottime)
+        self._is_isolated = False
         self._sweep = Sweep(time.monotonic)  # noqa: TID251 - the guard loads no clock of ours
         self._timer = BootTimer()
         self._control: socket.socket | None = None
@@ -85,12 +93,19 @@ class Guard:
             self._timer.set(self._isolation.due)
             # What the main process has said counts before the deadline does.
             if not self._serve(KILL_ROUND_SECONDS if self._sweep.is_wanted else None):
-                self._isolation.enforce()
+                self._enforce()
             for number, left in self._sweep.kill_round(self._main).items():
                 self._reply(f"{SWEPT} {number} {left}")
         self._timer.set(None)
         self._life.end(self._serve)
-        self._tell_watcher(f"{ENDED} {os.waitstatus_to_exitcode(self._main_status)}")
+        code = EXIT_START_AGAIN if self._is_isolated else os.waitstatus_to_exitcode(self._main_status)
+        self._tell_watcher(f"{ENDED} {code}")
+
+    def _enforce(self) -> None:
+        if self._isolation.enforce(self._main):
+            self._is_isolated = True
+            with suppress(OSError):  # nobody reads it
+                os.write(2, _ISOLATED)
 
     def _start(self, mask: Collection[int]) -> tuple[socket.socket, socket.socket]:
         """Fork the main process. Signals that arrive meanwhile are forwarded to it once it exists."""

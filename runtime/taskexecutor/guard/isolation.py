@@ -1,7 +1,8 @@
 """The guard's half of the isolation deadline (R14): what is to be killed when it passes. Standard library only.
 
 A process is held by a descriptor from the moment it is named, so that its number cannot come to mean another one; only
-descendants of the main process are ever killed.
+the main process and its descendants are ever killed. The main process names itself while it moves outputs (R27): a
+thread of it that has looked whether it may, and was frozen before its next file, would go on there when it wakes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from runtime.taskexecutor.slots.linux import is_descendant, process_tree
 
 
 class IsolationDeadline:
-    """A deadline, the slot processes that run exclusive tasks, and Spark."""
+    """A deadline, the processes that do what one may do only (slots with exclusive tasks, a mover), and Spark."""
 
     def __init__(self, boottime: Callable[[], float]) -> None:
         self._boottime = boottime
@@ -27,7 +28,7 @@ class IsolationDeadline:
         self._deadline = max(deadline, self._deadline or deadline)
 
     def mark(self, pid: int, main: int) -> None:
-        """This slot process, below `main`, runs an exclusive task. Also one that is gone: its session may be there."""
+        """This process, `main` or one below it, does such work. Also one that is gone: its session may be there."""
         self.unmark(pid)
         self._exclusive[pid] = _descriptor_of(pid, main)
 
@@ -47,10 +48,11 @@ class IsolationDeadline:
         """When `enforce` has something to do, on the clock of the deadline; None when there is nothing to wait for."""
         return None if self._deadline is None or not self._exclusive else self._deadline
 
-    def enforce(self) -> None:
-        """Kill, if the deadline has passed and an exclusive task runs."""
+    def enforce(self, main: int) -> bool:
+        """Kill, if the deadline has passed and something exclusive runs. True if that was `main`, with all below it."""
         if self.due is None or self._boottime() < self.due:
-            return
+            return False
+        is_main = self._exclusive.get(main) is not None
         for pid, descriptor in self._exclusive.items():
             if descriptor is not None:
                 _kill_tree(pid, descriptor)
@@ -62,6 +64,7 @@ class IsolationDeadline:
         if self._spark is not None:
             _close(self._spark[1])
             self._spark = None
+        return is_main
 
 
 def _descriptor_of(pid: int, main: int) -> int | None:
@@ -69,7 +72,7 @@ def _descriptor_of(pid: int, main: int) -> int | None:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return None
-    if is_descendant(pid, main):
+    if pid == main or is_descendant(pid, main):
         return descriptor
     os.close(descriptor)
     return None

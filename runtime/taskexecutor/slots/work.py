@@ -64,13 +64,13 @@ class SlotWork:
 
 
 class ProcessGuard(Protocol):
-    """Who ends processes of exclusive tasks should this process not be able to (R14)."""
+    """Who ends processes of exclusive tasks, and of movers, should this process not be able to (R14, R27)."""
 
     def mark_exclusive(self, pid: int, /) -> None:
-        """Before an exclusive task is handed to the process. Raises UnavailableError: then do not."""
+        """Before an exclusive task, or a move, begins in the process. Raises UnavailableError: then do not begin."""
 
     def unmark(self, pid: int, /) -> None:
-        """After nothing of the task is left, in the process and in Spark. Raises UnavailableError."""
+        """After nothing of it is left, in the process and in Spark. Raises UnavailableError."""
 
 
 class OrphanReaper(Protocol):

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.scope import ServiceScope
-from runtime.common.errors import InvalidInputError
+from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.gateways.kept_outputs import commit_command, named_directories
@@ -197,6 +197,71 @@ async def test_a_stop_returns_when_no_thread_moves_any_more(
     may_go_on.set()
     await stopped
     assert committer.posted.get_nowait() == OutputsMoved(JOB, is_stopped=True)
+
+
+class RecordingGuard:
+    """Takes no orders while it is frozen."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple[str, int]] = []
+        self.is_frozen = False
+        self.refused = 0
+
+    def mark_exclusive(self, pid: int) -> None:
+        self._take("mark", pid)
+
+    def unmark(self, pid: int) -> None:
+        self._take("unmark", pid)
+
+    def _take(self, order: str, pid: int) -> None:
+        if self.is_frozen:
+            self.refused += 1
+            message = "the guard takes no orders"
+            raise UnavailableError(message)
+        self.orders.append((order, pid))
+
+
+@pytest.mark.asyncio
+async def test_the_guard_holds_this_process_from_before_the_first_file_to_behind_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R27: of one move, and of two that overlap."""
+    guard, scope = RecordingGuard(), ServiceScope("test")
+    mark, unmark = ("mark", os.getpid()), ("unmark", os.getpid())
+    posted: asyncio.Queue[OutputsMoved | MoveProgressed] = asyncio.Queue()
+    real = OutputCommitter(scope, posted.put_nowait, LoopClock(), guard=guard)
+    await scope.open()
+    seen: list[list[tuple[str, int]]] = []
+    may_go_on = threading.Event()
+    write = LocalOutputFiles.write
+
+    def observed(self: LocalOutputFiles, name: str, data: bytes, /) -> None:
+        seen.append(list(guard.orders))
+        if self.base.endswith("slow"):
+            may_go_on.wait()
+        write(self, name, data)
+
+    async def moved(job: int) -> None:
+        while not isinstance(event := await posted.get(), OutputsMoved):
+            pass
+        assert event == OutputsMoved(job_id(job))
+
+    monkeypatch.setattr(LocalOutputFiles, "write", observed)
+    guard.is_frozen = True
+    real.begin(order([attempt(tmp_path / "slow", 0, a="1")]))
+    async with asyncio.timeout(10):
+        while guard.refused < 2:
+            await asyncio.sleep(0.01)
+    assert seen == [], "nothing is touched before the guard knows"
+    guard.is_frozen = False
+    real.begin(replace(order([attempt(tmp_path / "quick", 0, a="1")]), job_id=job_id(2)))
+    await moved(2)
+    assert unmark not in guard.orders, "the other one moves still"
+    may_go_on.set()
+    await moved(1)
+    assert guard.orders == [mark, mark, unmark]
+    assert all(mark in orders and unmark not in orders for orders in seen)
+    await scope.close()
 
 
 @pytest.mark.asyncio
