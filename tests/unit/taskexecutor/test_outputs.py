@@ -19,7 +19,13 @@ from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS
 from runtime.taskexecutor import repeat_commit
 from runtime.taskexecutor.commit_records import claim, commit_names, read_claim
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import MoveStoppedError, MoveSupersededError, OutputMove, Permit
+from runtime.taskexecutor.output_move import (
+    PARALLEL_MAX,
+    MoveStoppedError,
+    MoveSupersededError,
+    OutputMove,
+    Permit,
+)
 from runtime.taskexecutor.partitions import RemoteFilesError
 from tests.kit.committed_outputs import (
     COMMIT,
@@ -350,6 +356,23 @@ def test_an_older_order_finds_that_a_later_one_is_under_way(tmp_path: Path) -> N
         commit([output], 9)
     assert read_claim(claim(later)) == replace(later, vertex_id=VertexId(""))
     assert visible(tmp_path) == {}
+
+
+def test_a_permit_that_is_withdrawn_ends_each_thread_before_its_next_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R27: not only before its next bunch of files."""
+    output = attempt(tmp_path, 0, **{f"f{n}": "x" for n in range(16 * 4 * PARALLEL_MAX)})
+    permit, moved = Permit(), list[object]()
+
+    def put(_: LocalOutputFiles, *names: object, **__: object) -> None:
+        permit.withdraw("its fence was waited out")
+        moved.append(names)
+
+    monkeypatch.setattr(LocalOutputFiles, "put", put)
+    with pytest.raises(MoveStoppedError):
+        commit([output], permit=permit)
+    assert 1 <= len(moved) <= PARALLEL_MAX, "one for each thread that had looked before that"
 
 
 def test_a_permit_that_is_withdrawn_ends_the_move_before_its_next_file(tmp_path: Path) -> None:
