@@ -88,6 +88,15 @@ OWNED: Mapping[str, str] = {
     "spark.scheduler.allocation.file": "slots share the driver through fixed FAIR pools",
     "spark.sql.warehouse.dir": "tables lie with their job, or for all jobs where taskmanager.spark.warehouse says",
     "spark.sql.catalogImplementation": "each job has its own catalog; taskmanager.spark.warehouse gives all jobs one",
+    **dict.fromkeys(
+        (
+            "spark.sql.broadcastExchange.maxThreadThreshold",
+            "spark.sql.resultQueryStage.maxThreadThreshold",
+            "spark.sql.shuffleExchange.maxThreadThreshold",
+            "spark.sql.subquery.maxThreadThreshold",
+        ),
+        "threads that the queries of all share are as many as are needed",
+    ),
     "spark.local.dir": "it lies in the TaskManager's working directory",
     "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
     "spark.pyspark.python": "user code runs on the TaskManager's interpreter",

@@ -293,6 +293,29 @@ except Exception as error:
 """
 
 
+def test_queries_that_wait_for_others_hold_up_no_other_session(box: SparkBox) -> None:
+    assert box.evaluate(NESTED) == list(range(1, 25))
+    assert box.evaluate(SHUFFLES) == 100
+
+
+NESTED = """
+import threading
+from pyspark.sql.functions import udf
+plus = udf(lambda number: number + 1, "bigint")
+count = 24  # each needs a thread of a pool of all, and another one for its subquery
+for number in range(count):
+    spark.range(number, number + 1).repartition(1).select(plus("id").alias("n")).createOrReplaceTempView(f"t{number}")
+found, together = [], threading.Barrier(count)
+def work(number):
+    together.wait()
+    found.append(spark.sql(f"select (select max(n) from t{number}) + count(*) - 1 from range(1)").head()[0])
+threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+emit(sorted(found))
+"""
+
+
 def test_a_job_that_a_query_begins_after_its_end_is_forgotten_with_its_session(box: SparkBox) -> None:
     box.evaluate(LATE)
     before = figures(box)["sessions"]

@@ -20,9 +20,6 @@ from runtime.taskexecutor.spark.warehouse import catalog_conf
 WORKING_DIRECTORY_LINK = "job"
 DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
 
-# Spark's cached thread pools pin the sessions of dead slots up to this number of threads each; Spark's default of
-# 1024 was measured as a leak of 0.1 MB of heap and a thread per job.
-_POOL_THREADS_MAX = "16"
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 
@@ -110,8 +107,6 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.warehouse:
         conf.update(catalog_conf(settings.warehouse, settings.spark_conf))
-    for pool in ("shuffleExchange", "resultQueryStage", "broadcastExchange", "subquery"):
-        conf[f"spark.sql.{pool}.maxThreadThreshold"] = _POOL_THREADS_MAX
     if settings.is_local:
         conf["spark.sql.shuffle.partitions"] = str(max(4, 2 * settings.cores))
     return conf

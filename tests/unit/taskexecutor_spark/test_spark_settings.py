@@ -48,7 +48,6 @@ def test_keys_of_the_user_win_over_defaults_only(tmp_path: Path) -> None:
     conf = effective_conf(spark_settings(tmp_path, spark_conf=user))
     assert user.items() <= conf.items()
     assert conf["spark.scheduler.mode"] == "FAIR"
-    assert conf["spark.sql.shuffleExchange.maxThreadThreshold"] == "16"
     assert conf["spark.local.dir"].startswith(str(tmp_path))
     assert conf["spark.sql.warehouse.dir"].startswith(tmp_path.as_uri())
 

@@ -1,7 +1,7 @@
 package org.apache.spark;
 
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -18,22 +18,18 @@ import scala.concurrent.impl.ExecutionContextImpl;
 /**
  * A pool whose threads work for all sessions. Each piece of work brings its session along, but a thread would also keep
  * the one for which it was started, and Spark leaves that of a query which fails: its threads inherit nothing, and keep
- * nothing (R25).
+ * nothing (R25). There are as many as there is work at once: work of one job that waits for more work here, as a query
+ * does for its subqueries, would otherwise hold all of them, and everybody's queries (R22).
  */
 final class SharedThreads extends ThreadPoolExecutor {
+  private static final long IDLE_SECONDS = 60;
+
   private static boolean isDone;
 
   private final SparkContext original;
 
-  private SharedThreads(ThreadPoolExecutor replaced, ThreadFactory factory, SparkContext original) {
-    super(
-        replaced.getCorePoolSize(),
-        replaced.getMaximumPoolSize(),
-        replaced.getKeepAliveTime(TimeUnit.SECONDS),
-        TimeUnit.SECONDS,
-        new LinkedBlockingQueue(),
-        factory);
-    allowCoreThreadTimeOut(true);
+  private SharedThreads(ThreadFactory factory, SparkContext original) {
+    super(0, Integer.MAX_VALUE, IDLE_SECONDS, TimeUnit.SECONDS, new SynchronousQueue(), factory);
     this.original = original;
   }
 
@@ -53,7 +49,7 @@ final class SharedThreads extends ThreadPoolExecutor {
     original.localProperties().remove();
   }
 
-  /** Called with a session in place: the pools are made here, and read its conf. Only the first call has an effect. */
+  /** Called with a session in place, whose conf Spark reads to make its pools. Only the first call has an effect. */
   static synchronized void replace(SparkContext original) throws Exception {
     if (!isDone) {
       replace(ShuffleExchangeExec$.MODULE$.executionContext(), "shuffle-exchange", original);
@@ -68,7 +64,7 @@ final class SharedThreads extends ThreadPoolExecutor {
   private static void replace(ExecutionContextExecutorService context, String name, SparkContext original)
       throws Exception {
     ThreadPoolExecutor replaced = (ThreadPoolExecutor) Fields.get(ExecutionContextImpl.class, context, "executor");
-    ExecutorService pool = new SharedThreads(replaced, named(name), original);
+    ExecutorService pool = new SharedThreads(named(name), original);
     Fields.set(ExecutionContextImpl.class, context, "executor", pool);
     replaced.shutdown();
   }
