@@ -163,3 +163,17 @@ def test_the_loss_of_the_daemon_costs_no_task_that_runs(lossy_box: SparkBox, tmp
     wait_until(lambda: not is_alive(daemon.pid))
     go.touch()
     assert beside.next() == [41]
+
+
+BROADCASTS = """
+sc = spark.sparkContext
+first, second = sc.broadcast([7]), sc.broadcast([8])
+def total(kept):
+    return sc.parallelize(range(8), 4).map(lambda number: number + kept.value[0]).sum()
+emit([total(first), total(second), total(first)])
+"""
+
+
+def test_a_worker_has_the_broadcasts_of_the_session_that_comes_to_it(box: SparkBox) -> None:
+    """Spark tells a worker to forget those of the task before, which may have been another session's."""
+    assert [box.evaluate(BROADCASTS) for _ in range(3)] == [[84, 92, 84]] * 3

@@ -89,6 +89,13 @@ class _Fork:
         self.control.close()
 
 
+class _Broadcasts(dict[int, Any]):
+    """Of a fork. Spark counts what it has sent to the keeper, and has it forget those of another session's task too."""
+
+    def pop(self, number: int, *default: Any) -> Any:
+        return super().pop(number, *default or (None,))
+
+
 class WorkerKeeper:
     """`serve` takes the place of pyspark's `daemon.worker`, which is `plain`, in each worker that the daemon forks.
 
@@ -214,6 +221,8 @@ class WorkerKeeper:
 
     def _run(self, connection: socket.socket, control: socket.socket) -> NoReturn:
         """Run one session's tasks, in the fork."""
+        broadcast: Any = importlib.import_module("pyspark.core.broadcast")
+        broadcast._broadcastRegistry = _Broadcasts()  # noqa: SLF001 - of pyspark
         while True:
             code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
             if code or not self._runs_tasks:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +28,8 @@ from runtime.taskexecutor.spark.sessions import Sessions
 from runtime.taskexecutor.spark.settings import sessions_directory
 from tests.kit.spark_box import spark_settings
 
-SESSION = "slot-0-" + "ab" * 16
+SESSION = "slot-0-" + uuid.uuid4().hex
+"""Of this process: the tests of another one beside it would find what these have started."""
 
 
 class _Java:
