@@ -46,8 +46,8 @@ ALLOWED: Mapping[str, float] = {
     "TaskManager open files": 10 * SLOTS,
     "temporary files": 40,
 }
-"""By how much a figure may differ at rest: slots may hold a fresh or a used session, pools breathe, and a Python worker is
-a keeper with a fork."""
+"""By how much a figure may differ at rest: slots may hold a fresh or a used session, pools breathe, and a Python worker
+is a keeper with a fork."""
 ALLOWED_SHARES: Mapping[str, float] = {"heap MB": 0.15, "classes": 0.1}
 """The same for what settles late; judged over thousands of jobs only."""
 TITLE = "soak: what stays of jobs"
