@@ -129,7 +129,7 @@ def test_pitfall_3_a_job_that_starts_after_its_slot_died_is_cancelled(box: Spark
 
 def test_pitfall_3_the_reaper_cancels_jobs_without_a_live_slot(box: SparkBox) -> None:
     code = """
-spark._jsc.sc().setLocalProperty("spark.job.tags", None)
+spark._jvm.org.apache.spark.SparkContext.getOrCreate().setLocalProperty("spark.job.tags", None)
 try:
     spark.sparkContext.parallelize([1], 1).foreach(lambda _: __import__("time").sleep(60))
 except Exception as error:
