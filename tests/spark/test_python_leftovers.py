@@ -61,11 +61,14 @@ def test_a_job_with_files_of_its_own_leaves_nothing_either(box: SparkBox) -> Non
 THREAD = """
 def writes(_):
     import os, threading, time
+    begun = threading.Event()
     def go_on():
         while True:
             open({path!r}, "a").write("x")
+            begun.set()
             time.sleep(0.01)
     threading.Thread(target=go_on, daemon=True).start()
+    begun.wait()  # its worker ends with the task, since a thread is left in it
     return os.getpid()
 emit(spark.sparkContext.parallelize([0], 1).map(writes).collect()[0])
 ask()
