@@ -200,6 +200,7 @@ class Attempts:
             exchange_directory=self._exchange.directory,
             log_directory=self._log_directory,
             python_path=directory.python_path,
+            brought=directory.brought,
             code_files=code_files,
             secrets=secrets,
         )

@@ -39,11 +39,12 @@ class BlobFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobDirectory:
-    """What the tasks of one job start from."""
+    """What the tasks of one job start from. `brought`: what lies at the top of `work` then, by name."""
 
     root: Path
     work: Path
     python_path: tuple[Path, ...]
+    brought: tuple[str, ...] = ()
 
 
 class JobDirectories:
@@ -150,18 +151,18 @@ def _lay_out(
         building.rename(root)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return JobDirectory(root, root / "work", tuple(root / path for path in python_path))
+    brought = tuple(_name_in_work(blob) for blob in (*job.files, *job.archives))
+    return JobDirectory(root, root / "work", tuple(root / path for path in python_path), brought)
 
 
 def _fill(building: Path, job: JobInformation, sources: Mapping[str, Path | bytes], limits: UnpackLimits) -> list[Path]:
     (building / "work").mkdir(parents=True)
     for blob in job.files:
-        source_name, name = _name_and_alias(blob.name)
-        _place(sources[blob.sha256], building / "work" / (name or source_name))
+        _place(sources[blob.sha256], building / "work" / _name_in_work(blob))
     for blob in job.archives:
-        source_name, name = _name_and_alias(blob.name)
+        source_name, _ = _name_and_alias(blob.name)
         with _as_file(sources[blob.sha256], building / "unpacking") as archive:
-            unpack(archive, source_name, _vacant(building / "work" / (name or source_name)), limits)
+            unpack(archive, source_name, _vacant(building / "work" / _name_in_work(blob)), limits)
     return _lay_out_python(building, job, sources, limits)
 
 
@@ -212,6 +213,11 @@ def _vacant(target: Path) -> Path:
         message = f"the job brings two files named {target.name}"
         raise InvalidInputError(message)
     return target
+
+
+def _name_in_work(blob: BlobReference) -> str:
+    name, alias = _name_and_alias(blob.name)
+    return alias or name
 
 
 def _name_and_alias(text: str) -> tuple[str, str]:

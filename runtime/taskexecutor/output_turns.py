@@ -32,7 +32,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INTERVAL = 0.5
-"""Seconds between two looks for jobs that are waited for."""
+"""Seconds between two looks for jobs that are waited for, at most."""
+
+INTERVAL_MIN = 0.02
+"""At least: most commits are over soon."""
+
+WAITED_PART = 0.25
+"""Between these, so much of what was waited: nobody waits much longer than there is cause."""
 
 
 class StoredJobs(Protocol):
@@ -107,9 +113,10 @@ class Turns:
             for files, _ in bases:
                 await step(partial(self.give_back, files))
         while others:
-            self._check(others[0], self._clock.monotonic() - began)
+            waited = self._clock.monotonic() - began
+            self._check(others[0], waited)
             waiting(f"job {others[0].job_id} commits to {others[0].base}: waiting for it")
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(min(max(INTERVAL_MIN, WAITED_PART * waited), INTERVAL))
             found: list[Turn] = []
             for files, mode in bases:
                 jobs = [turn.job_id for turn in others if turn.base == files.base]

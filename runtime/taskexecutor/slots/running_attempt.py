@@ -196,6 +196,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         partition_directory=f"{work.exchange_directory.rstrip('/')}/{job.job_id}",
         ships_files=bool(job.py_files or job.files or job.archives or job.wheels or _has_fields(job.environment)),
         secrets=dict(work.secrets),
+        brought=work.brought,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from runtime.common.states import ExecutionState
@@ -25,13 +27,16 @@ from runtime.taskexecutor.slots.lost_partitions import with_lost_partitions
 from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
+from runtime.taskexecutor.slots.vanishing_files import vanishing_files
 from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
 from runtime.taskexecutor.slots.written_outputs import made_outputs, written_outputs
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Result:
-    is_script: bool = False
+    script: Path | None = None
     value: bytes = b""
     partitions: tuple[PartitionDescriptor, ...] = ()
     failure: FailureInfo | None = None
@@ -78,6 +83,8 @@ class TaskRunner:
                     self._note_failure(error, order, result)
         finally:
             self._leave_if_forked()
+            if result.script is not None:
+                _warn_of_vanishing_files(order, result.script)
             is_clean = self._end_attempt(state, threads)
             self._blame_lost_spark(result)
             self._streams.back()
@@ -86,8 +93,8 @@ class TaskRunner:
     def _run_operators(self, order: WorkOrder, state: AttemptState, result: _Result) -> None:
         operators = parse_operators(order.operators)
         if isinstance(operators[0].code, ScriptCode):
-            result.is_script = True
-            self._run_script(operators[0].code, order)
+            result.script = script_file(operators[0].code, order.code_files, order.job_directory)
+            returned_by(run_script, result.script, operators[0].code.args)
             return
         functions = [self._loader.load(operator, order.code_files) for operator in operators]
         exchange = Exchange(order, self._attachment.session, self._inline_bytes_max)
@@ -101,10 +108,6 @@ class TaskRunner:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)
-
-    def _run_script(self, code: ScriptCode, order: WorkOrder) -> None:
-        path = script_file(code, order.code_files, order.job_directory)
-        returned_by(run_script, path, code.args)
 
     def _terminal_value(self, operator: Operator, value: Any) -> bytes:
         if value is None:
@@ -175,7 +178,7 @@ class TaskRunner:
             outputs=outputs,
             metrics=metrics,
             is_clean=is_clean,
-            is_reusable=is_finished and is_clean and not result.is_script,
+            is_reusable=is_finished and is_clean and result.script is None,
             is_spark_lost=result.is_spark_lost,
         )
 
@@ -204,6 +207,17 @@ def _hand_over(operator: Operator, value: Any, inline_bytes_max: int) -> Any:
         raise TaskError(message)
     encode_value(value, bytes_max=inline_bytes_max, what=f"the return value of {operator.name!r}")
     return [value]
+
+
+def _warn_of_vanishing_files(order: WorkOrder, script: Path) -> None:
+    """Into the file of stderr: user code may have closed what leads there. Whatever is found fails no job."""
+    try:
+        if warning := vanishing_files(order.job_directory, {script.name, *order.brought}):
+            path = Path(order.log_directory) / "stderr"
+            with path.open("a", encoding="utf-8", errors="backslashreplace") as stderr:
+                stderr.write(f"{warning}\n")
+    except OSError as error:
+        _logger.warning("what the script has left in its working directory cannot be told: %s", error)
 
 
 def _has_living_children() -> bool:

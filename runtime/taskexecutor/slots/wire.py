@@ -100,7 +100,8 @@ class WorkOrder:
     """One attempt, as the slot process gets it. The `bytes` fields are JSON text.
 
     `partition_directory` is where the job's result partitions go, `log_directory` the attempt's own. `ships_files`:
-    the job brings files or an environment, so that its Python workers must be its own.
+    the job brings files or an environment, so that its Python workers must be its own. `brought`: what it has brought
+    into its directory, by name.
     """
 
     attempt_id: ExecutionAttemptId
@@ -122,6 +123,7 @@ class WorkOrder:
     partition_directory: str
     ships_files: bool
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    brought: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class SlotSettings:
 class SlotWork:
     """One attempt to run. `code_files` maps the sha256 of each code blob to its local file.
 
-    `secrets` are values by name.
+    `secrets` are values by name, `brought` the names of what the job has in `job_directory` from the beginning.
     Partitions go under `<exchange_directory>/<job id>/<partition id>`, logs under `<log_directory>/<attempt id>/`.
     """
 
@@ -59,6 +59,7 @@ class SlotWork:
     exchange_directory: str
     log_directory: Path
     python_path: tuple[Path, ...] = ()
+    brought: tuple[str, ...] = ()
     code_files: Mapping[str, Path] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 

@@ -25,6 +25,7 @@ from runtime.taskexecutor.output_turns import Turns
 from tests.kit.commits_of_jobs import Known, killed_behind, move, moving, names, room_for, wanted, written
 from tests.kit.committed_outputs import everything, visible
 from tests.kit.task_messages import VERTEX, job_id
+from tests.kit.virtual_time import run_virtual
 
 T = TypeVar("T")
 
@@ -37,6 +38,45 @@ STEPS_MAX = 1000
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_turns, "INTERVAL", 0.0)
+
+
+class _Looks:
+    """Steps of one job that waits, in the time of the loop; the other one is over after `seconds`."""
+
+    def __init__(self, turn: Path, seconds: float) -> None:
+        self._turn, self._seconds = turn, seconds
+        self._begun = 0.0
+        self.steps = 0
+
+    @property
+    def waited(self) -> float:
+        return asyncio.get_running_loop().time() - self._begun
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        self._begun = self._begun or asyncio.get_running_loop().time()
+        self.steps += 1
+        if self.waited >= self._seconds:
+            self._turn.unlink(missing_ok=True)
+        return work()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "late", "looks"), [(0.03, 0.02, 3), (0.2, 0.05, 12), (1.0, 0.25, 20), (3600.0, 0.5, 7230)]
+)
+def test_a_turn_is_found_soon_and_nobody_looks_too_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, late: float, looks: int
+) -> None:
+    """A commit takes some milliseconds or hours: who waits is late by a quarter of that, half a second at most."""
+    monkeypatch.undo()
+    step = _Looks(wanted(tmp_path, A), seconds)
+
+    async def wait() -> float:
+        turns = Turns(CommitOutputs(B, 1, VERTEX, (), 1), Known(), LoopClock(), patience=0.0, is_by_hand=False)
+        await turns.take([(LocalOutputFiles(str(tmp_path)), OVERWRITE)], step, lambda _: None)
+        return step.waited
+
+    assert run_virtual(wait()) - seconds <= late + 1e-6
+    assert step.steps <= looks + 7, "besides: whose turn it is, its own file, and the looks before and behind"
 
 
 async def waits(mover: asyncio.Task[None], base: Path, job: JobId, jobs: Known) -> None:
