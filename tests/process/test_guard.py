@@ -310,29 +310,35 @@ def test_the_guard_is_small() -> None:
 
 # --- the isolation deadline (R14) ---------------------------------------------------------------------------
 
-# Two slot processes with a child each, below a template, and a Spark host with a JVM beside it.
+# Two slot processes with a child each, below a template, and a Spark host with a JVM beside it. Its Python worker has
+# left a daemon, and the JVM another one.
 ISOLATED = """
 import asyncio, json, os, signal, sys, time
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
 
-def fork(*below):
+def fork(*below, is_lost=False):
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.setsid()
-        found = [fork(*tree) for tree in below]
+        if is_lost and os.fork():
+            os._exit(0)
+        found = [fork(is_lost=True) if tree == "lost" else fork(*tree) for tree in below]
         os.write(writer, json.dumps([os.getpid(), found]).encode())
         while True: signal.pause()
     os.close(writer)
+    if is_lost:
+        os.waitpid(pid, 0)
     return json.loads(os.read(reader, 1000))
 
 channel = GuardChannel.from_environment(os.environ)
 channel.listen("127.0.0.1")
 template, [[exclusive, [[exclusive_child, _]]], [shared, [[shared_child, _]]]] = fork([[]], [[]])
-host, [[jvm, _]] = fork([])
+host, [[jvm, [[worker, [[daemon, _]]], [program, _]]]] = fork([["lost"], "lost"])
 named = {"main": os.getpid(), "template": template, "exclusive": exclusive, "exclusive_child": exclusive_child,
-         "shared": shared, "shared_child": shared_child, "host": host, "jvm": jvm}
+         "shared": shared, "shared_child": shared_child, "host": host, "jvm": jvm, "worker": worker, "daemon": daemon,
+         "program": program}
 
 async def main():
     guard = GuardConnection(channel.control)
@@ -418,7 +424,8 @@ def isolated() -> Iterator[Isolated]:
 
 
 EXCLUSIVE = {"exclusive", "exclusive_child"}
-SPARK = {"host", "jvm"}
+SPARK = {"host", "jvm", "worker", "daemon", "program"}
+"""The last two are below the guard only."""
 OTHERS = {"main", "template", "shared", "shared_child"}
 
 

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,7 +126,8 @@ class Started:
         for name in whom:
             os.kill(self.pid(name), signal.SIGSTOP)
         for name in whom:
-            os.kill(self.pid(name), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # its parent-death signal was quicker
+                os.kill(self.pid(name), signal.SIGKILL)
 
     def is_proved_dead(self) -> bool:
         dialler = GuardDialler(timeout=5.0)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,11 @@ from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import LeaderRecord, TaskManagerRecord
 from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.jobgraph.graph import dump_operators
+from runtime.taskexecutor.slots.linux import is_descendant
+from tests.kit.class_archive import share
 from tests.kit.etcd import EtcdProcess
 from tests.kit.slot_work import operator
+from tests.kit.spark_box import QUICK_JVM
 from tests.kit.task_executor_cluster import until_gone
 from tests.kit.task_manager_process import TaskManager, ended, is_alive, task_manager
 from tests.kit.task_messages import (
@@ -162,6 +166,12 @@ async def test_leftover_partitions_of_a_job_with_a_graph_and_no_result_are_kept(
 
 # --- contact, fences and the guard's deadline (R14) ---------------------------------------------------------
 
+SPARK = (
+    "taskmanager.spark.enabled=true",
+    "taskmanager.memory.spark.size=768 mb",
+    "taskmanager.spark.warm-up.count=0",
+    *(f"{key}={value}" for key, value in QUICK_JVM.items()),
+)
 SHORT = ("taskmanager.isolation-timeout=3 s", "heartbeat.interval=500 ms")
 
 
@@ -185,10 +195,18 @@ async def take_slot(made: Cluster, job: int) -> None:
     manager.job_master.send(answer_offers(job, job=job), register_job(job))
 
 
-async def start_task(made: Cluster, tmp_path: Path, job: int, *, exclusive: bool, subtask: int = 0) -> int:
-    """A task that runs until it is ended, in the job's slot; its process."""
+async def start_task(
+    made: Cluster,
+    tmp_path: Path,
+    job: int,
+    *,
+    exclusive: bool,
+    subtask: int = 0,
+    code: Callable[[str], Callable[[object], None]] = tell_and_wait,
+) -> int:
+    """A task that runs until it is ended, in the job's slot; the process that it tells."""
     told = tmp_path / f"task-{job}-{subtask}"
-    operators = dump_operators((operator(tell_and_wait(str(told))),))
+    operators = dump_operators((operator(code(str(told))),))
     deployment = deploy(job, subtask, job=job, operators=operators)
     tasks = tuple(replace(task, task=replace(task.task, is_exclusive=exclusive)) for task in deployment.tasks)
     made.manager.job_master.send(replace(deployment, tasks=tasks))
@@ -235,6 +253,49 @@ async def test_a_frozen_task_manager_loses_its_exclusive_tasks_and_says_so_when_
         assert is_alive(shared)
         # Contact comes back by itself.
         assert is_alive(await start_task(made, tmp_path, 1, exclusive=True, subtask=1))
+
+
+def leave_a_daemon_and_wait(path: str) -> Callable[[Any], None]:
+    """What a Python function of Spark starts, without parents."""
+
+    def run(ctx: Any) -> None:
+        import signal
+        from pathlib import Path
+
+        def starts(_: Any) -> None:
+            import subprocess
+
+            subprocess.run(f"setsid sh -c 'echo $$ >{path}; exec sleep 1000' >/dev/null 2>&1 &", shell=True, check=True)
+
+        ctx.spark.sparkContext.parallelize([0], 1).foreach(starts)
+        while not Path(path).read_text().endswith("\n"):
+            continue
+        signal.pause()
+
+    return run
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_what_python_functions_have_started_does_not_outlive_the_deadline(
+    tmp_path: Path, etcd: EtcdProcess, class_archive: Path | None
+) -> None:
+    """R14: nobody but the guard is left who could find it."""
+    shared = tuple(f"{key}={value}" for key, value in share(class_archive, tmp_path / "run").items())
+    async with cluster(tmp_path, etcd, "tm-frozen-spark", options=(*SHORT, *SPARK, *shared)) as made:
+        await made.lead(made.manager.leader.address)
+        await made.manager.wait_ready()
+        main = made.manager.main_pid()
+        await take_slot(made, 1)
+        daemon = await start_task(made, tmp_path, 1, exclusive=True, code=leave_a_daemon_and_wait)
+        assert not is_descendant(daemon, main)
+        os.kill(main, signal.SIGSTOP)
+        await until(lambda: not is_alive(daemon))
+        os.kill(main, signal.SIGCONT)
+        report = await report_of_job(made, 1)
+        assert report.failure is not None
+        assert report.failure.is_isolation
 
 
 async def test_an_etcd_that_is_away_too_long_stops_exclusive_tasks_only(tmp_path: Path) -> None:

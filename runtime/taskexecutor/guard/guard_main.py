@@ -92,8 +92,11 @@ class Guard:
         while self._main_status is None:
             self._timer.set(self._isolation.due)
             # What the main process has said counts before the deadline does.
-            if not self._serve(KILL_ROUND_SECONDS if self._sweep.is_wanted else None):
+            is_killing = self._sweep.is_wanted or self._isolation.is_ending
+            if not self._serve(KILL_ROUND_SECONDS if is_killing else None):
                 self._enforce()
+            if self._isolation.is_ending:
+                self._isolation.kill_round(self._main)
             for number, left in self._sweep.kill_round(self._main).items():
                 self._reply(f"{SWEPT} {number} {left}")
         self._timer.set(None)

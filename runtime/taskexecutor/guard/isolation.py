@@ -1,17 +1,26 @@
 """The guard's half of the isolation deadline (R14): what is to be killed when it passes. Standard library only.
 
 A process is held by a descriptor from the moment it is named, so that its number cannot come to mean another one; only
-the main process and its descendants are ever killed. The main process names itself while it moves outputs (R27): a
-thread of it that has looked whether it may, and was frozen before its next file, would go on there when it wakes.
+the main process and its descendants are ever killed, and what these have left to the guard. The main process names
+itself while it moves outputs (R27): a thread of it that has looked whether it may, and was frozen before its next file,
+would go on there when it wakes.
+
+A process that has left its parents is not below the one that was named. That of a slot is, because a slot process is a
+subreaper: so it is stopped first, and killed when nothing below it is left. That of Spark (a daemon of a Python
+function, a program of the JVM) is the guard's own child, as is nothing else that is meant to live but the main process.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Callable
 
-from runtime.taskexecutor.slots.linux import is_descendant, process_tree
+from runtime.taskexecutor.guard.reaping import kill, kill_orphans
+from runtime.taskexecutor.slots.linux import is_alive, is_descendant, process_tree
+
+_SCANS_MAX = 20
 
 
 class IsolationDeadline:
@@ -22,6 +31,9 @@ class IsolationDeadline:
         self._deadline: float | None = None
         self._exclusive: dict[int, int | None] = {}  # pid -> its descriptor, None when it was gone already
         self._spark: tuple[int, int] | None = None
+        self._ending: dict[int, int] = {}  # pid -> its descriptor
+        self.is_ending = False
+        """True from the deadline until nothing is left of what it has ended: `kill_round` is to be called."""
 
     def hold(self, deadline: float) -> None:
         """Act at that time of CLOCK_BOOTTIME, which a suspended host counts too; never earlier than was promised."""
@@ -53,18 +65,26 @@ class IsolationDeadline:
         if self.due is None or self._boottime() < self.due:
             return False
         is_main = self._exclusive.get(main) is not None
-        for pid, descriptor in self._exclusive.items():
-            if descriptor is not None:
-                _kill_tree(pid, descriptor)
         # The sessions of exclusive tasks are in the JVM, whose tasks would go on without their slot process.
-        if self._spark is not None:
-            _kill_tree(*self._spark)
-        for pid in list(self._exclusive):
-            self.unmark(pid)
-        if self._spark is not None:
-            _close(self._spark[1])
-            self._spark = None
+        for pid, descriptor in [*self._exclusive.items(), *([self._spark] if self._spark is not None else [])]:
+            if descriptor is not None:
+                self._ending[pid] = descriptor
+                _send(descriptor, signal.SIGSTOP)  # it starts nothing more
+        self._exclusive.clear()
+        self._spark = None
+        self.is_ending = True
+        self.kill_round(main)
         return is_main
+
+    def kill_round(self, main: int) -> None:
+        """Kill what is left, as far as that goes now."""
+        for pid, descriptor in list(self._ending.items()):
+            if select.select([descriptor], [], [], 0)[0]:
+                os.close(self._ending.pop(pid))
+            elif not _kill_below(pid):
+                _send(descriptor, signal.SIGKILL)
+        # Last: those above have become the guard's children by now.
+        self.is_ending = bool(kill_orphans(main) or self._ending)
 
 
 def _descriptor_of(pid: int, main: int) -> int | None:
@@ -83,15 +103,19 @@ def _close(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def _kill_tree(pid: int, descriptor: int) -> None:
-    """The process, and what it has started, which may be in sessions of their own."""
-    below = process_tree(pid)[1:]
+def _send(descriptor: int, number: int) -> None:
     try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
-        return  # reaped, and all below it by whoever reaps
-    for child in below:
-        try:
-            os.kill(child, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        return
+
+
+def _kill_below(pid: int) -> bool:
+    """What it has started, which may be in sessions of its own. True while something may be left."""
+    for _ in range(_SCANS_MAX):
+        alive = [child for child in process_tree(pid)[1:] if is_alive(child)]
+        if not alive:
+            return False
+        for child in alive:
+            kill(child)
+    return True

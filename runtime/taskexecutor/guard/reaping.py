@@ -17,7 +17,7 @@ from pathlib import Path
 from runtime.taskexecutor.guard.cgroup import Cgroup
 from runtime.taskexecutor.guard.mark import carriers
 from runtime.taskexecutor.guard.records import LifeRecord, boot_id, host_identity, pid_namespace
-from runtime.taskexecutor.slots.linux import process_tree
+from runtime.taskexecutor.slots.linux import children_of, process_tree
 
 KILL_ROUND_SECONDS = 0.05
 OTHERS_KEPT_SECONDS = 7 * 86400
@@ -26,10 +26,10 @@ LEFTOVER_PATIENCE = 20.0
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Signal a process that may be gone."""
+    """Signal a process that may be gone, or another user's (`sudo`): what cannot be killed is not taken for dead."""
     try:
         os.kill(pid, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return
 
 
@@ -43,6 +43,15 @@ def reap_children(note: Callable[[int, int], None] = lambda _pid, _status: None)
         if pid == 0:
             return True
         note(pid, status)
+
+
+def kill_orphans(main: int) -> list[int]:
+    """Kill what dead processes have left to this guard, with all below it: which of its children that was."""
+    orphans = [pid for pid in children_of(os.getpid()) if pid != main]
+    for orphan in orphans:
+        for pid in process_tree(orphan):
+            kill(pid)
+    return orphans
 
 
 def end_all(cgroup: Cgroup | None, mark: int, pause: Callable[[float], object]) -> None:

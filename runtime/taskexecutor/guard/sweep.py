@@ -6,12 +6,10 @@ guard only the main process is meant to live. Standard library only.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.taskexecutor.guard.reaping import kill
-from runtime.taskexecutor.slots.linux import children_of, process_tree
+from runtime.taskexecutor.guard.reaping import kill_orphans
 
 PATIENCE = 5.0
 """Seconds until what does not die (it waits for a disk, say) is named instead."""
@@ -38,10 +36,7 @@ class Sweep:
         """Kill all orphans. The answers that can be given now: "" when none is left, else who is."""
         if not self._asked:
             return {}
-        orphans = [pid for pid in children_of(os.getpid()) if pid != main]
-        for orphan in orphans:
-            for pid in process_tree(orphan):
-                kill(pid)
+        orphans = kill_orphans(main)
         now = self._monotonic()
         answered = [number for number, until in self._asked.items() if not orphans or until <= now]
         left = ", ".join(f"{_name(pid)} ({pid})" for pid in orphans[:_NAMED_MAX])
