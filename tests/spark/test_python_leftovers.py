@@ -42,7 +42,7 @@ def test_processes_of_python_functions_end_with_their_session_and_only_they(box:
     assert all(map(is_alive, others)), "the session of these is still open"
     assert not is_alive(worker), "a worker runs code of one session only"
     log = box.settings.log_file("host").read_text()
-    assert f"ended what Python functions of session {slots[0].session.session_id} had left: " in log
+    assert f"ended what Python functions and scripts of session {slots[0].session.session_id} had left: " in log
     assert f"({ours[0]})" in log
     assert box.evaluate(COUNT) == 36
     box.end(slots[1])

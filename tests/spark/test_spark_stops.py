@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.kit.spark_box import SparkBox, spark_settings
@@ -126,6 +127,33 @@ def test_the_gateway_refuses_what_would_change_the_jvm_for_all(box: SparkBox) ->
     assert slot.next() == 10
     read = "spark.sql(\"select current_timezone() != 'Asia/Tokyo', current_user() != 'alice'\").head()"
     assert box.evaluate(f"emit(list({read}))") == [True, True]
+
+
+PROGRAMS = {
+    "java.lang.ProcessBuilder": "jvm.java.lang.ProcessBuilder(['sleep', '1000']).start()",
+    "java.lang.ProcessBuilder.startPipeline": "jvm.java.lang.ProcessBuilder.startPipeline(jvm.java.util.ArrayList())",
+    "java.lang.Runtime.exec": "jvm.java.lang.Runtime.getRuntime().exec('sleep 1000')",
+    "java.lang.Runtime.exec by reflection": """
+types = spark.sparkContext._gateway.new_array(jvm.java.lang.Class, 1)
+types[0] = jvm.java.lang.Class.forName("java.lang.String")
+values = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, 1)
+values[0] = "sleep 1000"
+runtime = jvm.java.lang.Runtime.getRuntime()
+jvm.java.lang.Class.forName("java.lang.Runtime").getMethod("exec", types).invoke(runtime, values)
+""",
+}
+
+
+def test_the_gateway_starts_no_program(box: SparkBox) -> None:
+    """R29: nobody could tell for whom the JVM has started it."""
+    slot = box.slot(tried(PROGRAMS.values()))
+    for name in PROGRAMS:
+        told = slot.next()
+        assert f"{name.partition(' by')[0]} is refused: this JVM runs the Spark of other jobs too" in told
+        assert "subprocess of Python" in told
+    assert slot.next() == 10
+    names = [child.name() for child in psutil.Process(box.environment.process_ids[1]).children(recursive=True)]
+    assert "sleep" not in names
 
 
 def test_what_shuts_the_gateway_shuts_the_own_one_only(box: SparkBox) -> None:

@@ -82,9 +82,10 @@ class Driver:
         self._scala_context.setInterruptOnCancel(True)
         self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
 
-    def open_session(self, tag: str, properties: Mapping[str, str]) -> Any:
+    def open_session(self, tag: str, script_words: str, properties: Mapping[str, str]) -> Any:
         """A SlotSession of `jvm/`: all of it in one call."""
-        return self.jvm.org.apache.spark.SlotSession.open(self._scala_context, self.java_session, tag, dict(properties))
+        slot_session = self.jvm.org.apache.spark.SlotSession
+        return slot_session.open(self._scala_context, self.java_session, tag, script_words, dict(properties))
 
     def forget_session(self, session: Any) -> None:
         """Let the JVM free a SlotSession now: its proxy here is part of a cycle that Python may find much later."""
@@ -232,7 +233,9 @@ def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:
     scala_context = context._jsc.sc()  # noqa: SLF001 - pyspark has no public way to the Java side
     shared = gateway.jvm.org.apache.spark.SharedContext.plant(scala_context)
     context._jsc = gateway.jvm.JavaSparkContext(shared)  # noqa: SLF001 - as above
-    return SparkSession(context), scala_context
+    session = SparkSession(context)
+    gateway.jvm.org.apache.spark.SlotScripts.install(session._jsparkSession.extensions())  # noqa: SLF001 - as above
+    return session, scala_context
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -8,6 +8,9 @@ its session's next task is told by its name, which has its pid in it. Standard l
 A worker has that name from before Spark hears that it can be used again until the next task has marked it. It works for
 one session only (`session_worker`), and nobody waits for it when nothing of the session is active (R15): then
 it may be killed as whatever it has started.
+
+The JVM starts one more kind of program for a session, the scripts of `SELECT TRANSFORM ... USING`: their shell takes
+the mark first of all (`jvm/SlotScripts.java`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _LOWEST = 1 << 60
 _DIGITS = 15
 
 USED = "python"
-"""The file in a session's directory that says that Python workers have worked for it: a byte for each task."""
+"""The file in a session's directory that says that processes carry its mark: a byte for each task of Python workers."""
 
 _BUSY = "python-worker"
 _KILLS_MAX = 100
@@ -73,6 +76,13 @@ def work_for(session_id: str, directory: str) -> None:
         os.close(descriptor)
 
 
+def shell_words(session_id: str, directory: str) -> str:
+    """With these a shell's script begins as a session's, or does not begin because that has ended."""
+    import shlex  # here, because daemons load this module and do without it
+
+    return f": >>{shlex.quote(f'{directory}/{USED}')} || exit 1; ulimit -S -x {_mark_of(session_id)}; "
+
+
 def tasks_of(directory: str) -> int:
     """How many tasks Python workers have begun for the session with this directory."""
     try:
@@ -101,6 +111,14 @@ def end_left_behind(session_id: str, wait: Callable[[float], object]) -> tuple[d
         wait(_PAUSE)
     alive = _carriers(session_id)
     return {pid: name for pid, name in found.items() if pid not in alive and name != _name_of(pid)}, alive
+
+
+def kill_programs(session_id: str) -> None:
+    """All but the workers themselves, once: for tasks of an ending session that wait for what they have started."""
+    for pid, name in _carriers(session_id).items():
+        if name not in {_BUSY, _name_of(pid)}:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _carriers(session_id: str) -> dict[int, str]:

@@ -44,7 +44,7 @@ class _OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """`is_quiet`: nothing of it is active (R15). `left`: what its Python functions have started and does not die."""
+    """`is_quiet`: nothing of it is active (R15). `left`: what its functions and scripts have left and does not die."""
 
     is_quiet: bool
     left: str = ""
@@ -87,8 +87,11 @@ class Sessions:
         link = spark_settings.working_directory_link(driver.settings, tag)
         directory = spark_settings.session_directory(driver.settings, tag)
         directory.mkdir(mode=0o700)
+        words = python_marks.shell_words(tag, str(directory)) if driver.settings.is_local else ""
         try:
-            java = driver.open_session(tag, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)})
+            java = driver.open_session(
+                tag, words, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)}
+            )
         except BaseException:
             shutil.rmtree(directory)
             raise
@@ -104,7 +107,7 @@ class Sessions:
         """End a session whose process is gone.
 
         When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22), and
-        what its Python functions have started ends (R29).
+        what its Python functions and scripts have started ends (R29).
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)
@@ -120,7 +123,7 @@ class Sessions:
         for problem in str(java.shut()).splitlines():
             # It ends with its jobs then; a stream that does not stop in time says so here.
             logger.warning("stopping what session %s has left: %s", tag, problem)
-        is_quiet = self._is_idle(java) or self._drain(java, deadline)
+        is_quiet = self._is_idle(java) or self._drain(session, deadline)
         is_used = self._remove_directory(Path(session.slot_session.directory))
         left = self._end_left_behind(tag) if is_quiet and is_used else ""
         if is_quiet:
@@ -131,7 +134,7 @@ class Sessions:
 
     @staticmethod
     def _remove_directory(directory: Path) -> bool:
-        """True if Python workers have worked for the session; from here on none begins to."""
+        """True if Python workers or scripts have worked for the session; from here on none begins to."""
         gone = directory.with_name(f"{directory.name}.gone")
         try:
             directory.rename(gone)
@@ -149,11 +152,11 @@ class Sessions:
             ended, alive = python_marks.end_left_behind(session_id, self._wait)
         except Exception as error:
             # The session ends all the same: what it has in the JVM is everybody's (R25).
-            logger.exception("what Python functions of session %s have left cannot be ended", session_id)
-            return f"perhaps processes of its Python functions, which could not be looked for: {error}"
+            logger.exception("what Python functions and scripts of session %s have left cannot be ended", session_id)
+            return f"perhaps processes of its Python functions and scripts, which could not be looked for: {error}"
         if ended:
             logger.info(
-                "ended what Python functions of session %s had left: %s",
+                "ended what Python functions and scripts of session %s had left: %s",
                 session_id,
                 python_marks.in_words(ended),
             )
@@ -168,13 +171,15 @@ class Sessions:
             self._wait(_IDLE_INTERVAL)
         return not java.cancelJobs(_CLOSED) and not java.hasActiveTasks()
 
-    def _drain(self, java: Any, deadline: Deadline) -> bool:
+    def _drain(self, session: _OpenSession, deadline: Deadline) -> bool:
         """Cancel until nothing of the session runs, and nothing can start any more (pitfall 3, R15).
 
         Calls that were in flight when the process died go on in the JVM, and a job that they plan starts later. Such
         a call is interrupted after CANCEL_DURATION, and counts as active until its thread has ended. Even then threads
-        of Spark's own may go on with what it has begun (a broadcast), so the quiet has to last.
+        of Spark's own may go on with what it has begun (a broadcast), so the quiet has to last. A task that waits for a
+        program of the session, as for the script of a TRANSFORM, ends with that (R29).
         """
+        java, used = session.java, Path(session.slot_session.directory) / python_marks.USED
         patience = until = Deadline.after(self._clock, CANCEL_DURATION)
         is_interrupted = False
         while True:
@@ -182,6 +187,8 @@ class Sessions:
             if cancelled or in_flight:
                 until = Deadline.after(self._clock, INTERRUPTED_DURATION if is_interrupted else CANCEL_DURATION)
             is_active = in_flight > 0 or java.hasActiveTasks()
+            if is_active and used.exists():
+                python_marks.kill_programs(session.slot_session.session_id)
             if deadline.has_passed(self._clock):
                 return not is_active
             if until.has_passed(self._clock) and not is_active:

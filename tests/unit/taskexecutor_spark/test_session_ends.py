@@ -68,7 +68,7 @@ class _Driver:
         self.process = SimpleNamespace(pid=4711, last_output=lambda _size: "")
         self.forgotten: list[str] = []
 
-    def open_session(self, _tag: str, _properties: dict[str, str]) -> _Java:
+    def open_session(self, _tag: str, _script_words: str, _properties: dict[str, str]) -> _Java:
         return self.java
 
     def forget_session(self, _java: _Java) -> None:

@@ -34,6 +34,7 @@ public final class SlotContext extends SparkContext {
 
   private SparkContext shared;
   private String tag;
+  private String scriptWords;
   private SlotListenerBus listeners;
   private Set broadcasts;
   private SlotAccumulators accumulators;
@@ -43,10 +44,11 @@ public final class SlotContext extends SparkContext {
     super((SparkConf) null); // never run: `of` copies
   }
 
-  static SlotContext of(SparkContext shared, String tag) throws Exception {
+  static SlotContext of(SparkContext shared, String tag, String scriptWords) throws Exception {
     SlotContext made = (SlotContext) Fields.copy(shared, SlotContext.class);
     made.shared = shared;
     made.tag = tag;
+    made.scriptWords = scriptWords;
     made.accumulators = new SlotAccumulators(tag);
     String slot = tag.substring(0, tag.lastIndexOf('-'));
     made.listeners = SlotListenerBus.of(shared.listenerBus(), slot, made.accumulators);
@@ -58,6 +60,11 @@ public final class SlotContext extends SparkContext {
     Fields.set(SparkContext.class, made, "_conf", shared.getConf());
     Fields.set(SparkContext.class, made, "_statusTracker", new SlotStatusTracker(made, shared.statusStore()));
     return made;
+  }
+
+  /** With which each script of a query begins, so that it is known whose it is; empty where nobody looks. */
+  String scriptWords() {
+    return scriptWords;
   }
 
   public void stop() {}

@@ -8,11 +8,12 @@ import py4j.Gateway;
 import py4j.ReturnObject;
 
 /**
- * A session's py4j gateway that ends no JVM (R23), and changes none for other jobs. It is a guard against accidents, no
+ * A session's py4j gateway that ends no JVM (R23), changes none for other jobs, and starts no program in it, of which nobody
+ * could tell whose it is (R29). It is a guard against accidents, no
  * boundary against intent.
  */
 public final class SlotGateway extends Gateway {
-  /** What is refused, "class.method", with what to do instead. */
+  /** What is refused, "class.method", or "class" to make one, with what to do instead. */
   private static final Map REFUSED = new HashMap();
 
   static {
@@ -20,6 +21,11 @@ public final class SlotGateway extends Gateway {
     String zone = "For timestamps of SQL set spark.sql.session.timeZone";
     String locale = "Name the locale where it counts, as the option `locale` of the readers and writers does";
     String identity = "Put credentials into the job's own Hadoop conf, spark.hadoop.*";
+    String program = "Start programs with subprocess of Python: then they end with their task";
+    REFUSED.put("java.lang.ProcessBuilder", program);
+    REFUSED.put("java.lang.ProcessBuilder.start", program);
+    REFUSED.put("java.lang.ProcessBuilder.startPipeline", program);
+    REFUSED.put("java.lang.Runtime.exec", program);
     REFUSED.put("java.lang.System.exit", end);
     REFUSED.put("java.lang.Runtime.exit", end);
     REFUSED.put("java.lang.Runtime.halt", end);
@@ -41,14 +47,19 @@ public final class SlotGateway extends Gateway {
     return (SlotGateway) Fields.copy(gateway, SlotGateway.class);
   }
 
+  public ReturnObject invoke(String made, List arguments) {
+    refuse(made);
+    return super.invoke(made, arguments);
+  }
+
   public ReturnObject invoke(String method, String target, List arguments) {
     if (target.startsWith("z:")) {
-      refuse(target.substring(2), method);
-    } else if ("exit".equals(method) || "halt".equals(method)) {
-      refuse(nameOf(getObjectFromId(target)), method);
+      refuse(target.substring(2) + "." + method);
+    } else if ("exit".equals(method) || "halt".equals(method) || "exec".equals(method)) {
+      refuse(nameOf(getObjectFromId(target)) + "." + method);
     } else if ("invoke".equals(method) && getObjectFromId(target) instanceof Method) {
       Method called = (Method) getObjectFromId(target);
-      refuse(called.getDeclaringClass().getName(), called.getName());
+      refuse(called.getDeclaringClass().getName() + "." + called.getName());
     }
     return super.invoke(method, target, arguments);
   }
@@ -57,11 +68,11 @@ public final class SlotGateway extends Gateway {
     return object == null ? "" : object.getClass().getName();
   }
 
-  private static void refuse(String owner, String method) {
-    String instead = (String) REFUSED.get(owner + "." + method);
+  private static void refuse(String what) {
+    String instead = (String) REFUSED.get(what);
     if (instead != null) {
       throw new UnsupportedOperationException(
-          owner + "." + method + " is refused: this JVM runs the Spark of other jobs too. " + instead);
+          what + " is refused: this JVM runs the Spark of other jobs too. " + instead);
     }
   }
 }

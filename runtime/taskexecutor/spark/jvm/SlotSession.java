@@ -86,18 +86,23 @@ public final class SlotSession {
   // --- opening -------------------------------------------------------------------------------------------------------
 
   /**
-   * Open a session. `properties` are the local properties of all that runs for it, besides its tag. They are inherited by
+   * Open a session. `scriptWords`: with which scripts of its queries begin. `properties` are the local properties of all that runs for it, besides its tag. They are inherited by
    * threads, and the gateway's accept thread starts in the constructor of Py4JServer: so that is made on a thread which
    * has them, and whose end takes them along.
    */
   public static SlotSession open(
-      final SparkContext original, final SparkSession base, final String tag, final Map properties) throws Exception {
+      final SparkContext original,
+      final SparkSession base,
+      final String tag,
+      final String scriptWords,
+      final Map properties)
+      throws Exception {
     final SlotSession made = new SlotSession(tag, original);
     final Throwable[] failure = new Throwable[1];
     Thread thread = new Thread("open " + tag) {
       public void run() {
         try {
-          made.open(base, properties);
+          made.open(base, scriptWords, properties);
         } catch (Throwable error) {
           failure[0] = error;
         }
@@ -116,8 +121,8 @@ public final class SlotSession {
     return made;
   }
 
-  private void open(SparkSession base, Map wanted) throws Exception {
-    context = SlotContext.of(original, tag);
+  private void open(SparkSession base, String scriptWords, Map wanted) throws Exception {
+    context = SlotContext.of(original, tag, scriptWords);
     state = stateOf(base.sharedState());
     session = new SparkSession(context, new Some(state), Option.empty(), base.extensions(), none(), none());
     Properties properties = new Properties();

@@ -36,6 +36,7 @@ SOURCES: tuple[str, ...] = (
     "SlotListenerBus",
     "SlotStatusTracker",
     "SlotContext",
+    "SlotScripts",
     "SlotRelationCache",
     "JobWarehouse",
     "SlotCatalogs",
