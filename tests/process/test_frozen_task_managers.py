@@ -235,7 +235,8 @@ def test_a_task_manager_whose_main_process_is_frozen(tasks: Tasks) -> None:
 def test_a_task_manager_that_is_frozen_with_its_guard_and_all_its_tasks(tasks: Tasks) -> None:
     """As a suspended container. The guard, once it is awake, ends the exclusive task before it does anything else."""
     frozen = choose(tasks)
-    everything = [process.pid for process in tree(frozen.guard)]
+    watcher = psutil.Process(frozen.guard).ppid()
+    everything = [process.pid for process in tree(watcher)]
     with stopped(everything):
         places = runs_elsewhere(tasks, frozen)
         assert is_alive(frozen.old[frozen.exclusive].pid), "nobody is left to kill it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -291,6 +292,7 @@ def test_the_guard_is_small() -> None:
             for name in (
                 "cgroup",
                 "guard_main",
+                "held_guard",
                 "life",
                 "mark",
                 "reaping",
@@ -336,9 +338,9 @@ channel = GuardChannel.from_environment(os.environ)
 channel.listen("127.0.0.1")
 template, [[exclusive, [[exclusive_child, _]]], [shared, [[shared_child, _]]]] = fork([[]], [[]])
 host, [[jvm, [[worker, [[daemon, _]]], [program, _]]]] = fork([["lost"], "lost"])
-named = {"main": os.getpid(), "template": template, "exclusive": exclusive, "exclusive_child": exclusive_child,
-         "shared": shared, "shared_child": shared_child, "host": host, "jvm": jvm, "worker": worker, "daemon": daemon,
-         "program": program}
+named = {"guard": os.getppid(), "main": os.getpid(), "template": template, "exclusive": exclusive,
+         "exclusive_child": exclusive_child, "shared": shared, "shared_child": shared_child, "host": host, "jvm": jvm,
+         "worker": worker, "daemon": daemon, "program": program}
 
 async def main():
     guard = GuardConnection(channel.control)
@@ -377,6 +379,7 @@ class Isolated:
     def next_life(self) -> dict[str, int]:
         """Returns when there is one: its processes."""
         assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], 20)[0], "there is none"
         found: dict[str, int] = json.loads(self.process.stdout.readline())
         return found
 
@@ -426,7 +429,7 @@ def isolated() -> Iterator[Isolated]:
 EXCLUSIVE = {"exclusive", "exclusive_child"}
 SPARK = {"host", "jvm", "worker", "daemon", "program"}
 """The last two are below the guard only."""
-OTHERS = {"main", "template", "shared", "shared_child"}
+OTHERS = {"guard", "main", "template", "shared", "shared_child"}
 
 
 def test_a_frozen_main_process_does_not_outlive_the_deadline(isolated: Isolated) -> None:
@@ -450,6 +453,36 @@ def test_a_main_process_that_moves_outputs_is_ended_itself_and_begins_again(isol
     assert isolated.process.poll() is None, "whoever has started it sees no end"
     isolated.pids = another
     assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
+
+
+@pytest.mark.parametrize("frozen", [("guard", "main"), ("guard",)], ids=" and ".join)
+def test_a_guard_that_is_frozen_does_not_outlive_the_deadline(isolated: Isolated, frozen: tuple[str, ...]) -> None:
+    """The watcher finds that it says nothing, and ends everything in its place."""
+    isolated.mark("exclusive")
+    first = isolated.pids["guard"]
+    deadline = isolated.hold(0.5)
+    for name in frozen:
+        os.kill(isolated.pids[name], signal.SIGSTOP)
+    another = isolated.next_life()
+    assert boottime() >= deadline
+    assert isolated.alive == set()
+    isolated.pids = another
+    assert {"main", *EXCLUSIVE} <= isolated.alive
+    assert another["guard"] != first
+
+
+def test_a_guard_that_answers_is_left_alone_however_long_nobody_extends_its_deadline(isolated: Isolated) -> None:
+    isolated.hold(0.1)
+    guard = isolated.pids["guard"]
+    begun = _switches(guard)
+    wait_until(lambda: _switches(guard) >= begun + 4)  # it was asked again and again
+    assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
+
+
+def _switches(pid: int) -> int:
+    """How often it has slept."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
 def test_a_main_process_that_moves_nothing_any_more_is_spared(isolated: Isolated) -> None:

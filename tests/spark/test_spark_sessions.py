@@ -46,7 +46,8 @@ def listening(box: SparkBox) -> int:
 
 OPEN_AGAIN = """
 try:
-    spark._jvm.org.apache.spark.SlotSession.open(spark._jsc.sc(), spark._jsparkSession, attached.session.session_id, {})
+    tag, sessions = attached.session.session_id, spark._jvm.org.apache.spark.SlotSession
+    sessions.open(spark._jsc.sc(), spark._jsparkSession, tag, "", {})
 except Exception as error:
     emit(str(error.__cause__ or error) + str(getattr(error, "java_exception", "")))
 ask()

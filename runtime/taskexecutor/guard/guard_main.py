@@ -59,7 +59,8 @@ class Guard:
     """Owns the main process, the liveness socket and all that the main process leaves behind.
 
     `link` leads to the watcher, who is told what it needs to go on alone: the listening socket, for how long the end is
-    to be stated, and the end. Its end is the watcher's: then this life is over.
+    to be stated, and the end; and, when it asks, the isolation deadline. Its end is the watcher's: then this life is
+    over.
     """
 
     def __init__(
@@ -164,7 +165,16 @@ class Guard:
         """It is set again, or the deadline enforced, before the next wait."""
 
     def _on_watcher(self, link: socket.socket) -> None:
-        """It says nothing, so this is its end: whoever stops us stops everything (R30)."""
+        """It asks whether we live, or it has ended: whoever stops us stops everything (R30)."""
+        try:
+            is_asking = bool(link.recv(LINE_BYTES_MAX, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return
+        except OSError:
+            is_asking = False
+        if is_asking:
+            self._tell_deadline()
+            return
         self._selector.unregister(link)
         if self._main_status is None:
             kill(self._main)
@@ -174,6 +184,9 @@ class Guard:
             socket.send_fds(self._link, [message.encode()], list(descriptors))
         except OSError:
             return  # it is gone, which the next read finds
+
+    def _tell_deadline(self) -> None:
+        self._tell_watcher(f"{HOLDS} {self._isolation.deadline!r}")
 
     # --- requests of the main process -----------------------------------------------------------------------
 
@@ -208,7 +221,10 @@ class Guard:
             case [command, host] if command == LISTEN and self._life.listener is None:
                 return self._listen(host)
             case [command, deadline] if command == HOLD:
+                is_first = self._isolation.deadline is None
                 self._isolation.hold(float(deadline))
+                if is_first:
+                    self._tell_deadline()
                 return f"{HELD} {deadline}"
             case [command, number] if command == SWEEP:
                 self._sweep.ask(int(number))
@@ -246,6 +262,7 @@ class Guard:
 
 
 ENDED = "ended"
+HOLDS = "holds"
 LISTENS = "listens"
 STATES = "states"
 TOLD = "told"

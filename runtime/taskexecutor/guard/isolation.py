@@ -39,6 +39,11 @@ class IsolationDeadline:
         """Act at that time of CLOCK_BOOTTIME, which a suspended host counts too; never earlier than was promised."""
         self._deadline = max(deadline, self._deadline or deadline)
 
+    @property
+    def deadline(self) -> float | None:
+        """The latest that was given, whether or not it has passed; None before the first."""
+        return self._deadline
+
     def mark(self, pid: int, main: int) -> None:
         """This process, `main` or one below it, does such work. Also one that is gone: its session may be there."""
         self.unmark(pid)

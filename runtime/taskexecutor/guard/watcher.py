@@ -3,6 +3,9 @@
 It forks the guard, forwards signals to it and ends with the main process's exit code. Each of the two notices the end
 of the other one, ends the main process and everything that ever came of it, and states that; so one of them may be
 killed at any time. Both at once prove nothing: then the next start in the same run directory ends what they have left.
+
+A guard that is frozen holds no isolation deadline (R14): then the watcher kills it, which ends everything as above, and
+begins again as another one.
 """
 
 from __future__ import annotations
@@ -17,15 +20,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN, LINE_BYTES_MAX
-from runtime.taskexecutor.guard.guard_main import ENDED, LISTENS, STATES, TOLD, Guard
+from runtime.taskexecutor.guard.guard_main import ENDED, HOLDS, LISTENS, STATES, TOLD, Guard
+from runtime.taskexecutor.guard.held_guard import PATIENCE, HeldGuard
 from runtime.taskexecutor.guard.life import GuardedLife
 from runtime.taskexecutor.guard.reaping import kill, reap_children, reap_leftovers
 from runtime.taskexecutor.guard.records import records_directory
 from runtime.taskexecutor.guard.signals import block_signals, noted_signals, read_signals
 from runtime.taskexecutor.guard.statement import say
-from runtime.taskexecutor.slots.linux import become_subreaper, set_process_name
+from runtime.taskexecutor.slots.linux import BootTimer, become_subreaper, boottime, set_process_name
 
 EXIT_CODE_OF_SIGNAL = 128
+_ASK = b"deadline"
+_FROZEN = (
+    "guard: it said nothing for {:g} s when its isolation deadline had passed, so it is frozen, and the TaskManager"
+    " ends and begins again as another one\n"
+)
 
 
 class Watcher:
@@ -39,11 +48,14 @@ class Watcher:
         self._guard = 0
         self._is_guard_alive = True
         self._code: int | None = None
+        self._held = HeldGuard(boottime)
+        self._timer = BootTimer()
+        self._is_frozen = False
         self.was_told_to_stop = False
         """True once a signal has asked for the end of all this."""
 
     def run(self) -> int:
-        """The main process's exit code, negative for a signal, when nothing is left of it."""
+        """The main process's exit code, negative for a signal, when nothing is left of it. Or that it begins again."""
         become_subreaper()
         mask = block_signals()
         link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -56,8 +68,12 @@ class Watcher:
         set_process_name("tm-watcher")
         self._selector.register(noted_signals(mask), selectors.EVENT_READ, self._on_signal)
         self._selector.register(link, selectors.EVENT_READ, self._on_link)
+        self._selector.register(self._timer, selectors.EVENT_READ, self._on_timer)
         while self._is_guard_alive:
+            self._timer.set(self._held.due)
             self._serve(None)
+            self._look_at_guard(link)
+        self._timer.set(None)
         self._read_link(link)
         if self._code is not None:
             return self._code
@@ -65,7 +81,22 @@ class Watcher:
         if self._life.listener is not None:
             self._selector.register(self._life.listener, selectors.EVENT_READ, self._on_dial)
         self._life.end(self._serve)
-        return -signal.SIGKILL
+        return EXIT_START_AGAIN if self._is_frozen else -signal.SIGKILL
+
+    def _look_at_guard(self, link: socket.socket) -> None:
+        """What it has said counts before what it has not."""
+        if self._held.is_frozen() and not self._is_frozen:
+            self._is_frozen = True
+            _say(_FROZEN.format(PATIENCE))
+            kill(self._guard)
+        elif self._held.is_to_be_asked():
+            try:
+                link.send(_ASK)
+            except OSError:
+                return  # its end is on its way, or it does not read: then it is frozen
+
+    def _on_timer(self, _: BootTimer) -> None:
+        """The guard is looked at after every wait."""
 
     def _become_guard(self, link: socket.socket, mask: Collection[int]) -> NoReturn:
         code = 1
@@ -114,6 +145,8 @@ class Watcher:
                 case _ if word == LISTENS and descriptors:
                     os.set_inheritable(descriptors[0], False)  # noqa: FBT003 (positional only)
                     self._life.listener = socket.socket(fileno=descriptors[0])
+                case _ if word == HOLDS:
+                    self._held.note_deadline(float(rest))
                 case _ if word == STATES:
                     self._life.states_for = float(rest)
                 case _ if word == TOLD:
@@ -123,6 +156,13 @@ class Watcher:
 
     def _on_dial(self, listener: socket.socket) -> None:
         say(listener, f"{self._life.identity}\n".encode())
+
+
+def _say(text: str) -> None:
+    try:
+        os.write(2, text.encode())
+    except OSError:
+        return  # nobody reads it
 
 
 def run_guard(
