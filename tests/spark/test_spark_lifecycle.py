@@ -223,6 +223,25 @@ def test_a_jvm_that_does_not_start_is_one_error_with_the_log(tmp_path: Path) -> 
         box.shut()
 
 
+@pytest.mark.parametrize(
+    ("conf", "reason"),
+    [
+        ({"spark.memory.fraction": "7"}, r"spark\.memory\.fraction.*7"),
+        ({"spark.executor.heartbeatInterval": "soon"}, r"soon"),
+        ({"spark.plugins": "no.such.Plugin"}, r"no\.such\.Plugin"),
+    ],
+)
+def test_what_spark_refuses_at_its_start_is_the_error(tmp_path: Path, conf: dict[str, str], reason: str) -> None:
+    box = SparkBox(spark_settings(tmp_path, spark_conf=conf), tmp_path)
+    try:
+        with pytest.raises(SparkStartError, match=reason) as refused:
+            box.run(box.environment.start())
+        assert "; logs in " in str(refused.value)
+        assert "Traceback" not in str(refused.value)
+    finally:
+        box.shut()
+
+
 def test_two_environments_of_one_process_do_not_share_anything(tmp_path: Path) -> None:
     settings = spark_settings(tmp_path)
     first, second = ProcessSparkEnvironment(settings), ProcessSparkEnvironment(settings)

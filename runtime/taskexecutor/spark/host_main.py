@@ -12,6 +12,7 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.slots.causes import java_chain
 from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark import settings as spark_settings
@@ -23,6 +24,8 @@ from runtime.taskexecutor.spark.settings import SparkSettings
 from runtime.taskexecutor.spark.warehouse import hold_metastore
 
 logger = logging.getLogger(__name__)
+
+_REASON_LENGTH_MAX = 2000
 
 
 def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
@@ -53,6 +56,14 @@ def main(argv: list[str]) -> int:
         return _serve(SparkSettings.parse(hello["settings"]), connection)
 
 
+def refusal(error: Exception) -> str:
+    """Why Spark did not start: what its innermost Java exception says, or the error itself."""
+    chain = [cause for cause in java_chain(error) if cause.message]
+    if chain:
+        return f"{chain[-1].message[:_REASON_LENGTH_MAX]} ({chain[-1].class_name})"
+    return f"{type(error).__name__}: {error}".strip()[:_REASON_LENGTH_MAX]
+
+
 def _serve(settings: SparkSettings, connection: socket.socket) -> int:
     clock = SystemClock()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -64,6 +75,11 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
         driver = start(settings, java, archive, clock)
     except (FlinklikeError, OSError) as error:
         connection.sendall(frames.encode({"event": "failed", "reason": str(error)}))
+        return 1
+    except Exception as error:
+        # The boundary of the start: what Spark refuses is told where the TaskManager was started, and not only here.
+        logger.exception("Spark does not start")
+        connection.sendall(frames.encode({"event": "failed", "reason": refusal(error)}))
         return 1
     logger.info("Spark %s on Java %d (%s), JVM %d", driver.spark.version, java.version, java.source, driver.process.pid)
     started = {"event": "started", "jvm_pid": driver.process.pid, "java": java.source, "java_version": java.version}
