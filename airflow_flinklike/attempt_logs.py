@@ -72,11 +72,13 @@ class AttemptLogs:
         *,
         vertex: str | None = None,
         subtask: int | None = None,
+        attempt: int | None = None,
         position: Mapping[str, Any] | None = None,
     ) -> None:
         self.streams = tuple(streams)
         self._job_id = job_id
-        self._filter = {name: value for name, value in (("vertex", vertex), ("subtask", subtask)) if value is not None}
+        wanted = {"vertex": vertex, "subtask": subtask, "attempt": attempt}
+        self._filter = {name: value for name, value in wanted.items() if value is not None}
         self._position = LogPosition.from_json(position or {})
         self._missed: dict[AttemptKey, int] = {}
         self._has_moved = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from typing import NoReturn
 
@@ -11,6 +12,9 @@ from airflow_flinklike.cli.app import app
 from airflow_flinklike.cli.spark_submit import INSTEAD
 from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
 from runtime.common.errors import FlinklikeError
+
+_NEAR = 0.75
+"""How alike an option and what was typed have to be; of less, a suggestion misleads."""
 
 
 def main() -> None:
@@ -27,7 +31,8 @@ def main() -> None:
         option = str(getattr(error, "option_name", ""))
         if option in INSTEAD and sys.argv[1:2] == ["run"]:
             _refuse(f"{option} is an option of spark-submit, and `flinklike run` has none: {INSTEAD[option]}")
-        _refuse_usage(str(error))
+        near = difflib.get_close_matches(option, getattr(error, "possibilities", None) or (), cutoff=_NEAR)
+        _refuse_usage(str(error).rstrip(".") + (f". Did you mean {' or '.join(near)}?" if near else ""))
 
 
 def _refuse_usage(sentence: str) -> NoReturn:

@@ -14,7 +14,7 @@ from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, sho
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
-from airflow_flinklike.cli.logs import LogFollower
+from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.client import new_job_id
@@ -190,16 +190,18 @@ def logs(
     follow_: Annotated[bool, typer.Option("-f", "--follow", help="go on until the job has ended")] = False,
     vertex: Annotated[str | None, typer.Option(help="name or id of one vertex")] = None,
     subtask: Annotated[int | None, typer.Option(min=0, help="index of one subtask")] = None,
+    attempt: Annotated[str, typer.Option(metavar="N|all", help="one attempt of each subtask, from 0; or all")] = "all",
     stream: Annotated[str, typer.Option(help="stdout, stderr, log, or several with commas")] = "stdout,stderr,log",
     address: Address = None,
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
-    """What a job's tasks wrote."""
+    """What a job's tasks wrote: all attempts, earlier ones of a subtask first, or one."""
     job_id = parse_job_id(job)
     streams = [one.strip() for one in stream.split(",") if one.strip()]
+    chosen = parse_attempt(attempt)
     with connect(address, token_file) as client:
-        LogFollower(client, job_id, streams, vertex, subtask, as_json=as_json).run(follow=follow_)
+        LogFollower(client, job_id, streams, vertex, subtask, chosen, as_json).run(follow=follow_)
 
 
 @app.command()

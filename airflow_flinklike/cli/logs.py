@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
@@ -17,6 +17,7 @@ from runtime.common.states import JobStatus
 
 _PAUSE_SECONDS = 0.5
 _PAUSE_SECONDS_MAX = 4.0
+_ATTEMPT_DIGITS_MAX = 10
 
 
 @dataclass(slots=True)
@@ -28,14 +29,16 @@ class LogFollower:
     streams: Sequence[str]
     vertex: str | None
     subtask: int | None
+    attempt: int | None = None
     as_json: bool = False
     last_head: str = ""
+    shown: dict[tuple[str, int], set[int]] = field(default_factory=dict)
 
     def run(self, *, follow: bool) -> None:
         """Write what there is; with `follow` go on until the job has ended."""
         self._check_streams()
-        logs = AttemptLogs(self.job_id, self.streams, vertex=self.vertex, subtask=self.subtask)
-        if self.vertex is not None or self.subtask is not None:
+        logs = AttemptLogs(self.job_id, self.streams, vertex=self.vertex, subtask=self.subtask, attempt=self.attempt)
+        if (self.vertex, self.subtask, self.attempt) != (None, None, None):
             self._check_filter()
         pause, since = 0.0, 0
         while True:
@@ -47,10 +50,26 @@ class LogFollower:
             if logs.has_more:
                 pause = 0.0
             elif has_ended or not follow:
-                return
+                break
             else:
                 pause = _PAUSE_SECONDS if chunks or not pause else min(2 * pause, _PAUSE_SECONDS_MAX)
             since = int(answer["last-modification"])
+        for note in self._notes():
+            sys.stderr.write(f"{note}\n")
+
+    def _notes(self) -> list[str]:
+        """That there were several attempts: what they have written is easily taken for one."""
+        most = max(self.shown.values(), key=max, default={0})
+        first, last = min(most), max(most)
+        if self.attempt is not None or last == 0:
+            return []
+        notes = [f"These are {len(most)} attempts, {first} to {last}: --attempt N shows one of them."]
+        if first > 0:
+            notes.append(
+                f"What was before attempt {first} is not kept, or wrote nothing "
+                "(jobmanager.execution.attempts-history-size)."
+            )
+        return notes
 
     def _check_streams(self) -> None:
         wrong = [one for one in self.streams if one not in STREAMS]
@@ -71,8 +90,20 @@ class LogFollower:
                 f"--subtask {self.subtask}: vertex {widest['name']!r} has {widest['parallelism']} subtasks, from 0"
             )
             raise PipelineError(message)
+        if self.attempt is not None:
+            self._check_attempt(found)
+
+    def _check_attempt(self, vertices: Sequence[Mapping[str, Any]]) -> None:
+        last = 0
+        for one in vertices:
+            details = self.client.get(f"/jobs/{self.job_id}/vertices/{one['id']}")
+            last = max(last, *(int(member["attempt"]) for member in details["subtasks"]))
+        if self.attempt is not None and self.attempt > last:
+            message = f"--attempt {self.attempt}: the last attempt is {last}, and the first one 0"
+            raise PipelineError(message)
 
     def _write(self, chunk: LogChunk) -> None:
+        self.shown.setdefault((chunk.key.vertex_id, chunk.key.subtask), set()).add(chunk.key.attempt)
         if chunk.notice:
             sys.stderr.write(f"the log of {chunk.title}: {chunk.notice}\n")
         elif self.as_json:
@@ -104,3 +135,13 @@ class LogFollower:
         }
         sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()
+
+
+def parse_attempt(text: str) -> int | None:
+    """`all`, or the number of one, from 0. Raises PipelineError."""
+    if text == "all":
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < _ATTEMPT_DIGITS_MAX):
+        message = f"--attempt {text!r}: expected the number of an attempt, from 0, or all"
+        raise PipelineError(message)
+    return int(text)

@@ -80,7 +80,12 @@ class FollowedAttempt:
 
 
 def followed(
-    graph: ArchivedExecutionGraph, position: LogPosition, *, vertex: str | None, subtask: int | None
+    graph: ArchivedExecutionGraph,
+    position: LogPosition,
+    *,
+    vertex: str | None,
+    subtask: int | None,
+    attempt: int | None = None,
 ) -> Iterator[FollowedAttempt]:
     """Attempts that were deployed and are not read to their end, earlier ones of a subtask first."""
     for one in graph.vertices:
@@ -89,10 +94,12 @@ def followed(
         for member in one.subtasks:
             if subtask is not None and member.index != subtask:
                 continue
-            for attempt in (*member.prior, member.current):
-                key = AttemptKey(one.id, member.index, attempt.attempt)
-                if attempt.task_manager_id and not position.is_drained(key):
-                    yield FollowedAttempt(key, attempt)
+            for execution in (*member.prior, member.current):
+                key = AttemptKey(one.id, member.index, execution.attempt)
+                if attempt is not None and execution.attempt != attempt:
+                    continue
+                if execution.task_manager_id and not position.is_drained(key):
+                    yield FollowedAttempt(key, execution)
 
 
 def has_more(attempts: Sequence[FollowedAttempt], streams: Sequence[str]) -> bool:

@@ -38,7 +38,8 @@ def logs_router(context: RestContext) -> APIRouter:
             raise NotFoundError(message)
         found: list[FollowedAttempt] = []
         if asked.streams:
-            found = list(followed(graph, position, vertex=asked.vertex, subtask=asked.subtask))
+            wanted = followed(graph, position, vertex=asked.vertex, subtask=asked.subtask, attempt=asked.attempt)
+            found = list(wanted)
         looked = found[:ATTEMPTS_MAX]
         await _read(context, looked, asked, position)
         return JsonAnswer(

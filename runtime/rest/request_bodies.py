@@ -40,6 +40,7 @@ class LogsRequest(BaseModel):
     streams: Annotated[list[Literal["stdout", "stderr", "log"]], Field(max_length=3)] = ["stdout", "stderr", "log"]
     vertex: Annotated[str | None, Field(description="name or id of one vertex")] = None
     subtask: Annotated[int | None, Field(ge=0)] = None
+    attempt: Annotated[int | None, Field(ge=0, description="number of one attempt of each subtask")] = None
     position: Annotated[dict[str, Any], Field(description="how far the reader has come; {} is the beginning")] = {}
     limit: Annotated[int, Field(ge=1, le=LOGS_BYTES_MAX, description="bytes of all pieces, about")] = 256 * 1024
     since: Annotated[int, Field(ge=0, description="long poll: the last-modification already known")] = 0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
+from runtime.common.errors import BugError, FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
@@ -92,11 +92,16 @@ def system_failure(message: str, clock: Clock) -> FailureInfo:
 
 
 def failure_of(error: Exception, clock: Clock) -> FailureInfo:
-    """Why an attempt could not be run. What the user brought and cannot be used is the user's failure."""
+    """Why an attempt could not be run. What the user brought and cannot be used is the user's failure.
+
+    What we say of it is a sentence that says what to do; only of a mistake of ours the frames say more.
+    """
+    is_told = isinstance(error, FlinklikeError | OSError) and not isinstance(error, BugError)
+    name = type(error).__name__
     return FailureInfo(
-        class_name=type(error).__name__,
+        class_name=name,
         message=str(error),
-        stack_trace="".join(traceback.format_exception(error)),
+        stack_trace=f"{name}: {error}" if is_told else "".join(traceback.format_exception(error)),
         kind="USER" if isinstance(error, InvalidInputError) else "SYSTEM",
         is_recoverable=isinstance(error, RetryableError | OSError),
         timestamp_millis=clock.epoch_millis(),
@@ -156,6 +161,7 @@ class Attempts:
         try:
             await self._run_in_slot(order, attempt)
         except (FlinklikeError, OSError) as error:
+            logger.info("attempt %s cannot be run", attempt.attempt_id, exc_info=True)
             attempt.fail(error)
         except Exception as error:
             # The boundary of an attempt: our mistake in one attempt must not end the others.

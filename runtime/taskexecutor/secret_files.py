@@ -13,6 +13,7 @@ from pathlib import Path
 from runtime.common.errors import PermanentError
 
 SECRET_BYTES_MAX = 1024 * 1024
+_NAMES_MAX = 20
 
 
 class SecretError(PermanentError):
@@ -32,7 +33,7 @@ class SecretFiles:
 
     def _read(self, name: str) -> str:
         if not self.directory:
-            raise self._error(name, "that option is not set")
+            raise self._error(name, "that option is not set: start the TaskManagers with a directory of such files")
         path = Path(self.directory) / name
         try:
             with path.open("rb") as file:
@@ -42,8 +43,19 @@ class SecretFiles:
             return data.decode().removesuffix("\n")
         except UnicodeDecodeError:
             raise self._error(name, f"{path} is not UTF-8 text") from None  # the error would quote the value
+        except FileNotFoundError:
+            why = f"there is no file {path}: put it there, or ask for one that is there ({self._names()})"
+            raise self._error(name, why) from None
         except OSError as error:
             raise self._error(name, f"{path} cannot be read: {error.strerror}") from error
+
+    def _names(self) -> str:
+        """Names are no secrets: each job may ask for any."""
+        try:
+            found = sorted(path.name for path in Path(self.directory).iterdir() if path.is_file())
+        except OSError as error:
+            return f"{self.directory} cannot be read: {error.strerror}"
+        return ", ".join(found[:_NAMES_MAX]) or "none is"
 
     def _error(self, name: str, why: str) -> SecretError:
         return SecretError(

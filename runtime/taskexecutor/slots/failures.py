@@ -7,6 +7,7 @@ import signal
 import traceback
 from dataclasses import replace
 
+from runtime.common.errors import InvalidInputError
 from runtime.common.ids import PartitionId
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.taskexecutor.slots import causes
@@ -77,10 +78,15 @@ def import_hint(error: ImportError, task_manager_id: str) -> str:
 _OUR_FOLDER = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with frames' file names
 
 
+_OUR_FOLDERS = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120 - as above
+
+
 def _stack_of(error: BaseException) -> str:
     try:
         stack = traceback.TracebackException.from_exception(error)
         whole = list(stack.stack)
+        if isinstance(error, InvalidInputError):  # a sentence of ours about what the user has brought
+            whole = [frame for frame in whole if not frame.filename.startswith(_OUR_FOLDERS)]
         users = next((i for i, frame in enumerate(whole) if not frame.filename.startswith(_OUR_FOLDER)), 0)
         stack.stack = traceback.StackSummary.from_list(whole[users:])
         return "".join(stack.format())

@@ -67,6 +67,10 @@ _PANDAS_UNSUPPORTED = 3
 WAREHOUSE = "spark.sql.warehouse.dir"
 
 
+class RefusedConfError(InvalidInputError):
+    """The job's conf has a value that Spark does not take."""
+
+
 class AttachError(RetryableError):
     """The session's gateway did not answer: the JVM is gone or the session was closed."""
 
@@ -176,7 +180,7 @@ class AttachedSpark:
         self._link_directory()
         self._context.setJobDescription(binding.description)
         self._context._conf.set(WAREHOUSE, self._slot.begin(binding.job_id, binding.job_directory))  # noqa: SLF001 - as below
-        self.apply_conf(binding.spark_conf)
+        self._apply_conf_of_job(binding.spark_conf)
 
     def _link_directory(self) -> None:
         """R24: the JVM and the Python workers look the job's directory up here, so it costs no call."""
@@ -185,6 +189,16 @@ class AttachedSpark:
         link = Path(self.session.directory) / WORKING_DIRECTORY_LINK
         if not link.is_symlink():
             link.symlink_to(self.binding.job_directory)
+
+    def _apply_conf_of_job(self, conf: Mapping[str, str]) -> None:
+        """What the user's own code sets is refused to it in Spark's words. This nobody's line has set."""
+        from pyspark.errors import PySparkException
+
+        try:
+            self.apply_conf(conf)
+        except PySparkException as error:
+            message = f"the Spark conf of the job is refused: {str(error).splitlines()[0]}"
+            raise RefusedConfError(message) from None
 
     def apply_conf(self, conf: Mapping[str, str]) -> None:
         """Set what a living session can take; the rest by the job's static conf policy."""

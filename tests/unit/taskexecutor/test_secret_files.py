@@ -20,7 +20,7 @@ def test_values_are_the_files_without_the_last_line_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "cannot be read: No such file or directory"),
+        (None, r"there is no file .*KEY: put it there, or ask for one that is there \(none is\)"),
         (b"\xffsecret", "is not UTF-8 text"),
         (b"x" * (SECRET_BYTES_MAX + 1), "has more than 1048576 bytes"),
     ],
@@ -30,6 +30,14 @@ def test_a_secret_that_is_not_to_be_had(tmp_path: Path, content: bytes | None, w
         (tmp_path / "KEY").write_bytes(content)
     with pytest.raises(SecretError, match=r"'KEY'.*TaskManager tm-1.*taskmanager\.secrets\.directory.*" + words):
         SecretFiles(str(tmp_path), "tm-1").read(["KEY"])
+
+
+def test_of_those_that_are_there_the_names_are_told(tmp_path: Path) -> None:
+    (tmp_path / "DB_PASSWORD").write_text("hush")
+    (tmp_path / "TOKEN").write_text("hush")
+    with pytest.raises(SecretError, match=r"one that is there \(DB_PASSWORD, TOKEN\)$") as told:
+        SecretFiles(str(tmp_path), "tm-1").read(["DB_PASSWROD"])
+    assert "hush" not in str(told.value)
 
 
 def test_without_a_directory_there_are_none() -> None:
