@@ -124,7 +124,7 @@ class OutputCommitter:
         job_id = message.job_id
         failure: FailureInfo | None = None
         is_stopped = is_superseded = False
-        # One for each job: another one's storage may hang with all its threads.
+        # R27: one for each job, another one's storage may hang with all its threads.
         executor = self._executors[job_id] = ThreadPoolExecutor(PARALLEL_MAX, "commit")
         report = _Reports(job_id, self._post, self._clock).report
         move = OutputMove(message, permit, executor, report, self._clock, patience=self._patience, jobs=self._jobs)
