@@ -46,6 +46,41 @@ def by_a_thread(_ctx: Any) -> None:
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
 
+def by_the_kernel_at_once(_ctx: Any) -> None:
+    import os
+
+    os.kill(os.getpid(), 9)
+
+
+def with_its_group(_ctx: Any) -> None:
+    import os
+
+    os.kill(0, 9)
+
+
+@pytest.mark.parametrize("code", [by_the_kernel_at_once, with_its_group])
+async def test_a_task_that_kills_itself_is_blamed(bench: SlotBench, code: Callable[[Any], None]) -> None:
+    report = await bench.run(code)
+    assert report.failure is not None
+    assert report.failure.message.startswith("user code ended its process with SIGKILL")
+    assert report.failure.kind == "USER"
+
+
+def in_a_shell(_ctx: Any) -> None:
+    import subprocess
+
+    subprocess.run("kill -9 0", shell=True, check=False)
+
+
+async def test_a_kill_that_nobody_here_has_sent_says_what_it_may_be(bench: SlotBench) -> None:
+    """SIGKILL leaves no word of its sender: a program of the task looks like the machine."""
+    report = await bench.run(in_a_shell)
+    assert report.failure is not None
+    assert "killed by SIGKILL, not by this TaskManager" in report.failure.message
+    assert "`kill -9 0` in a shell" in report.failure.message
+    assert report.failure.kind == "RESOURCE"
+
+
 @pytest.mark.parametrize("code", [by_the_process, by_raising, by_a_thread])
 async def test_a_task_that_sends_itself_a_signal_is_blamed(bench: SlotBench, code: Callable[[Any], None]) -> None:
     report = await bench.run(code)

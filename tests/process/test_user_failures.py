@@ -40,12 +40,14 @@ ENDINGS = {
     "is-no-python": "eval('1 +')",
     "sends-itself-a-signal": "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
     "kills-its-group": "os.killpg(0, signal.SIGKILL)",
+    "kills-all-of-its-group": "os.kill(0, 9)",
+    "kills-itself": "os.kill(os.getpid(), 9)",
     "kills-what-it-was-forked-from": "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)",
     "is-killed-by-the-machine": "os.system(f'kill -KILL {os.getpid()}'); time.sleep(60)",
     "is-ended-from-outside": "os.system(f'kill -TERM {os.getpid()}'); time.sleep(60)",
 }
 """A program of another process is the machine, or somebody: only what Python code does is seen."""
-ONCE = tuple(ENDINGS)[:11]
+ONCE = tuple(ENDINGS)[:13]
 WHATEVER_THE_STRATEGY = ("cannot-import", "has-no-permission", "is-no-python")
 
 

@@ -200,6 +200,7 @@ def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int, is_own: bool
         message = (
             f"the task's process was killed by {name}, not by this TaskManager: most likely by the machine's "
             f"out-of-memory killer (it had used at least {format_bytes(memory_bytes)})"
+            "; somebody's `kill -9` looks the same, and so does `kill -9 0` in a shell that the task has started"
         )
         return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name=_CLASS_OF_EXIT)
     if -code in _FROM_OUTSIDE:
