@@ -122,7 +122,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
         (
             str(one["id"]),
             str(one["path"]),
-            str(one.get("state", "")),
+            f"{one.get('state', '')}: {one['problem']}" if one.get("problem") else str(one.get("state", "")),
             f"{one['freeSlots']}/{one['slotsNumber']}",
             "yes" if one.get("spark") else "no",
             "yes" if one.get("warm") else "no",

@@ -67,12 +67,16 @@ class SlotStatus:
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """All slots of a TaskManager that are ready to be used, whether it is warm, and whether it takes no more slots."""
+    """All slots of a TaskManager that are ready to be used, whether it is warm, and whether it takes no more slots.
+
+    `problem`: why it has none that are ready, in a sentence; "" when that is only a matter of time.
+    """
 
     slots: tuple[SlotStatus, ...]
     is_warm: bool
     assigned_tasks: int
     is_draining: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +173,4 @@ class TaskManagerInfo:
     last_heard_millis: int
     allocated: tuple[SlotStatus, ...]
     is_draining: bool = False
+    problem: str = ""

@@ -428,6 +428,7 @@ class ResourceManager:
             last_heard_millis=self._clock.epoch_millis() - int(silent * 1000),
             allocated=tuple(peer.statuses()),
             is_draining=peer.is_draining,
+            problem=peer.problem,
         )
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:

@@ -163,6 +163,7 @@ def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
         "spark-version": registration.spark_version,
         "warm": info.is_warm,
         "state": task_manager_state(info),
+        "problem": info.problem,
     }
 
 

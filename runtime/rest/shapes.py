@@ -132,6 +132,7 @@ _TASK_MANAGER = {
     "spark-version": str,
     "warm": bool,
     "state": str,
+    "problem": str,
 }
 TASK_MANAGERS = {"taskmanagers": [_TASK_MANAGER]}
 TASK_MANAGER = {

@@ -418,8 +418,9 @@ class TaskExecutor:
             return
         usable = self._are_slots_usable
         slots = tuple(status for status in self._core.statuses() if usable or status.allocation_id is not None)
-        is_warm = self._spark is not None and self._spark.is_warm
-        report = SlotReport(slots, is_warm, self._core.running, is_draining=bool(self._core.drain))
+        is_warm, problem = (self._spark.is_warm, self._spark.problem) if self._spark is not None else (False, "")
+        is_draining = bool(self._core.drain)
+        report = SlotReport(slots, is_warm, self._core.running, is_draining, problem)
         if report != self._reported:
             self._reported = report
             self._leader.send(report)

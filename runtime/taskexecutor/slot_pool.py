@@ -30,5 +30,9 @@ class SparkState(Protocol):
     def is_warm(self) -> bool:
         """True once the JVM has been warmed up."""
 
+    @property
+    def problem(self) -> str:
+        """Why it could not be started again, "" as long as it can."""
+
     async def end_job(self, job_id: str, /) -> None:
         """The job left this TaskManager. Idempotent; raises FlinklikeError when Spark cannot be reached."""

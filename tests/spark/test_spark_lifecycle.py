@@ -242,6 +242,25 @@ def test_what_spark_refuses_at_its_start_is_the_error(tmp_path: Path, conf: dict
         box.shut()
 
 
+def test_why_spark_does_not_come_back_is_known_until_it_does(tmp_path: Path) -> None:
+    box = SparkBox(spark_settings(tmp_path), tmp_path)
+    try:
+        box.run(box.environment.start())
+        assert box.environment.problem == ""
+        properties = box.settings.work_directory / "spark.properties"
+        properties.unlink()
+        properties.mkdir()
+        with pytest.raises(SparkStartError):
+            box.run(box.environment.restart())
+        assert box.environment.problem.startswith("Spark does not start: ")
+        assert "spark.properties" in box.environment.problem
+        properties.rmdir()
+        box.run(box.environment.restart())
+        assert box.environment.problem == ""
+    finally:
+        box.shut()
+
+
 def test_two_environments_of_one_process_do_not_share_anything(tmp_path: Path) -> None:
     settings = spark_settings(tmp_path)
     first, second = ProcessSparkEnvironment(settings), ProcessSparkEnvironment(settings)

@@ -142,7 +142,7 @@ class SlotManager:
         peer = self._task_managers.get(event.incarnation)
         if peer is None:
             return []
-        before = peer.slots_total
+        before = peer.slots_total, peer.problem
         gone, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
         for allocation in gone:
             self._forget(allocation)
@@ -157,7 +157,7 @@ class SlotManager:
             )
             peer.take(allocation)
             self._remember(allocation)
-        effects = self._serve(capacity_changed=peer.slots_total != before)
+        effects = self._serve(capacity_changed=(peer.slots_total, peer.problem) != before)
         for job_id in dict.fromkeys(status.job_id for status in found):
             job = self._jobs.get(job_id) if job_id is not None else None
             if job is not None:
@@ -428,7 +428,8 @@ class SlotManager:
         total, are_draining = sum(peer.slots_total for peer in reachable), all(peer.is_draining for peer in reachable)
         if total == 0 or are_draining:
             state = "all of them are draining" if are_draining else "none has a slot ready yet"
-            return f"{len(reachable)} TaskManagers are registered, {state}"
+            problem = next((f": {peer.problem}" for peer in reachable if peer.problem), "")
+            return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
         return f"no free slot: all {total} slots that fit are in use"
 
 

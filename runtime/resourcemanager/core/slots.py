@@ -34,6 +34,7 @@ class TaskManagerSlots:
     is_connected: bool = True
     is_warm: bool = False
     is_draining: bool = False
+    problem: str = ""
     assigned_tasks: int = 0
     is_first_report: bool = True
     free: dict[int, None] = field(default_factory=dict)
@@ -117,6 +118,7 @@ class TaskManagerSlots:
         self.is_first_report = False
         self.is_warm = report.is_warm
         self.is_draining = report.is_draining
+        self.problem = report.problem
         self.assigned_tasks = report.assigned_tasks
         return gone, found
 

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 _IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
 
 _JOBS_REMEMBERED_MAX = 10_000
+_PROBLEM_LENGTH_MAX = 500
 _STOP_TIMEOUT = 15.0
 # Beyond the host's own close timeout, which bounds how long tasks may stay active (R15). A host that is only slow, as
 # all processes of a crowded machine are, must not cost every Spark task of the TaskManager.
@@ -66,6 +67,12 @@ class ProcessSparkEnvironment:
         self._sweep = sweep
         self._host: _HostProcess | None = None
         self._used_by: OrderedDict[str, None] = OrderedDict()
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """Why it could not be started again, "" as long as it can."""
+        return self._problem
 
     @property
     def is_ready(self) -> bool:
@@ -156,7 +163,12 @@ class ProcessSparkEnvironment:
     async def restart(self) -> None:
         """Replace host and JVM. Sessions of the old ones are gone."""
         await self.stop()
-        await self.start()
+        try:
+            await self.start()
+        except FlinklikeError as error:
+            self._problem = f"Spark does not start: {error}"[:_PROBLEM_LENGTH_MAX]
+            raise
+        self._problem = ""
 
     async def stop(self) -> None:
         """End host and JVM in an orderly way, by force when that takes too long."""

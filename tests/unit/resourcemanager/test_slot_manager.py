@@ -298,10 +298,13 @@ class TestReports:
         assert len(requests(cluster.declare(1, 2))) == 1
         assert cluster.manager.slot_counts() == (1, 0)
 
-    def test_no_slot_ready_yet(self) -> None:
-        cluster = Cluster()
+    def test_no_slot_ready_yet_and_why_as_long_as_there_is_a_reason(self) -> None:
+        cluster, told = Cluster(), "1 TaskManagers are registered, none has a slot ready yet"
         cluster.register(T1, 0)
-        assert reasons(cluster.declare(1, 1)) == {job(1): "1 TaskManagers are registered, none has a slot ready yet"}
+        assert reasons(cluster.declare(1, 1)) == {job(1): told}
+        for problem, reason in (("no Java", f"{told}: no Java"), ("", told)):
+            changed = cluster.handle(ev.SlotsReported(T1, SlotReport((), False, 0, problem=problem)))
+            assert reasons(changed) == {job(1): reason}
 
 
 def test_a_refused_slot_is_tried_elsewhere_and_later_again() -> None:
