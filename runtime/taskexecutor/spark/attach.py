@@ -279,7 +279,7 @@ def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from runtime.taskexecutor.spark.gateway import PLANTED_CONTEXT, PLANTED_SESSION, connect
+    from runtime.taskexecutor.spark.gateway import PLANTED_ACCUMULATOR, PLANTED_CONTEXT, PLANTED_SESSION, connect
     from runtime.taskexecutor.spark.warm_conf import WarmConf
 
     gateway = connect(session.port, session.secret)
@@ -289,6 +289,7 @@ def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
     conf = WarmConf(java_context.sc().conf(), session.conf)
     context = SparkContext(gateway=gateway, jsc=java_context, conf=conf, environment={})
     context._conf = conf  # noqa: SLF001 - the constructor puts the JVM's own in its place
+    context._javaAccumulator = JavaObject(PLANTED_ACCUMULATOR, client)  # noqa: SLF001 - what functions name
     if threading.current_thread() is threading.main_thread():
         # There, and only there, SparkContext installs a handler that cancels the jobs of every slot.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -6,12 +6,14 @@ task begins, which names the task's session, and has a fork of itself run the ta
 session's tasks before, or a new one (R22). So what user code does to its process (environment, modules, umask, time
 zone) stays in its session, and the keeper, which Spark may give to anybody at any time, outlives every such fork.
 
+The JVM names the session also to those that plan (UDTFs, data sources), before what Spark says (`jvm/SlotEnv.java`).
 Each keeper leads a process group, to which its forks belong: a function that signals its group reaches itself (R23).
 Standard library only, besides pyspark at run time.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import os
@@ -32,11 +34,15 @@ SESSION_PROPERTY = "flinklike.session"
 """Local property of Spark that names the session of a task."""
 
 _TASKS = "pyspark.worker"
-"""The program of workers that run tasks. Others (UDTF analysis, data sources) do not say whose they are."""
+"""The program of workers that run tasks. Others (UDTF analysis, data sources) plan, and the JVM tells them for whom."""
 _LENGTH = struct.Struct("!q")
+_TEXT_LENGTH = struct.Struct("!H")
 _NUMBER = struct.Struct("!i")
 _HEADER = struct.Struct("!ii")
 _RESTS, _ENDS = b"r", b"e"
+_EVERYBODY = -1
+IGNORED_BY_DAEMON = frozenset(signal.valid_signals()) - {signal.SIGCHLD}
+"""A daemon ends when the JVM closes its input, which it does whenever it ends one: a signal says nothing more (R23)."""
 _HUNG_UP = select.POLLHUP | select.POLLERR
 
 
@@ -53,6 +59,12 @@ def read_exactly(connection: socket.socket, size: int) -> bytes:
             raise EOFError
         found += part
     return bytes(found)
+
+
+def _read_text(connection: socket.socket) -> str:
+    """As Java's DataOutput writes it. Raises EOFError."""
+    (length,) = _TEXT_LENGTH.unpack(read_exactly(connection, _TEXT_LENGTH.size))
+    return read_exactly(connection, length).decode()
 
 
 class _Fork:
@@ -99,15 +111,24 @@ class _Broadcasts(dict[int, Any]):
 class WorkerKeeper:
     """`serve` takes the place of pyspark's `daemon.worker`, which is `plain`, in each worker that the daemon forks.
 
+    `begin` makes its process one of a session, by its id and the link to its directory, where the JVM has told that.
     `is_pristine`: workers find what is installed, and nothing that a job brings.
     """
 
-    def __init__(self, plain: Callable[[socket.socket, bool], int], *, is_pristine: bool) -> None:
+    def __init__(
+        self,
+        plain: Callable[[socket.socket, bool], int],
+        begin: Callable[[str, str], None],
+        *,
+        is_pristine: bool,
+    ) -> None:
         self._plain = plain
+        self._begin = begin
         self._is_pristine = is_pristine
         self._runs_tasks = len(sys.argv) > 1 and sys.argv[1] == _TASKS
         self._fork: _Fork | None = None
         self._control: socket.socket | None = None
+        self._daemon = os.getpid()
         # Both of the daemon: who keeps workers learns from it that the daemon ends them.
         self._ending, self._end = os.pipe()
 
@@ -133,6 +154,7 @@ class WorkerKeeper:
     def _become_keeper(self) -> None:
         os.setpgid(0, 0)
         os.close(self._end)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_BY_DAEMON)
         for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -144,11 +166,13 @@ class WorkerKeeper:
             return 1
         try:
             self._wait_for_task(connection)
-            message, session_id = self._begin_of_task(connection) if self._runs_tasks else (b"", "")
+            if self._runs_tasks:
+                self._hand_over(connection, *self._begin_of_task(connection))
+            else:
+                self._plan(connection, _read_text(connection), _read_text(connection))
         except (EOFError, ConnectionError):  # Spark needs this worker no more
             self._end_fork()
             os._exit(0)
-        self._hand_over(connection, message, session_id)
         return self._end_of_task()
 
     def _wait_for_task(self, connection: socket.socket) -> None:
@@ -197,11 +221,16 @@ class WorkerKeeper:
         if fork is not None and session_id and fork.session_id == session_id and fork.begin(message):
             return
         self._end_fork()
-        self._fork = fork = self._start_fork(connection, session_id)
-        if self._runs_tasks:
-            fork.begin(message)  # if it has ended already, that is seen by who waits for the end of the task
+        self._fork = fork = self._start_fork(connection, session_id, self._run)
+        fork.begin(message)  # if it has ended already, that is seen by who waits for the end of the task
 
-    def _start_fork(self, connection: socket.socket, session_id: str) -> _Fork:
+    def _plan(self, connection: socket.socket, session_id: str, link: str) -> None:
+        self._end_fork()
+        self._fork = self._start_fork(connection, session_id, functools.partial(self._run_plan, session_id, link))
+
+    def _start_fork(
+        self, connection: socket.socket, session_id: str, run: Callable[[socket.socket, socket.socket], NoReturn]
+    ) -> _Fork:
         ours, theirs = socket.socketpair()
         keeper = os.getpid()
         pid = os.fork()
@@ -211,7 +240,8 @@ class WorkerKeeper:
                 os.close(self._ending)
                 ours.close()
                 self._control = theirs
-                self._run(connection, theirs)
+                refuse_to_kill(self._daemon)
+                run(connection, theirs)
             except BaseException:  # noqa: BLE001 - as pyspark's daemon does
                 traceback.print_exc()
             finally:
@@ -221,13 +251,26 @@ class WorkerKeeper:
 
     def _run(self, connection: socket.socket, control: socket.socket) -> NoReturn:
         """Run one session's tasks, in the fork."""
-        broadcast: Any = importlib.import_module("pyspark.core.broadcast")
-        broadcast._broadcastRegistry = _Broadcasts()  # noqa: SLF001 - of pyspark
-        while True:
-            code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
-            if code or not self._runs_tasks:
-                break
+        _forget_broadcasts_of_others()
+        while not self._plain(connection, True):  # noqa: FBT003 - pyspark's
             gc.collect()
+        control.sendall(_ENDS)
+        os._exit(0)
+
+    def _run_plan(self, session_id: str, link: str, connection: socket.socket, control: socket.socket) -> NoReturn:
+        """Run what Spark asks for while it plans, in a fork that does nothing else."""
+        _forget_broadcasts_of_others()
+        if session_id:
+            self._begin(session_id, link)
+            utils: Any = importlib.import_module("pyspark.sql.worker.utils")
+            send_updates = utils.send_accumulator_updates
+
+            def send_last(outfile: Any) -> None:
+                send_updates(outfile)
+                python_marks.rest()  # user code has ended, and Spark does not know it yet
+
+            utils.send_accumulator_updates = send_last
+        code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
         control.sendall(_ENDS if code else _RESTS)
         os._exit(0)
 
@@ -286,6 +329,25 @@ class WorkerKeeper:
     def _in_fork(self) -> socket.socket:
         assert self._control is not None
         return self._control
+
+
+def _forget_broadcasts_of_others() -> None:
+    broadcast: Any = importlib.import_module("pyspark.core.broadcast")
+    broadcast._broadcastRegistry = _Broadcasts()  # noqa: SLF001 - of pyspark
+
+
+def refuse_to_kill(daemon: int) -> None:
+    """R23: what a function signals by mistake is its own, as long as this process lives; a program is not asked."""
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.kill" and arguments[1] and arguments[0] in {daemon, _EVERYBODY}:
+            whom = "all processes of this user" if arguments[0] == _EVERYBODY else f"process {daemon}"
+            refused = (
+                f"os.kill of {whom} is refused: Spark has a process there which forks the Python workers of all jobs"
+            )
+            raise PermissionError(refused)
+
+    sys.addaudithook(look)
 
 
 def _authenticate(connection: socket.socket) -> bool:

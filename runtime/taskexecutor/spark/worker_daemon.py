@@ -10,11 +10,12 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
 from runtime.taskexecutor.spark import python_marks
-from runtime.taskexecutor.spark.session_worker import SESSION_PROPERTY, WorkerKeeper
+from runtime.taskexecutor.spark.session_worker import IGNORED_BY_DAEMON, SESSION_PROPERTY, WorkerKeeper
 
 JOB_DIRECTORY_VARIABLE = "FLINKLIKE_JOB_DIRECTORY"
 JOB_ID_VARIABLE = "FLINKLIKE_JOB_ID"
@@ -37,7 +38,7 @@ def enter_job_directory(directory: str) -> None:
     SparkFiles.getRootDirectory = classmethod(lambda _: directory)  # type: ignore[method-assign,assignment]  # no hook
 
 
-def enter_working_directory(link: str | None, otherwise: str) -> None:
+def enter_working_directory(link: str, otherwise: str) -> None:
     """Work where the job works: workers are shared by jobs that bring no files, one task after the other (R24)."""
     try:
         os.chdir(link or otherwise)
@@ -49,21 +50,26 @@ def enter_working_directory(link: str | None, otherwise: str) -> None:
         os.chdir(otherwise)
 
 
-def follow_tasks(keeper: WorkerKeeper) -> None:
+def begin_for(session_id: str, link: str, otherwise: str) -> None:
+    """All that this process does from now on is the session's, and is done where its job works."""
+    if session_id and link:
+        mark_task(session_id, link)
+    enter_working_directory(link, otherwise)
+
+
+def follow_tasks(keeper: WorkerKeeper, plain: str) -> None:
     """Let each task begin in its job's working directory, which spark-submit's local mode has as well."""
     from pyspark import TaskContext
 
     # Imported before the fork, once, instead of in every worker; it starts no thread (a test says so).
     worker: Any = importlib.import_module("pyspark.worker")
-    set_up, plain = worker.setup_spark_files, os.getcwd()  # noqa: PTH109 - pathlib would be one more import in every daemon
+    set_up = worker.setup_spark_files
 
     def set_up_task(*arguments: Any) -> None:
         task = TaskContext.get()
         link = None if task is None else task.getLocalProperty(WORKING_DIRECTORY_PROPERTY)
         session_id = None if task is None else task.getLocalProperty(SESSION_PROPERTY)
-        if link and session_id:
-            mark_task(session_id, link)
-        enter_working_directory(link, plain)
+        begin_for(session_id or "", link or "", plain)
         set_up(*arguments)
 
     worker.setup_spark_files = set_up_task
@@ -86,9 +92,13 @@ def main() -> None:
         enter_job_directory(directory)
     from pyspark import daemon
 
-    keeper = WorkerKeeper(daemon.worker, is_pristine=not directory)
-    follow_tasks(keeper)
+    plain = os.getcwd()  # noqa: PTH109 - pathlib would be one more import in every daemon
+    keeper = WorkerKeeper(
+        daemon.worker, lambda session_id, link: begin_for(session_id, link, plain), is_pristine=not directory
+    )
+    follow_tasks(keeper, plain)
     keeper.keep_workers_of(daemon)
+    signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_BY_DAEMON)
     gc.freeze()  # what is loaded once is neither looked at nor copied by each worker's collector
     daemon.manager()
 

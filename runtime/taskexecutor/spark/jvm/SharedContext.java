@@ -15,6 +15,7 @@ public final class SharedContext extends SparkContext {
   public static SharedContext plant(SparkContext original) throws Exception {
     SharedContext made = (SharedContext) Fields.copy(original, SharedContext.class);
     SparkContext$.MODULE$.org$apache$spark$SparkContext$$activeContext().set(made);
+    SlotEnv.plant();
     return made;
   }
 

@@ -98,6 +98,12 @@ public final class SlotContext extends SparkContext {
     SlotAccumulator own = accumulators.replace((PythonAccumulatorV2) accumulator);
     super.register(own);
     accumulator.metadata_$eq(own.metadata());
+    // Whoever plans merges into the one that functions name, which must not be the given one: that would take the only
+    // connection which Python's server serves.
+    SlotSession session = SlotSession.current();
+    if (session != null) {
+      session.plant("slot_accumulator", own);
+    }
   }
 
   // --- jobs: all others end in these, but for the stages of queries ----------------------------------------------------

@@ -54,6 +54,7 @@ public final class SlotSession {
   private SharedState state;
   private SparkSession session;
   private Py4JServer server;
+  private SlotGateway gateway;
   private List threads = Collections.EMPTY_LIST;
 
   private SlotSession(String tag, SparkContext original) {
@@ -136,7 +137,7 @@ public final class SlotSession {
     session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();
-    SlotGateway gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"));
+    gateway = SlotGateway.of((Gateway) Fields.get(GatewayServer.class, listener, "gateway"));
     Fields.set(GatewayServer.class, listener, "gateway", gateway);
     gateway.putObject("slot", this);
     gateway.putObject("slot_jsc", new JavaSparkContext(context));
@@ -157,6 +158,11 @@ public final class SlotSession {
     if (problems.size() > 0 || left.length() > 0) {
       failure.addSuppressed(new IllegalStateException(lines(problems) + left));
     }
+  }
+
+  /** Let the session's process find this under the given id, without a call. */
+  void plant(String id, Object object) {
+    gateway.putObject(id, object);
   }
 
   private static scala.collection.immutable.Map none() {

@@ -45,6 +45,7 @@ SOURCES: tuple[str, ...] = (
     "EndedQueries",
     "SlotSession",
     "SlotFileSystems",
+    "SlotEnv",
     "SharedContext",
     "ExitWitness",
     "Figures",
