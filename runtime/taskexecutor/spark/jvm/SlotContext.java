@@ -271,6 +271,31 @@ public final class SlotContext extends SparkContext {
     super.cancelJobsWithTag(tag);
   }
 
+  // --- files: every task of every job would fetch them, and fail where they are gone (R22) ---------------------------
+
+  public void addFile(String path) {
+    refuseForAll("ADD FILE", "spark.sparkContext.addFile", path);
+    super.addFile(path);
+  }
+
+  public void addFile(String path, boolean isRecursive) {
+    refuseForAll("ADD FILE", "spark.sparkContext.addFile", path);
+    super.addFile(path, isRecursive);
+  }
+
+  public void addArchive(String path) {
+    refuseForAll("ADD ARCHIVE", "spark.sparkContext.addArchive", path);
+    super.addArchive(path);
+  }
+
+  /** What `spark.addArtifacts` adds is the session's, and goes with it. */
+  private static void refuseForAll(String what, String instead, String path) {
+    if (JobArtifactSet$.MODULE$.getCurrentJobArtifactState().isEmpty()) {
+      throw new UnsupportedOperationException(what + " " + path + " is refused: the tasks of all jobs would fetch it. Add it by "
+          + instead + "(...) in Python, or with the job's files, which both are the job's own");
+    }
+  }
+
   // --- the end -------------------------------------------------------------------------------------------------------
 
   /** Drop what the session has left: listeners, connections, persisted and checkpointed blocks, broadcasts. Idempotent. */
