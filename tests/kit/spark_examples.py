@@ -143,12 +143,23 @@ def _write_resources(directory: Path) -> None:
 
 _NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
 _PLACES = re.compile(r"(/[\w.-]+)+/(tmp)?[\w.-]+|0x[0-9a-f]{6,}|\b[\w.]+_[0-9a-f]{12}\b|[0-9a-f]{8}-[0-9a-f-]{27}")
+_PADDING = re.compile(r"(?<=\|) +| +(?=\|)")
+_RULES = re.compile(r"-{2,}")
+_NOTHING = 1e-9
 
 
 def normal(text: str) -> list[str]:
-    """The lines, without names that are made anew each time; numbers to 4 digits, since sums are made in any order."""
-    lines = (_NUMBER.sub(lambda found: f"{float(found.group()):.4g}", line) for line in text.splitlines())
-    return [_PLACES.sub("<name>", line).rstrip() for line in lines]
+    """The lines, without names that are made anew each time, and without the widths of columns.
+
+    Numbers to 4 digits, and none below 1e-9: sums are made in any order.
+    """
+    lines = (_NUMBER.sub(lambda found: _rounded(float(found.group())), line) for line in text.splitlines())
+    named = (_PLACES.sub("<name>", line) for line in lines)
+    return [_RULES.sub("-", _PADDING.sub("", line)).rstrip() for line in named]
+
+
+def _rounded(number: float) -> str:
+    return f"{0.0 if abs(number) < _NOTHING else number:.4g}"
 
 
 # --- in spark-submit --------------------------------------------------------------------------------------------
