@@ -25,6 +25,7 @@ class CommitNames:
     moved: str
     done: str
     overtaken: str
+    replaced: str
     preceded: str
     turn: str
 
@@ -39,6 +40,7 @@ def commit_names(job_id: JobId) -> CommitNames:
         moved=f"{directory}/moved",
         done=f"{directory}/done",
         overtaken=f"{directory}/overtaken",
+        replaced=f"{directory}/replaced",
         preceded=f"{directory}{PRECEDED}",
         turn=f"{directory}{TURN}",
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runtime.taskexecutor.core.output_plan import Present
-from runtime.taskexecutor.output_names import HIDDEN_COMMIT, is_hidden_work, is_output
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT, is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import tree_of
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
@@ -46,6 +46,7 @@ class _Walk:
         self._files: dict[str, int] = {}
         self._directories: set[str] = set()
         self._aliases: dict[str, str] = {}
+        self._markers: set[str] = set()
         self._seen: set[_Inode] = set()
         self._links: list[str] = []
 
@@ -54,7 +55,7 @@ class _Walk:
         while self._links:
             self._links.sort(reverse=True)
             self._follow(self._links.pop())
-        return Present(self._files, frozenset(self._directories), self._aliases)
+        return Present(self._files, frozenset(self._directories), self._aliases, frozenset(self._markers))
 
     def _walk(self, top: str) -> None:
         waiting = [top]
@@ -77,6 +78,8 @@ class _Walk:
                     self._links.append(name)
                 elif is_output(name):
                     self._files[name] = entry.stat(follow_symlinks=False).st_size
+                elif is_inner_marker(name):
+                    self._markers.add(name)
 
     def _follow(self, name: str) -> None:
         """A link to a directory, or to nothing."""

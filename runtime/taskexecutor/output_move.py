@@ -29,6 +29,7 @@ from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_
 from runtime.taskexecutor.output_files import OutputFiles, output_files, within
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, SUCCESS
 from runtime.taskexecutor.output_turns import StoredJobs, Turns
+from runtime.taskexecutor.overtaken_commits import half_visible, replaced_marks
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,10 @@ class MoveSupersededError(FlinklikeError):
 
 class _OvertakenError(InvalidInputError):
     """Another job has shown what this commit would undo."""
+
+
+class _HalfVisibleError(InvalidInputError):
+    """Beside what another job has left half done nobody can say that the base is whole."""
 
 
 class Permit:
@@ -237,10 +242,12 @@ class OutputMove:
                 base.files.remove(names.preceded)  # whoever has left it was done before this job had its turn
             written = {directory: self._written(base, directory) for directory in base.directories}
             plan = make_plan(base.files.base, base.mode, written, base.files.present())
+            self._check_nobody_half_visible(base, plan)
             self._permit.check()
             base.files.write(names.plan, plan.encode())
         else:
             self._check_not_overtaken(base, names.overtaken)
+            self._check_nobody_half_visible(base, plan)
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
 
@@ -251,6 +258,20 @@ class OutputMove:
                 " replace or bring back what is not its own any more"
             )
             raise _OvertakenError(message)
+
+    def _check_nobody_half_visible(self, base: _Base, plan: OutputPlan) -> None:
+        """R27: `_SUCCESS` would come over the half of another one, and over its rows again when that is run again."""
+        top = self._turns.top(base.files)
+        other = half_visible(base.files, top, self._message.job_id, plan)
+        if other is not None:
+            there = base.files.base
+            command = shlex.join(["bin/commit-outputs.sh", f"{there}/{commit_names(other).directory}"])
+            message = (
+                f"the commit of job {other} has failed half way in {there}, and what it wrote may be visible there in"
+                f" part: repeat that commit with {command} (nothing else is to be done if this job is a retry of that"
+                f" one), or replace all with mode='overwrite'"
+            )
+            raise _HalfVisibleError(message)
 
     def _written(self, base: _Base, directory: str) -> Mapping[str, int]:
         try:
@@ -266,7 +287,8 @@ class OutputMove:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
         await self._turns.overtake(base.files, base.mode, self._step)
-        await self._step(partial(base.files.remove, SUCCESS))
+        for marker in (SUCCESS, *base.plan.markers):
+            await self._step(partial(base.files.remove, marker))
         new = {file.name for file in base.plan.files} if base.plan.asides else set()
         for name in base.plan.asides:
             aside = aside_name(self._message.job_id, name)
@@ -307,6 +329,8 @@ class OutputMove:
         await self._all(asides, base.files.remove_tree)
         base.top = await self._step(base.files.names)
         await self._turns.overtake(base.files, base.mode, self._step, top=base.top)
+        for mark in await self._step(partial(replaced_marks, base.files, base.top, self._message.job_id)):
+            await self._step(partial(base.files.write, mark, f"{self._message.job_id}\n".encode()))
         await self._step(partial(base.files.write, SUCCESS, b""))
         await self._step(partial(base.files.write, names.done, b""))
 
@@ -359,22 +383,24 @@ class OutputMove:
         chunks = _chunks(items, size)
         failures: list[Exception] = []
 
-        def do(chunk: Sequence[T]) -> None:
-            for item in chunk:
+        def do(chunk: list[T]) -> None:
+            """Where the storage fails, what is left of it is done again."""
+            while chunk:
                 self._permit.check()
-                work(item)
+                work(chunk[0])
+                del chunk[0]
 
         async def worker() -> None:
             for chunk in chunks:
                 if failures:
                     return
+                given = len(chunk)
                 try:
                     await self._step(partial(do, chunk))
                 except Exception as error:  # noqa: BLE001 - raised below, when nothing is under way any more
                     failures.append(error)
-                    return
                 if is_counted:
-                    self._moved += len(chunk)
+                    self._moved += given - len(chunk)
                     self._report(self._moved, self._total, "")
 
         async with asyncio.TaskGroup() as group:
@@ -396,7 +422,8 @@ class OutputMove:
         if not claimed:
             return f"{error}; {how_far}, {how_to_commit(self._message.outputs)}"
         command = shlex.join(["bin/commit-outputs.sh", claimed[0]])
-        return f"{error}; {how_far}, what its tasks wrote is kept; to repeat the commit: {command}"
+        repeat = "to commit it behind that" if isinstance(error, _HalfVisibleError) else "to repeat the commit"
+        return f"{error}; {how_far}, what its tasks wrote is kept; {repeat}: {command}"
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:

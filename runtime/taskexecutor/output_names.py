@@ -16,6 +16,12 @@ def is_output(name: str) -> bool:
     return parts[-1] not in _MARKERS and TEMPORARY not in parts
 
 
+def is_inner_marker(name: str) -> bool:
+    """True for a marker of a directory within the base: another job had that directory for its own base."""
+    *directories, last = name.split("/")
+    return bool(directories) and last in _MARKERS and TEMPORARY not in directories
+
+
 def is_hidden_work(part: str) -> bool:
     """True for a directory or file in which a job works; also in a base that lies within another one."""
     return part.startswith((HIDDEN_ATTEMPT, HIDDEN_COMMIT))

@@ -1,10 +1,11 @@
-"""Of several jobs whose commits to one base would disturb each other, one after the other (R27).
+"""Of several jobs that commit to one base, one after the other (R27): also those that append, since who is done says
+that the base is whole.
 
 A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a file that nobody else writes, and looks
 for those of others behind that: of two jobs one at least sees the other. Invariants: a job goes on when it has seen
 nobody while its own file was there; of those that see each other the lowest id keeps its file, the others take theirs
 back, until they see nobody; who has a plan stored beside his file is under way, waits for nobody and is waited for,
-also when his mover has failed: others go on when his job is over. Jobs that append do not disturb each other.
+also when his mover has failed: others go on when his job is over.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, RetryableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
-from runtime.gateways.task import APPEND
 from runtime.taskexecutor.commit_records import TURN, commit_names
 from runtime.taskexecutor.output_files import OutputFiles
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT
@@ -59,7 +59,6 @@ class Turn:
     job_id: JobId
     base: str
     cluster: str = ""
-    mode: str = ""
 
     def __str__(self) -> str:
         return f"{self.base}/{commit_names(self.job_id).turn}"
@@ -118,9 +117,9 @@ class Turns:
             waiting(f"job {others[0].job_id} commits to {others[0].base}: waiting for it")
             await asyncio.sleep(min(max(INTERVAL_MIN, WAITED_PART * waited), INTERVAL))
             found: list[Turn] = []
-            for files, mode in bases:
+            for files, _ in bases:
                 jobs = [turn.job_id for turn in others if turn.base == files.base]
-                found += await step(partial(self._turns_of, jobs, files, mode))
+                found += await step(partial(self._turns_of, jobs, files))
             others = await self._not_over(found)
 
     def _check(self, turn: Turn, waited: float) -> None:
@@ -133,10 +132,10 @@ class Turns:
             raise InvalidInputError(message)
 
     async def _others(self, bases: Bases, step: Step) -> list[Turn]:
-        """Whom this job would disturb."""
+        """For whom this job waits."""
         found: list[Turn] = []
-        for files, mode in bases:
-            found += await step(partial(self._listed, files, mode))
+        for files, _ in bases:
+            found += await step(partial(self._listed, files))
         return await self._not_over(found)
 
     async def _not_over(self, turns: list[Turn]) -> list[Turn]:
@@ -184,9 +183,7 @@ class Turns:
         now; without it what the look that saw nobody has found: who came behind that sees this job, and plans later.
         """
         if top is None:
-            top = self._tops.get(files.base)
-        if top is None:
-            top = await step(files.names)
+            top = await step(partial(self.top, files))
         marked = self._overtaken.setdefault(files.base, set())
         for other in others_in(top, self._message.job_id):
             if other.job_id not in marked:
@@ -195,24 +192,26 @@ class Turns:
                     await step(partial(files.write, mark, f"{self._message.job_id}\n".encode()))
                 marked.add(other.job_id)
 
-    def _listed(self, files: OutputFiles, mode: str) -> list[Turn]:
-        """All that are there."""
+    def top(self, files: OutputFiles) -> list[str]:
+        """What the look that saw nobody has found at the top of a base; another look where there was none. Blocking."""
+        found = self._tops.get(files.base)
+        return files.names() if found is None else found
+
+    def _listed(self, files: OutputFiles) -> list[Turn]:
+        """Those of others that are there."""
         top = self._tops[files.base] = files.names()
         turns = [name for name in top if name.startswith(HIDDEN_COMMIT) and name.endswith(TURN)]
         jobs = [JobId(name.removeprefix(HIDDEN_COMMIT).removesuffix(TURN)) for name in turns]
-        return self._turns_of(jobs, files, mode)
+        return self._turns_of(jobs, files)
 
-    def _turns_of(self, jobs: Iterable[JobId], files: OutputFiles, mode: str) -> list[Turn]:
-        """Those of them that are there still, and that this job would disturb."""
+    def _turns_of(self, jobs: Iterable[JobId], files: OutputFiles) -> list[Turn]:
+        """Those of them that are there still."""
         found = []
         for job_id in jobs:
             names = commit_names(job_id)
             data = files.read(names.turn) if job_id != self._message.job_id else None
-            if data is None or files.read(names.done) is not None:
-                continue  # it is over since
-            turn = _decode(job_id, files.base, data)
-            if {turn.mode, mode} != {APPEND}:
-                found.append(turn)
+            if data is not None and files.read(names.done) is None:  # else it is over since
+                found.append(_decode(job_id, files.base, data))
         return found
 
 
@@ -220,6 +219,6 @@ def _decode(job_id: JobId, base: str, data: bytes) -> Turn:
     """One that cannot be read disturbs everybody, and nobody knows whose it is (R31)."""
     try:
         fields = json.loads(data)
-        return Turn(job_id, base, str(fields["cluster"]), str(fields["mode"]))
+        return Turn(job_id, base, str(fields["cluster"]))
     except (ValueError, KeyError, TypeError):
         return Turn(job_id, base)

@@ -7,16 +7,21 @@ that means. T writes the mark, X's movers read it when they have their turn:
 |---|---|---|---|
 | `.attempt-X_*` only (waiting, or nobody could claim) | plans behind T, takes the mark back | refused | `preceded` |
 | `order` (claimed: waits for its turn, or was refused) | the same | refused; unless both append | `preceded` |
-| `plan` (planned, moving, failed half way), or `moved` | is refused; unless both append | the same | `overtaken` |
+| `plan`, and nothing is changed | is refused; unless both append | the same | `overtaken` |
+| `plan`, and failed half way; `moved` | the same | the same | `overtaken`, or T is refused (below) |
 | `done` | tidies | tidies | nothing |
 | a mark already | as above | as above | nothing |
 | neither `order` nor attempts | has nothing to commit | the same | nothing, and takes a `preceded` away |
 
-X is planned and under way only where T has no turn, or both append: then the plan of neither deletes or replaces what
-is there, and a name that is taken is refused. T looks behind its plans, before it shows anything, and marks whom its
-look for turns has found; and once more before it is done, for who has come since: such a one has seen T's turn and
-waits, or has failed by then. X alone makes `.commit-X/`, so `preceded` lies beside it: X may be another user. Of X
-without a claim nobody knows whether it appends.
+Of both that append the plan of neither deletes or replaces what is there, and a name that is taken is refused. X is
+under way only where T has no turn: what T sees of it has failed, or its mover was lost. Beside the half of X nobody may
+say that the base is whole, and a mark would take away what mends it: a T that does not replace all that X changes is
+refused before it has a plan, and X can be repeated. One that does leaves, behind its last old file, `replaced` beside
+`overtaken`: X counts no more, whatever becomes of T's own records.
+
+T looks behind its plans, before it shows anything, and marks whom its look for turns has found; and once more before it
+is done, for who has come since: such a one has seen T's turn and waits, or has failed by then. X alone makes
+`.commit-X/`, so `preceded` lies beside it: X may be another user. Of X without a claim nobody knows whether it appends.
 """
 
 from __future__ import annotations
@@ -26,9 +31,9 @@ from dataclasses import dataclass
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, is_hex_id
-from runtime.gateways.task import APPEND
+from runtime.gateways.task import APPEND, OVERWRITE
 from runtime.taskexecutor.commit_records import PRECEDED, commit_names, read_claim
-from runtime.taskexecutor.core.output_plan import planned_mode
+from runtime.taskexecutor.core.output_plan import OutputPlan, Present, planned_mode
 from runtime.taskexecutor.output_files import OutputFiles
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 
@@ -68,6 +73,50 @@ def mark_for(files: OutputFiles, mode: str, other: Other) -> str | None:
     if (order is not None and _both_append(mode, _claimed_mode(order))) or files.read(names.preceded) is not None:
         return None
     return names.preceded
+
+
+def half_visible(files: OutputFiles, top: Iterable[str], mine: JobId, plan: OutputPlan) -> JobId | None:
+    """Another job whose commit has ended half way here, where this plan does not replace all of it; of one that was
+    overtaken since, whoever has, and has changed nothing yet. Blocking.
+
+    For who has his turn: nobody else changes anything then.
+    """
+    if plan.mode == OVERWRITE:
+        return None
+    present: Present | None = None
+    for job_id in _committing_in(top, mine):
+        names = commit_names(job_id)
+        data = files.read(names.plan)
+        if data is None or files.read(names.done) is not None or files.read(names.replaced) is not None:
+            continue
+        theirs = OutputPlan.decode(data)
+        if theirs is None or plan.replaces_all_of(theirs):
+            continue
+        present = files.present() if present is None else present
+        if theirs.may_have_begun(present):
+            return _last_of(files, job_id)
+    return None
+
+
+def _last_of(files: OutputFiles, job_id: JobId) -> JobId:
+    """Whose commit may still be repeated."""
+    found: dict[JobId, None] = {}
+    mark: bytes | None = job_id.encode()
+    while mark is not None and (job_id := JobId(mark.decode().strip())) not in found:
+        found[job_id] = None
+        mark = files.read(commit_names(job_id).overtaken)
+    return job_id
+
+
+def replaced_marks(files: OutputFiles, top: Iterable[str], mine: JobId) -> list[str]:
+    """The files in which a job whose old files are gone tells those that it has overtaken so. Blocking."""
+    names = [commit_names(job_id) for job_id in _committing_in(top, mine)]
+    return [one.replaced for one in names if files.read(one.overtaken) is not None]
+
+
+def _committing_in(top: Iterable[str], mine: JobId) -> list[JobId]:
+    found = [name.removeprefix(HIDDEN_COMMIT) for name in top if name.startswith(HIDDEN_COMMIT)]
+    return [JobId(job) for job in found if is_hex_id(job) and job != mine]
 
 
 def _both_append(mode: str, other: str) -> bool:

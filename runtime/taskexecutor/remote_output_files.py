@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime.gateways.task import one_spelling
 from runtime.taskexecutor.core.output_plan import Present
-from runtime.taskexecutor.output_names import is_hidden_work, is_output
+from runtime.taskexecutor.output_names import is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import RemoteFilesError, driver_errors, remote_files, tree_of
 
 _DIGESTS = ("crc32c", "md5Hash", "content_md5")
@@ -41,8 +41,10 @@ class RemoteOutputFiles:
 
     def present(self) -> Present:
         """What the base shows."""
-        found = {name: size for name, size in self._find("").items() if is_output(name)}
-        return Present({name: size for name, size in found.items() if not any(map(is_hidden_work, name.split("/")))})
+        found = self._find("")
+        shown = {name: size for name, size in found.items() if not any(map(is_hidden_work, name.split("/")))}
+        files = {name: size for name, size in shown.items() if is_output(name)}
+        return Present(files, markers=frozenset(filter(is_inner_marker, shown)))
 
     def _find(self, directory: str) -> Mapping[str, int]:
         root = self._path(directory)

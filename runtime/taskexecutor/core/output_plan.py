@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.common.errors import InvalidInputError
-from runtime.gateways.task import APPEND, ERROR, OUTPUT_MODES, OVERWRITE
+from runtime.gateways.task import APPEND, ERROR, OUTPUT_MODES, OVERWRITE, OVERWRITE_PARTITIONS
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 """Written only where an earlier release could not do all of it."""
 
 
@@ -31,12 +31,14 @@ class PlannedFile:
 @dataclass(frozen=True, slots=True)
 class Present:
     """What a base shows before a commit. `files`: by name, with sizes. `aliases`: links that are not followed, because
-    their files have another name in the base, or none; by name, with what they lead to.
+    their files have another name in the base, or none; by name, with what they lead to. `markers`: what says of
+    directories within it that they are whole.
     """
 
     files: Mapping[str, int]
     directories: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict)
+    markers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class OutputPlan:
     """`replaced`: files that were there before, under names that no new file has. `overwritten`: the others.
 
     `asides`: old files whose names new directories need, and directories whose names new files need; all below goes
-    with them.
+    with them. `markers`: those of directories within the base whose files are replaced; they go first.
     """
 
     mode: str
@@ -52,6 +54,7 @@ class OutputPlan:
     replaced: tuple[str, ...] = ()
     overwritten: frozenset[str] = frozenset()
     asides: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
 
     @property
     def may_replace(self) -> bool:
@@ -64,7 +67,7 @@ class OutputPlan:
         for file in self.files:
             by_directory.setdefault(file.directory, []).append((file.name, file.size))
         fields: dict[str, object] = {
-            "version": PLAN_VERSION if self.asides else 1,
+            "version": PLAN_VERSION if self.markers else 2 if self.asides else 1,
             "mode": self.mode,
             "files": by_directory,
             "replaced": self.replaced,
@@ -72,6 +75,8 @@ class OutputPlan:
         }
         if self.asides:
             fields["asides"] = self.asides
+        if self.markers:
+            fields["markers"] = self.markers
         body = json.dumps(fields, separators=(",", ":")).encode()
         return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
@@ -89,8 +94,29 @@ class OutputPlan:
             for directory, members in fields["files"].items()
             for name, size in members
         )
-        asides = tuple(fields.get("asides", ()))
-        return cls(fields["mode"], files, tuple(fields["replaced"]), frozenset(fields["overwritten"]), asides)
+        return cls(
+            fields["mode"],
+            files,
+            tuple(fields["replaced"]),
+            frozenset(fields["overwritten"]),
+            asides=tuple(fields.get("asides", ())),
+            markers=tuple(fields.get("markers", ())),
+        )
+
+    def may_have_begun(self, present: Present) -> bool:
+        """False when the base, which nobody else has changed since, shows that nothing of it was carried out."""
+        if self.asides or self.overwritten:
+            return True
+        is_shown = any(file.name in present.files for file in self.files)
+        return is_shown or any(name not in present.files for name in self.replaced)
+
+    def replaces_all_of(self, other: OutputPlan) -> bool:
+        """True when nothing is left of the other one, however far it was carried out, where this one is."""
+        if self.mode == OVERWRITE:
+            return True
+        changed = {_parent(name) for name in (*(file.name for file in other.files), *other.replaced)}
+        partitions = {_parent(file.name) for file in self.files}
+        return self.mode == OVERWRITE_PARTITIONS and not other.asides and changed <= partitions
 
 
 def planned_mode(data: bytes) -> str | None:
@@ -128,7 +154,23 @@ def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], pr
     going = [name for name in _replaced(mode, files, present.files) if name not in files]
     replaced = [name for name in going if asides.isdisjoint((name, *_ancestors(name)))] if asides else going
     overwritten = frozenset(files.keys() & present.files.keys())
-    return OutputPlan(mode, tuple(files.values()), tuple(sorted(replaced)), overwritten, tuple(sorted(asides)))
+    return OutputPlan(
+        mode,
+        tuple(files.values()),
+        tuple(sorted(replaced)),
+        overwritten,
+        asides=tuple(sorted(asides)),
+        markers=tuple(sorted(_void_markers(mode, files, present, asides))),
+    )
+
+
+def _void_markers(mode: str, files: Mapping[str, PlannedFile], present: Present, asides: set[str]) -> Iterator[str]:
+    """Those of directories whose files are replaced; what is set aside takes its own along."""
+    partitions = {_parent(name) for name in files}
+    for name in present.markers:
+        is_replaced = mode == OVERWRITE or (mode == OVERWRITE_PARTITIONS and _parent(name) in partitions)
+        if is_replaced and asides.isdisjoint(_ancestors(name)):
+            yield name
 
 
 def _in_the_way(base: str, mode: str, files: Mapping[str, PlannedFile], present: Present) -> set[str]:

@@ -144,13 +144,25 @@ def test_two_jobs_that_overwrite_one_base_leave_the_whole_of_one(tmp_path: Path,
     assert not [name for name in everything(tmp_path) if name.endswith(".turn")]
 
 
-def test_who_appends_beside_who_appends_waits_for_nobody(tmp_path: Path) -> None:
-    wanted(tmp_path, A, mode=APPEND)
-    move(B, written(tmp_path, B, APPEND))
-    assert visible(tmp_path) == names(B)
+def test_who_appends_waits_for_who_appends(tmp_path: Path) -> None:
+    """`_SUCCESS` of one would stand over a half of the other."""
+    jobs, theirs, mine = Known(), written(tmp_path, A, APPEND), written(tmp_path, B, APPEND)
+    with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
+        move(A, theirs, jobs, permit)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            mover = group.create_task(moving(B, mine, jobs))
+            await waits(mover, tmp_path, B, jobs)
+            await moving(A, theirs, jobs)
+
+    asyncio.run(run())
+    assert visible(tmp_path) == names(A) | names(B)
 
 
-@pytest.mark.parametrize(("theirs", "mine"), [(OVERWRITE, APPEND), (APPEND, OVERWRITE), (OVERWRITE, OVERWRITE)])
+@pytest.mark.parametrize(
+    ("theirs", "mine"), [(OVERWRITE, APPEND), (APPEND, OVERWRITE), (APPEND, APPEND), (OVERWRITE, OVERWRITE)]
+)
 def test_a_job_that_nobody_can_be_asked_about_is_waited_for_and_then_named(
     tmp_path: Path, theirs: str, mine: str
 ) -> None:

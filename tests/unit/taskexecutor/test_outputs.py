@@ -251,7 +251,10 @@ def written(root: str, mode: str) -> OutputDirectory:
     hidden = f"{base}/.attempt-{JOB}_0"
     new = {f"{hidden}/a": b"new", f"{hidden}/day=1/b": b"new"}
     present = {f"{base}/keep": b"old", f"{base}/day=1/old": b"old"}
+    if mode != APPEND:  # of jobs that had it for their base
+        present[f"{base}/day=1/_SUCCESS"] = b""
     if mode == OVERWRITE:  # what is in the way of each other
+        present.update({f"{base}/day=2/_SUCCESS": b"", f"{base}/directory/_SUCCESS": b""})
         new.update({f"{hidden}/file/c": b"new", f"{hidden}/directory": b"new"})
         present.update({f"{base}/file": b"old", f"{base}/directory/c": b"old", f"{base}/directory/more/d": b"old"})
     for name, data in {**new, **present}.items():
@@ -268,7 +271,7 @@ def written(root: str, mode: str) -> OutputDirectory:
 def shown(root: str) -> dict[str, str]:
     files, base = fsspec.core.url_to_fs(root)
     names = {str(path)[len(base) + 1 :]: path for path in files.find(base)}
-    assert "_SUCCESS" in names
+    assert [name for name in names if name.endswith("_SUCCESS")] == ["_SUCCESS"]
     return {
         ("a" if name == "day=1/a" else name): files.cat_file(path).decode()
         for name, path in names.items()
