@@ -40,6 +40,8 @@ ALLOWED: Mapping[str, float] = {
     "sessions": 2 * SLOTS,
     "job catalogs": SLOTS,
     "threads": 30,
+    "worker pools": SLOTS,
+    "worker monitors": SLOTS,
     "JVM open files": 40,
     "JVM children": 2 * SLOTS,
     "TaskManager processes": 2 * SLOTS,
@@ -63,17 +65,19 @@ class Kind:
     is_cancelled: bool = False
 
 
-def _function(function: Callable[..., Any]) -> Callable[[int], Program]:
-    return lambda number: function_job(function, args=(number,), restart_strategy="none")
+def _function(function: Callable[..., Any], *files: Path) -> Callable[[int], Program]:
+    return lambda number: function_job(function, args=(number,), files=files, restart_strategy="none")
 
 
-def kinds(script: Path) -> Mapping[str, Kind]:
+def kinds(script: Path, brought: Path) -> Mapping[str, Kind]:
     """All kinds, in the order in which they take turns."""
     return {
         "script": Kind(lambda number: script_job(script, args=(f"soak-{number}",), restart_strategy="none")),
         "SQL": Kind(_function(soak_programs.sql)),
         "cache": Kind(_function(soak_programs.cache)),
         "UDF": Kind(_function(soak_programs.udf)),
+        "planned": Kind(_function(soak_programs.planned)),
+        "with files": Kind(_function(soak_programs.with_files, brought)),
         "stream": Kind(_function(soak_programs.stream)),
         "killed": Kind(_function(soak_programs.killed), JobStatus.FAILED),
         "cancelled": Kind(_function(soak_programs.endless), JobStatus.CANCELED, is_cancelled=True),
@@ -96,7 +100,9 @@ class Soak:
         self._ids = [JobId(one) for one in job_ids(job_prefix(), jobs + samples + 1)]
         script = cluster.run / "soak_application.py"
         script.write_text(soak_programs.SCRIPT)
-        self._kinds = kinds(script)
+        brought = cluster.run / "brought.txt"
+        brought.write_text("brought")
+        self._kinds = kinds(script, brought)
         self._jobs = jobs
         self._every = max(1, jobs // samples)
         self.samples: list[Sample] = []
@@ -208,7 +214,7 @@ def plot(samples: Sequence[Sample], file: Path) -> None:
 
 def soak(*, small: bool, runs: int | None = None, figure: Path | None = None) -> Report:
     """`runs` jobs (3 000) on one TaskManager with 4 slots; `figure` gets the curves."""
-    jobs, samples = (42, 6) if small else (runs or JOBS, SAMPLES)
+    jobs, samples = (54, 6) if small else (runs or JOBS, SAMPLES)
     report = Report(TITLE)
     options = {
         "taskmanager.numberOfTaskSlots": str(SLOTS),

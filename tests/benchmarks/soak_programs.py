@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 SCRIPT = """
@@ -39,6 +40,49 @@ def udf(spark: Any, number: int) -> int:
 
     plus = make_udf(lambda value: value + number, "long")
     return int(spark.range(20).select(plus("id").alias("n")).agg({"n": "sum"}).first()[0])
+
+
+def planned(spark: Any, number: int) -> int:
+    """A Python data source, a UDTF that says its schema itself, and a script."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader
+    from pyspark.sql.functions import udtf
+    from pyspark.sql.types import IntegerType, StructType
+    from pyspark.sql.udtf import AnalyzeResult
+
+    class Reader(DataSourceReader):
+        def read(self, partition: Any) -> Any:
+            yield (number,)
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "soak_source"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def reader(self, schema: Any) -> Any:
+            return Reader()
+
+    class Made:
+        @staticmethod
+        def analyze() -> Any:
+            return AnalyzeResult(StructType().add("n", IntegerType()))
+
+        def eval(self) -> Any:
+            yield (number,)
+
+    spark.dataSource.register(Source)
+    spark.udtf.register("soak_rows", udtf(Made))
+    scripted = spark.sql("SELECT TRANSFORM(id) USING 'cat' AS (x STRING) FROM range(2)")
+    read = spark.read.format("soak_source").load()
+    return int(read.count() + spark.sql("SELECT * FROM soak_rows()").count() + scripted.count())
+
+
+def with_files(spark: Any, number: int) -> int:
+    """Python workers that serve this job only."""
+    brought = Path("brought.txt").stat().st_size
+    return int(spark.sparkContext.parallelize(range(4), 2).map(lambda value: value + number + brought).sum())
 
 
 def stream(spark: Any, number: int) -> int:
@@ -83,6 +127,8 @@ def figures(ctx: Any) -> dict[str, float]:
         "sessions": found["sessions"],
         "job catalogs": found["job_catalogs"],
         "threads": found["threads"],
+        "worker pools": found["worker_pools"],
+        "worker monitors": found["worker_monitors"],
         "classes": found["classes"],
         "heap MB": found["heap_bytes"] / (1 << 20),
         "file systems": found["file_systems"],

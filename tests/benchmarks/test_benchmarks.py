@@ -62,7 +62,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "FlinklikeSubmitOperator, inline: above the empty task p50",
         "20 FlinklikeSubmitOperators at once, trigger to the last end",
     ),
-    "soak": ("listeners, after the first third of 42 jobs", "listeners, at the end", "heap MB, at the end"),
+    "soak": ("listeners, after the first third of 54 jobs", "listeners, at the end", "heap MB, at the end"),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {

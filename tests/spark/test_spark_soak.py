@@ -17,7 +17,7 @@ from tests.kit.spark_box import SparkBox, wait_until
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 ROUNDS = 6
-"""Of seven jobs each. A figure that grew by one a job would end far above its limit."""
+"""Of nine jobs each. A figure that grew by one a job would end far above its limit."""
 
 BREATHING = 4
 """Sessions and contexts at rest: those of idle processes, and clones of the last streams."""
@@ -68,6 +68,53 @@ def endless(ctx: Any) -> Any:
     return ctx.spark.range(10**13).selectExpr("sum(id % 7)").collect()
 
 
+def planned(ctx: Any) -> Any:
+    """A Python data source, a UDTF that says its schema itself, and a script."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader
+    from pyspark.sql.functions import udtf
+    from pyspark.sql.types import IntegerType, StructType
+    from pyspark.sql.udtf import AnalyzeResult
+
+    class Reader(DataSourceReader):
+        def read(self, partition: Any) -> Any:
+            yield (7,)
+
+    class Source(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "made"
+
+        def schema(self) -> str:
+            return "n int"
+
+        def reader(self, schema: Any) -> Any:
+            return Reader()
+
+    class Made:
+        @staticmethod
+        def analyze() -> Any:
+            return AnalyzeResult(StructType().add("n", IntegerType()))
+
+        def eval(self) -> Any:
+            yield (7,)
+
+    ctx.spark.dataSource.register(Source)
+    ctx.spark.udtf.register("made_rows", udtf(Made))
+    scripted = ctx.spark.sql("SELECT TRANSFORM(id) USING 'cat' AS (x STRING) FROM range(2)")
+    return [
+        ctx.spark.read.format("made").load().count(),
+        ctx.spark.sql("SELECT * FROM made_rows()").count(),
+        scripted.count(),
+    ]
+
+
+def with_files(ctx: Any) -> Any:
+    """Python workers of the job's own."""
+    Path("brought.txt").write_text("brought")
+    ctx.spark.sparkContext.addFile("brought.txt")
+    return ctx.spark.sparkContext.parallelize(range(4), 2).map(lambda n: n + 1).sum()
+
+
 SCRIPT = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.appName("soak").getOrCreate()
@@ -84,7 +131,7 @@ def one_round(slots: SlotBox) -> None:
         jobs.append(JobId(f"{next(_jobs):032x}"))
         return jobs[-1]
 
-    ends: tuple[Callable[[Any], Any], ...] = (sql, cached, function, stream)
+    ends: tuple[Callable[[Any], Any], ...] = (sql, cached, function, stream, planned, with_files)
     for work in ends:
         slots.value(slots.work(work, job_id=new_job()))
     slots.report(slots.work(killed, job_id=new_job()))
@@ -118,6 +165,8 @@ def test_nothing_grows_with_the_number_of_jobs(slots: SlotBox) -> None:
     after = settled(slots)
     told = (before, after)
     assert after["file_systems"] <= before["file_systems"], told
+    assert after["worker_pools"] <= before["worker_pools"], told
+    assert after["worker_monitors"] <= before["worker_monitors"], told
     assert after["listeners"] <= before["listeners"], told
     assert after["job_catalogs"] <= before["job_catalogs"], told
     assert after["open_sessions"] <= before["open_sessions"] + 1, told

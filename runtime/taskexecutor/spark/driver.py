@@ -91,9 +91,12 @@ class Driver:
         """Let the JVM free a SlotSession now: its proxy here is part of a cycle that Python may find much later."""
         self.context._gateway.detach(session)  # noqa: SLF001 - pyspark has no public way to it
 
-    def forget_catalog(self, job_id: str) -> None:
-        """The job has left: its databases and tables are found no more (R22)."""
-        self.jvm.org.apache.spark.SlotCatalogs.forget(job_id)
+    def forget_job(self, job_id: str) -> None:
+        """The job has left: its databases and tables are found no more (R22), and its own Python workers end (R25)."""
+        try:
+            self.jvm.org.apache.spark.SlotCatalogs.forget(job_id)
+        finally:
+            self.jvm.org.apache.spark.WorkerPools.forgetJob(job_id)
 
     def figures(self) -> dict[str, int]:
         """What must not grow with the number of jobs, after a garbage collection."""

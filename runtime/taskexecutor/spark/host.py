@@ -124,9 +124,10 @@ class SparkHost:
     def _end_job(self, arguments: dict[str, Any]) -> int:
         job_id = arguments["job_id"]
         try:
-            return kill_daemons(self._driver.process.pid, job_id)
+            self._driver.forget_job(job_id)  # first, so that Spark does not start a daemon again that it finds dead
         finally:
-            self._driver.forget_catalog(job_id)
+            ended = kill_daemons(self._driver.process.pid, job_id)
+        return ended
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._send_lock:

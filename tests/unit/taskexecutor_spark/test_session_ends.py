@@ -74,7 +74,7 @@ class _Driver:
     def forget_session(self, _java: _Java) -> None:
         pass
 
-    def forget_catalog(self, job_id: str) -> None:
+    def forget_job(self, job_id: str) -> None:
         self.forgotten.append(job_id)
 
 

@@ -45,7 +45,7 @@ class _Driver:
         self.conf: dict[str, str] = {}
         self.process = SimpleNamespace(pid=os.getpid())
 
-    def forget_catalog(self, _job_id: str) -> None:
+    def forget_job(self, _job_id: str) -> None:
         raise THROWN
 
 

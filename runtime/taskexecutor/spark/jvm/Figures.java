@@ -31,6 +31,8 @@ public final class Figures {
     found.put("sessions", Long.valueOf(instances(histogram, "org.apache.spark.sql.classic.SparkSession")));
     found.put("contexts", Long.valueOf(instances(histogram, SlotContext.class.getName())));
     found.put("gateways", Long.valueOf(instances(histogram, SlotGateway.class.getName())));
+    found.put("worker_pools", Integer.valueOf(WorkerPools.count()));
+    found.put("worker_monitors", Integer.valueOf(WorkerPools.monitors().size()));
     found.put("file_systems", Integer.valueOf(SlotFileSystems.count()));
     found.put("storage_bytes", Long.valueOf(storage(original)));
     return found;

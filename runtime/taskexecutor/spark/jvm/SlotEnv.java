@@ -15,7 +15,6 @@ import org.apache.spark.unsafe.Platform;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.mutable.WeakHashMap;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * What Spark finds as its environment: the one of this JVM, with Python workers that serve all jobs. When the daemon that
@@ -87,8 +86,7 @@ public final class SlotEnv extends SparkEnv {
   private int endLostDaemons(PythonWorker unwanted, long millis) {
     int lost = 0;
     try {
-      List factories = new ArrayList(CollectionConverters.asJava(
-          (scala.collection.mutable.Map) Fields.get(SparkEnv.class, this, "pythonWorkers")).values());
+      List factories = new ArrayList(WorkerPools.all().values());
       for (Iterator it = factories.iterator(); it.hasNext(); ) {
         PythonWorkerFactory factory = (PythonWorkerFactory) it.next();
         Process daemon = (Process) Fields.get(PythonWorkerFactory.class, factory, "daemon");

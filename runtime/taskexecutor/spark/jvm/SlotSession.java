@@ -366,6 +366,11 @@ public final class SlotSession {
         SlotFileSystems.close(number);
       }
     }.tryIt(problems);
+    new Step("workers of its streams") {
+      void take() throws Exception {
+        WorkerPools.forgetSession(tag);
+      }
+    }.tryIt(problems);
     new Step("artifacts") {
       void take() throws Exception {
         Object artifacts = Fields.get(SessionState.class, session.sessionState(), "artifactManager");

@@ -45,6 +45,7 @@ SOURCES: tuple[str, ...] = (
     "EndedQueries",
     "SlotSession",
     "SlotFileSystems",
+    "WorkerPools",
     "SlotEnv",
     "SharedContext",
     "ExitWitness",

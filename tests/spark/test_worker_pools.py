@@ -1,0 +1,74 @@
+"""R25: what Spark keeps of a job's own Python workers, and of those that it starts by itself, goes with the job."""
+
+from __future__ import annotations
+
+import psutil
+
+from tests.kit.spark_box import SparkBox, wait_until
+
+USES = """
+from pyspark.sql.functions import udf
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+class Reader(DataSourceReader):
+    def read(self, partition):
+        yield 7,
+
+class Source(DataSource):
+    @classmethod
+    def name(cls):
+        return "made"
+
+    def schema(self):
+        return "n int"
+
+    def reader(self, schema):
+        return Reader()
+
+spark.dataSource.register(Source)
+emit([spark.sparkContext.parallelize(range(4), 2).map(lambda n: n + 1).sum(),
+      spark.range(4).select(udf(lambda n: n + 1, "long")("id").alias("n")).agg({"n": "sum"}).first()[0],
+      spark.read.format("made").load().first()[0]])
+"""
+
+
+TWICE = """
+import os
+def keepers():
+    return sorted(set(spark.sparkContext.parallelize(range(4), 4).map(lambda _: os.getppid()).collect()))
+emit(keepers())
+ask()
+emit(keepers())
+"""
+
+
+def state(box: SparkBox) -> dict[str, int]:
+    """What a job may leave: entries and threads of the JVM, its children, and what they hold open there."""
+    figures = box.run(box.environment.figures())
+    jvm = psutil.Process(box.environment.process_ids[1])
+    return {
+        "pools": figures["worker_pools"],
+        "monitors": figures["worker_monitors"],
+        "daemons": len(jvm.children()),
+    }
+
+
+def test_workers_of_a_job_with_files_go_with_it(box: SparkBox) -> None:
+    assert box.evaluate(USES) == [10, 10, 7]
+    before = state(box)
+    for number in range(1, 4):
+        job_id = f"{number:032x}"
+        assert box.evaluate(USES, own_workers=True, job_id=job_id) == [10, 10, 7]
+        box.end_job(job_id)
+    wait_until(lambda: state(box) == before)
+
+
+def test_a_job_with_files_that_ends_ends_no_other_jobs_workers(box: SparkBox) -> None:
+    beside = box.slot(TWICE, slot_index=1, own_workers=True, job_id="b" * 32)
+    first = beside.next()
+    assert box.evaluate(USES, own_workers=True, job_id="a" * 32) == [10, 10, 7]
+    box.end_job("a" * 32)
+    beside.tell()
+    assert set(beside.next()) & set(first), "its workers are the ones that it had"
+    box.end(beside)
+    box.end_job("b" * 32)
