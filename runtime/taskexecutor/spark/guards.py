@@ -4,8 +4,8 @@ Inside the JVM the session's own context keeps jobs apart (`jvm/SlotContext.java
 the checkpoint directory, groups and tags by name, `cancelAllJobs`, `setLogLevel` (ignored), `stop` (ignored). Here
 classes of pyspark are changed, in this process only: `stop` (ends what the session runs), `addFile`, `addPyFile` and
 `addArchive` (job's directory), `SparkFiles`, `setSystemProperty`, `SparkContext(...)`, `SparkSession(sc)` and
-`builder.getOrCreate()` (the warm ones). JVM-wide and not guarded: job and stage ids (`cancelStage`), `ADD JAR`, and
-that one StreamingContext at a time can be started.
+`builder.getOrCreate()` (the warm ones). JVM-wide and not guarded: job and stage ids (`cancelStage`), classes of
+`ADD JAR`, and that one StreamingContext at a time can be started.
 """
 
 from __future__ import annotations

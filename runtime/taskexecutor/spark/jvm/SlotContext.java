@@ -1,5 +1,6 @@
 package org.apache.spark;
 
+import java.io.File;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
@@ -14,6 +15,7 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.partial.ApproximateEvaluator;
 import org.apache.spark.partial.PartialResult;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.unsafe.Platform;
 import org.apache.spark.util.AccumulatorV2;
 import org.sparkproject.guava.collect.MapMaker;
 import scala.Function0;
@@ -286,6 +288,24 @@ public final class SlotContext extends SparkContext {
   public void addArchive(String path) {
     refuseForAll("ADD ARCHIVE", "spark.sparkContext.addArchive", path);
     super.addArchive(path);
+  }
+
+  /** One of another storage is fetched from there, and has to stay. */
+  public void addJar(String path) {
+    if (JobArtifactSet$.MODULE$.getCurrentJobArtifactState().isDefined()) {
+      super.addJar(path);
+      return;
+    }
+    try {
+      File jar = SlotJars.meant(path, getLocalProperty(SlotEnv.DIRECTORY));
+      super.addJar(jar == null ? path : SlotJars.keep(jar).getPath());
+      SlotSession session = SlotSession.withTag(tag);
+      if (jar != null && session != null) {
+        session.load(jar); // where a relative path is meant, Spark looks elsewhere
+      }
+    } catch (Exception error) {
+      Platform.throwException(error);
+    }
   }
 
   /** What `spark.addArtifacts` adds is the session's, and goes with it. */

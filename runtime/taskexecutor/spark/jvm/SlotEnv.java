@@ -23,7 +23,7 @@ import scala.collection.mutable.WeakHashMap;
  */
 public final class SlotEnv extends SparkEnv {
   private static final String TASKS = "pyspark.worker";
-  private static final String DIRECTORY = "flinklike.working-directory";
+  static final String DIRECTORY = "flinklike.working-directory";
   private static final String DAEMON = "spark.python.daemon.module";
   private static final long END_MILLIS = 2000;
 

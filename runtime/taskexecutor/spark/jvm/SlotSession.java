@@ -1,5 +1,6 @@
 package org.apache.spark;
 
+import java.io.File;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.catalyst.catalog.GlobalTempViewManager;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CacheManager;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import org.apache.spark.sql.internal.NonClosableMutableURLClassLoader;
 import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.internal.SharedState;
 import org.apache.spark.streaming.StreamingContext;
@@ -179,6 +181,8 @@ public final class SlotSession {
     Fields.set(SharedState.class, made, "conf", shared.conf().clone());
     Fields.set(SharedState.class, made, "hadoopConf", new Configuration(shared.hadoopConf()));
     Fields.set(SharedState.class, made, "cacheManager", cache);
+    ClassLoader classes = shared.jarClassLoader().getParent();
+    Fields.set(SharedState.class, made, "jarClassLoader", new NonClosableMutableURLClassLoader(classes));
     Fields.set(SharedState.class, made, "relationCache", new SlotRelationCache(cache));
     if (!SlotCatalogs.isShared(original.conf())) {
       Fields.set(
@@ -190,6 +194,11 @@ public final class SlotSession {
     String database = (String) Fields.get(SharedState.class, made, "globalTempDB");
     Fields.set(SharedState.class, made, "globalTempViewManager", new GlobalTempViewManager(database));
     return made;
+  }
+
+  /** Find classes in a jar, here; tasks find them by what the context serves. */
+  void load(File jar) throws Exception {
+    state.jarClassLoader().addURL(jar.toURI().toURL());
   }
 
   private GatewayServer javaServer() {
@@ -408,7 +417,7 @@ public final class SlotSession {
     return properties == null ? null : withTag(properties.getProperty(PROPERTY));
   }
 
-  private static SlotSession withTag(String tag) {
+  static SlotSession withTag(String tag) {
     return tag == null ? null : (SlotSession) OPEN.get(tag);
   }
 

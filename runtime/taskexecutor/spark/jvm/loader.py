@@ -35,6 +35,7 @@ SOURCES: tuple[str, ...] = (
     "SlotFutureAction",
     "SlotListenerBus",
     "SlotStatusTracker",
+    "SlotJars",
     "SlotContext",
     "SlotScripts",
     "SlotRelationCache",
