@@ -1,8 +1,9 @@
 """A file system without a rename, whose copies and deletions wait for a file that the test controls.
 
 `gated:///path` is the local path. With a file `<base>.hold-copy` beside the base that says N, a copy waits when N are
-visible there; with `<base>.hold-delete` each deletion of an attempt's file waits, with `<base>.hold-remove` each of a
-file that is visible. Who waits notes its process in `<base>.waiting`.
+visible there; with `<base>.refuse-copy` it is refused then, for good. With `<base>.hold-delete` each deletion of an
+attempt's file waits, with `<base>.hold-remove` each of a file that is visible. Who waits notes its process in
+`<base>.waiting`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class GatedFileSystem(LocalFileSystem):  # type: ignore[misc]  # fsspec has no t
         hold = Path(f"{base}.hold-copy")
         while hold.exists() and len(visible(base)) >= int(hold.read_text() or 0):
             _wait(base)
+        refuse = Path(f"{base}.refuse-copy")
+        if refuse.exists() and len(visible(base)) >= int(refuse.read_text() or 0):
+            message = f"no more files in {base}"
+            raise PermissionError(message)
         super().cp_file(path1, path2, **options)
 
     def rm_file(self, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
-from airflow_flinklike.exceptions import FlinklikeClientError
+from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from tests.kit.gated_files import install, visible, waiting
@@ -63,7 +64,7 @@ def vertex(name: str, code: str = "write", parallelism: int = 1) -> JobVertex:
     )
 
 
-def submit(client: FlinklikeClient, base: Path, *vertices: JobVertex, **params: int) -> JobId:
+def submit(client: FlinklikeClient, base: Path, *vertices: JobVertex, **params: int | str) -> JobId:
     job_id = new_job_id()
     graph = JobGraph(
         name="commit",
@@ -249,16 +250,47 @@ def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the
     assert visible(base) == expected()
 
 
-def test_two_jobs_that_overwrite_one_base_do_so_one_after_the_other(client: FlinklikeClient, tmp_path: Path) -> None:
-    """R27: the second one says for whom it waits, and who reads the base then sees the whole of one."""
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+def test_two_jobs_that_write_to_one_base_do_so_one_after_the_other(
+    client: FlinklikeClient, tmp_path: Path, mode: str
+) -> None:
+    """R27: the second one says for whom it waits, and who reads the base then sees the whole of one, or of both."""
     base = tmp_path / "out"
     gate = hold(base, "copy", after=FILES // 2)
-    first = submit(client, base, vertex("first", parallelism=2))
+    first = submit(client, base, vertex("first", parallelism=2), mode=mode)
     held(base)
-    second = submit(client, base, vertex("second", parallelism=2))
+    second = submit(client, base, vertex("second", parallelism=2), mode=mode)
     reached(lambda: f"job {first} commits to" in reason(client, second), "the second one waits", timeout=60)
     assert not [name for name in visible(base) if "second" in name]
+    assert not (base / "_SUCCESS").exists()
     gate.unlink()
     assert (ended(client, first), ended(client, second)) == ("FINISHED", "FINISHED")
-    assert visible(base) == expected(name="second")
+    assert visible(base) == sorted((expected(name="first") if mode == "append" else []) + expected(name="second"))
     assert not list(base.glob(".commit-*.turn"))
+
+
+def test_a_rerun_of_an_append_that_has_failed_half_way_doubles_nothing(
+    cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
+) -> None:
+    """R27: it fails for good before it shows anything, and names the command that mends the first one."""
+    base = tmp_path / "out"
+    refusing = Path(f"{base}.refuse-copy")
+    refusing.write_text("5")
+    first = submit(client, base, mode="append")
+    assert ended(client, first) == "FAILED"
+    refusing.unlink()
+    half = visible(base)
+    assert 0 < len(half) < len(expected())
+    again = submit(client, base, vertex("again", parallelism=2), mode="append")
+    assert ended(client, again) == "FAILED"
+    assert visible(base) == half
+    assert not (base / "_SUCCESS").exists()
+    result = client.get(f"/jobs/{again}/execution-result")["job-execution-result"]
+    failure = JobFailedError(again, result["failure-cause"])
+    assert f"the commit of job {first} has failed half way in gated://{base}" in failure.stack_trace
+    assert (failure.kind, failure.is_recoverable) == ("USER", False), "no retry of Airflow's comes to another end"
+    (argument,) = re.findall(r"repeat that commit with bin/commit-outputs.sh (\S+)", failure.stack_trace)
+    command = [sys.executable, "-m", "runtime.taskexecutor.repeat_commit", argument]
+    subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
+    assert visible(base) == expected()
+    assert (base / "_SUCCESS").exists()
