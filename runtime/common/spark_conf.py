@@ -98,6 +98,7 @@ OWNED: Mapping[str, str] = {
         "threads that the queries of all share are as many as are needed",
     ),
     "spark.local.dir": "it lies in the TaskManager's working directory",
+    "spark.executor.killOnFatalError.depth": "an error of one task does not end the Spark of all",
     "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
     "spark.pyspark.python": "user code runs on the TaskManager's interpreter",
     "spark.pyspark.driver.python": "user code runs on the TaskManager's interpreter",

@@ -81,6 +81,11 @@ def test_a_stopped_context_is_a_loss(own_box: SparkBox) -> None:
     assert "SparkContext has stopped" in lose(own_box, "spark._jsc.sc().dagScheduler().sc().stop()")
 
 
+def test_a_scheduler_without_its_thread_is_a_loss(own_box: SparkBox) -> None:
+    code = "spark._jsc.sc().dagScheduler().eventProcessLoop().stop()"
+    assert "the thread that plans all jobs has ended" in lose(own_box, code)
+
+
 def test_a_killed_host_takes_its_jvm_along(own_box: SparkBox) -> None:
     host, jvm = own_box.environment.process_ids
     os.kill(host, signal.SIGKILL)

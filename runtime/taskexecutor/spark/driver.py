@@ -62,6 +62,7 @@ class Driver:
         self.jvm: Any = self.context._jvm  # noqa: SLF001 - as above
         self.conf: dict[str, str] = dict(self.context.getConf().getAll())
         self._scala_context: Any = scala_context
+        self._shared_context: Any = self.jvm.org.apache.spark.SharedContext
         self._mapper = self._json_mapper()
 
     def _json_mapper(self) -> Any:
@@ -71,10 +72,9 @@ class Driver:
         mapper.registerModule(module.getDeclaredConstructor(None).newInstance(None))
         return mapper
 
-    @property
-    def is_stopped(self) -> bool:
-        """True once the SparkContext has stopped, for whatever reason."""
-        return bool(self._scala_context.isStopped())
+    def problem(self) -> str:
+        """Why the SparkContext runs no jobs any more, for whatever reason; empty as long as it does."""
+        return str(self._shared_context.problemOf(self._scala_context) or "")
 
     def bind_thread(self, tag: str, pool: str) -> None:
         """Tag everything that this thread starts."""

@@ -156,8 +156,8 @@ class SparkHost:
                     self._end(f"the JVM does not answer: {error}", is_orderly=False)
 
     def _look(self, rounds: int) -> None:
-        if self._driver.is_stopped:
-            self._end("the SparkContext has stopped", is_orderly=False)
+        if problem := self._driver.problem():
+            self._end(problem, is_orderly=False)
         jobs = self._driver.active_jobs()
         tags = self._sessions.live_tags()
         stages = self._driver.active_stages() if jobs else []

@@ -132,6 +132,8 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
         conf["spark.driver.host"] = settings.driver_host
     if settings.is_local:
         conf["spark.python.daemon.module"] = DAEMON_MODULE
+        # One full stack of a task would end the JVM of all. A full heap does, by an option of Java.
+        conf["spark.executor.killOnFatalError.depth"] = "0"
     return conf
 
 

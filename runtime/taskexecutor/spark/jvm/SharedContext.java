@@ -19,6 +19,14 @@ public final class SharedContext extends SparkContext {
     return made;
   }
 
+  /** Why nobody can run jobs any more; null as long as they can. */
+  public static String problemOf(SparkContext original) {
+    if (original.isStopped()) {
+      return "the SparkContext has stopped";
+    }
+    return original.dagScheduler().eventProcessLoop().isActive() ? null : "the thread that plans all jobs has ended";
+  }
+
   public void stop() {}
 
   public void stop(int exitCode) {}
