@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import platform
+import re
 import signal
 import time
 from pathlib import Path
@@ -12,9 +14,17 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
 _IOLBF = 1
+_FUTEX_CALL = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), -1)
+_FUTEX_PRIVATE_WAITS = {0x80, 0x89}
+_FUTEX_CLOCK_REALTIME = 0x100
+_FUTEX_WORDS = 7
+_SIGNAL_LINES = re.compile(
+    rb"^SigPnd:\t(\w+)\nShdPnd:\t(\w+)\nSigBlk:\t\w+\nSigIgn:\t(\w+)\nSigCgt:\t(\w+)$", re.MULTILINE
+)
 _TFD_CLOEXEC = os.O_CLOEXEC
 _TFD_TIMER_ABSTIME = 1
 
@@ -42,6 +52,13 @@ def die_with_parent(expected_parent: int) -> None:
 def become_subreaper() -> None:
     """Adopt descendants whose parents end, instead of init."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def is_subreaper() -> bool:
+    """Does this process adopt its descendants' orphans?"""
+    answer = ctypes.c_int()
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
+    return bool(answer.value)
 
 
 def set_process_name(name: str) -> None:
@@ -120,6 +137,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def name_of(pid: int) -> str:
+    """What `ps` shows, for messages."""
+    try:
+        return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+    except OSError:
+        return "?"
+
+
 def is_descendant(pid: int, ancestor: int) -> bool:
     """True while `pid` runs below `ancestor`."""
     while pid > 1:
@@ -162,9 +187,43 @@ def virtual_bytes() -> int:
     return int(_read("/proc/self/statm").split()[0]) * _PAGE_BYTES
 
 
-def thread_count() -> int:
+def thread_ids() -> set[int]:
     """Threads of this process, those of C libraries included."""
-    return sum(1 for _ in Path("/proc/self/task").iterdir())
+    return set(map(int, os.listdir("/proc/self/task")))  # noqa: PTH208 - as above, at the end of each task
+
+
+def waits_for_own_process(thread: int) -> bytes:
+    """How often it has run, if a thread of this process waits, without a timeout, for another one to wake it; else b"".
+
+    Other processes cannot, and a signal leaves it waiting. Where the kernel or the processor is another one: b"".
+    """
+    try:
+        call = _read(f"/proc/self/task/{thread}/syscall").split()
+        if len(call) < _FUTEX_WORDS or int(call[0]) != _FUTEX_CALL or int(call[4], 16):
+            return b""
+        if int(call[2], 16) & ~_FUTEX_CLOCK_REALTIME not in _FUTEX_PRIVATE_WAITS:
+            return b""
+        # Also what it was woken for: a thread that is to run has been counted when it runs.
+        is_asleep = _read(f"/proc/self/task/{thread}/stat").rpartition(b")")[2].split()[0] == b"S"
+        return _read(f"/proc/self/task/{thread}/schedstat") if is_asleep else b""
+    except (OSError, ValueError):
+        return b""
+
+
+def has_posix_timers() -> bool:
+    """Has this process any? False where the kernel does not tell."""
+    try:
+        return bool(_read("/proc/self/timers"))
+    except OSError:
+        return False
+
+
+def signal_masks() -> tuple[int, int, int]:
+    """Of this process: the signals that are ignored, caught and pending."""
+    found = _SIGNAL_LINES.search(_read("/proc/self/status"))
+    assert found is not None, "/proc/self/status has no signals"
+    own, shared, ignored, caught = (int(mask, 16) for mask in found.groups())
+    return ignored, caught, own | shared
 
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

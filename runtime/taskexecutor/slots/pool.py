@@ -192,7 +192,7 @@ class SlotProcessPool:
         attempt.tell_running()
         ending = await attempt.ending
         await self._name_lost_environment(attempt, process, ending)
-        if isinstance(ending, TaskOutcome) and ending.is_clean and not attempt.is_cancelled:
+        if isinstance(ending, TaskOutcome) and await self._has_ended(attempt, process, ending):
             if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
                 self._keep(slot, process)
             return attempt.report_of(ending)
@@ -200,6 +200,14 @@ class SlotProcessPool:
         if process.left_behind:
             attempt.note_left_behind(process.left_behind)
         return attempt.report_of(ending)
+
+    async def _has_ended(self, attempt: RunningAttempt, process: SlotProcess, outcome: TaskOutcome) -> bool:
+        """R29: False if something of it may live. It ends with any slot process, before that is told."""
+        if attempt.is_cancelled or not outcome.is_clean:
+            return False
+        if strays := await process.strays():
+            logger.warning("a process of this TaskManager has left its slot, and ends now: %s", strays)
+        return not strays and not attempt.is_cancelled
 
     async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess | None:
         """None when the attempt was ended while there was no template: it holds its slot no longer than it must."""

@@ -177,6 +177,10 @@ class SlotProcess(asyncio.Protocol):
         """Set the task's `cancelled`."""
         self._write(Frame(FrameKind.CANCEL))
 
+    async def strays(self) -> str:
+        """Who has left this process, or another slot's, and is not reaped yet (R29)."""
+        return await self._template.strays(self.pid)
+
     def kill(self) -> None:
         """End it and everything below it at once. Idempotent; `exit` says when that has happened."""
         if self.state in {SlotProcessState.IDLE, SlotProcessState.RUNNING}:

@@ -6,7 +6,6 @@ import logging
 import os
 import resource
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ from typing import Any
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, PartitionDescriptor, TaskMetrics
 from runtime.jobgraph.graph import Operator, ScriptCode, parse_operators
-from runtime.taskexecutor.slots import failures, linux
+from runtime.taskexecutor.slots import failures
 from runtime.taskexecutor.slots.attempt_scope import AttemptLogging, JobScope, StreamRedirection
 from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.channel import Channel
 from runtime.taskexecutor.slots.code import CodeLoader
 from runtime.taskexecutor.slots.exchange import Exchange
 from runtime.taskexecutor.slots.json_values import encode_value
+from runtime.taskexecutor.slots.leftovers import Leftovers
 from runtime.taskexecutor.slots.lost_partitions import with_lost_partitions
 from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
@@ -61,7 +61,7 @@ class TaskRunner:
     def run(self, order: WorkOrder) -> TaskOutcome:
         """Run an attempt to its end. Never raises: whatever user code does becomes the outcome, or ends the process."""
         usage = _Usage()
-        threads = set(threading.enumerate())
+        leftovers = Leftovers()
         result = _Result()
         state: AttemptState | None = None
         try:
@@ -85,7 +85,7 @@ class TaskRunner:
             self._leave_if_forked()
             if result.script is not None:
                 _warn_of_vanishing_files(order, result.script)
-            is_clean = self._end_attempt(state, threads)
+            is_clean = self._end_attempt(order, state, leftovers)
             self._blame_lost_spark(result)
             self._streams.back()
         return self._outcome(order, state, result, usage, is_clean=is_clean)
@@ -142,14 +142,18 @@ class TaskRunner:
             sys.stdout.flush()
             os._exit(0)
 
-    def _end_attempt(self, state: AttemptState | None, threads: set[threading.Thread]) -> bool:
-        """True if nothing of the attempt is left in this process or in Spark (R15)."""
+    def _end_attempt(self, order: WorkOrder, state: AttemptState | None, leftovers: Leftovers) -> bool:
+        """True if nothing of the attempt is left in this process, below it, or in Spark (R15, R29)."""
         if state is not None:
             state.progress.close()
         # A cancelled attempt's process and session are ended whatever is in them: no need to tidy up first.
-        is_spark_clean = not self._channel.is_cancelled and self._attachment.end_attempt()
-        has_threads = any(thread not in threads for thread in threading.enumerate())
-        return is_spark_clean and not has_threads and not _has_living_children()
+        if self._channel.is_cancelled:
+            return False
+        is_spark_clean = self._attachment.end_attempt()
+        left = leftovers.found()
+        if left:
+            _warn(order, f"left when the task had returned, and ended with its process: {', '.join(left)}")
+        return is_spark_clean and not left
 
     def _outcome(
         self, order: WorkOrder, state: AttemptState | None, result: _Result, usage: _Usage, *, is_clean: bool
@@ -210,15 +214,19 @@ def _hand_over(operator: Operator, value: Any, inline_bytes_max: int) -> Any:
 
 
 def _warn_of_vanishing_files(order: WorkOrder, script: Path) -> None:
-    """Into the file of stderr: user code may have closed what leads there. Whatever is found fails no job."""
+    """Whatever is found fails no job."""
     try:
         if warning := vanishing_files(order.job_directory, {script.name, *order.brought}):
-            path = Path(order.log_directory) / "stderr"
-            with path.open("a", encoding="utf-8", errors="backslashreplace") as stderr:
-                stderr.write(f"{warning}\n")
+            _warn(order, warning)
     except OSError as error:
         _logger.warning("what the script has left in its working directory cannot be told: %s", error)
 
 
-def _has_living_children() -> bool:
-    return any(map(linux.is_alive, linux.children_of(os.getpid())))
+def _warn(order: WorkOrder, warning: str) -> None:
+    """Into the attempt's file of stderr: user code may have closed what leads there. Whatever is found fails no job."""
+    try:
+        path = Path(order.log_directory) / "stderr"
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as stderr:
+            stderr.write(f"{warning}\n")
+    except OSError as error:
+        _logger.warning("the attempt's stderr cannot be written, which would say: %s (%s)", warning, error)

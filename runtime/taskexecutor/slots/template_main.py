@@ -79,7 +79,7 @@ class Template:
         signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._wakeup_read, selectors.EVENT_READ)
-        self._tell(event="ready", pid=self._pid, threads=linux.thread_count())
+        self._tell(event="ready", pid=self._pid, threads=len(linux.thread_ids()))
         while True:
             ready = {key.fd for key, _ in self._selector.select()}
             if self._wakeup_read in ready:
