@@ -18,7 +18,7 @@ from runtime.highavailability.guards import found, gets, present, settle, unchan
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
-from runtime.highavailability.records import FenceRecord
+from runtime.highavailability.records import FenceRecord, TaskManagerRecord
 
 logger = logging.getLogger(__name__)
 
@@ -127,12 +127,16 @@ class OwnerFences:
 
 @dataclass(frozen=True, slots=True)
 class OwnPrefix:
-    """What a TaskManager finds under its own key, at `revision`. `lifted`: marks of fences that are none any more."""
+    """What a TaskManager finds under its own key, at `revision`. `lifted`: marks of fences that are none any more.
+
+    `own`: the key itself, with the TaskManager's record.
+    """
 
     is_registered: bool
     fences: Mapping[JobId, Fence]
     revision: int
     lifted: Mapping[JobId, Fence] = field(default_factory=dict)
+    own: KeyValue | None = field(default=None, compare=False)
 
 
 class TaskManagerFences:
@@ -160,7 +164,13 @@ class TaskManagerFences:
         }
         valid = {job_id: fence for job_id, fence in fences.items() if not fence.is_lifted}
         lifted = {job_id: fence for job_id, fence in fences.items() if fence.is_lifted}
-        return OwnPrefix(key in current, valid, answer.revision, lifted)
+        return OwnPrefix(key in current, valid, answer.revision, lifted, current.get(key))
+
+    async def restore(self, record: TaskManagerRecord, damaged: KeyValue) -> None:
+        """R31: nobody else writes the own record, so another one is damage. A key that is gone stays gone (R33)."""
+        put = Put(damaged.key, encode_record(record))
+        txn = Txn((unchanged(damaged.key, damaged.mod_revision),), (put,))
+        await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
 
     async def wait_changed(self, since_revision: int) -> None:
         """Wait for a change under the own key after that revision. Raises what the store's watch raises."""

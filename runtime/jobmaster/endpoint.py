@@ -260,7 +260,8 @@ class JobMaster:
     def task_managers_registered(self, addresses: Mapping[Incarnation, str]) -> None:
         """Who has to answer a census (R6), and where. Whoever does not within heartbeat.timeout counts as lost."""
         known = self._core.awaited
-        self.post(ev.TaskManagersRegistered(frozenset(addresses), self.moment()))
+        unreadable = frozenset(incarnation for incarnation, address in addresses.items() if not address)
+        self.post(ev.TaskManagersRegistered(frozenset(addresses), self.moment(), unreadable))
         awaited = self._core.awaited - known
         self._connections.expect(self.job_id, {one: addresses[one] for one in awaited if one in addresses})
 

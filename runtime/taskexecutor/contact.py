@@ -17,6 +17,9 @@ from runtime.common.clock import Clock
 from runtime.common.errors import PermanentError, RetryableError, UnauthenticatedError
 from runtime.common.ids import JobId
 from runtime.highavailability.fences import Fence, TaskManagerFences
+from runtime.highavailability.kv import KeyValue
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import TaskManagerRecord
 from runtime.taskexecutor.core.contact import (
     ConfirmationEnded,
     ConfirmFence,
@@ -99,6 +102,8 @@ class ContactKeeper:
         """True while etcd cannot be reached, as far as the last read tells."""
         self._is_deregistered = False
         self._timer: asyncio.TimerHandle | None = None
+        self.registration: TaskManagerRecord | None = None
+        """What this TaskManager has written under its own key, once it has."""
         self.obeyer: FenceObeyer | None = None
         """Set once, before `run`."""
 
@@ -156,6 +161,17 @@ class ContactKeeper:
         }
         self._revision.set(found.revision)
         self._handle(PrefixRead(sent_at, found.is_registered, seen))
+        await self._put_right(found.own)
+
+    async def _put_right(self, own: KeyValue | None) -> None:
+        """R31: as long as its record cannot be read no new owner of a job reaches this TaskManager."""
+        if self.registration is None or own is None or own.value == encode_record(self.registration):
+            return
+        logger.error("%s is not what this TaskManager has written there, and is written again", own.key)
+        try:
+            await self._fences.restore(self.registration, own)
+        except (RetryableError, UnauthenticatedError) as error:
+            logger.warning("%s cannot be written, trying again: %s", own.key, error)
 
     async def _watch(self) -> None:
         """A short cut for fences: without it they are read an interval later."""

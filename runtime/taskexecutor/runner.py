@@ -228,7 +228,9 @@ class TaskManagerRunner:
         self._at_stop("task executor", executor.stop)
         await self._guard.state_end(self._settings.end_stated_for)
         if self._services is not None:
-            await self._register(self._services)
+            record = await self._register(self._services)
+            if contact is not None:
+                contact.registration = record
         self._at_stop("the moves of outputs", executor.stop_moves, is_needed_for_key=True)
         self._at_stop("Spark", self._stop_spark, is_needed_for_key=True)
         self._at_stop("slots", self._stop_slots, is_needed_for_key=True)
@@ -264,20 +266,20 @@ class TaskManagerRunner:
             self._boot_clock,
         )
 
-    async def _register(self, services: HighAvailabilityServices) -> None:
+    async def _register(self, services: HighAvailabilityServices) -> TaskManagerRecord:
         registration, registry = self._registration, services.task_manager_registry()
         # Also when the write is cut short: it may have been done.
         self._at_stop("registration", lambda: self._unregister(registry))
-        await registry.register(
-            TaskManagerRecord(
-                incarnation=registration.incarnation,
-                task_manager_id=registration.task_manager_id,
-                address=registration.address,
-                guard_address=registration.guard_address,
-                boot_id=registration.boot_id,
-                slots=registration.slots,
-            )
+        record = TaskManagerRecord(
+            incarnation=registration.incarnation,
+            task_manager_id=registration.task_manager_id,
+            address=registration.address,
+            guard_address=registration.guard_address,
+            boot_id=registration.boot_id,
+            slots=registration.slots,
         )
+        await registry.register(record)
+        return record
 
     async def _unregister(self, registry: TaskManagerRegistry) -> None:
         """R13: only when everything is reaped. Else the key stays, and the guard states the end when it has come."""

@@ -455,14 +455,14 @@ def test_a_main_process_that_moves_outputs_is_ended_itself_and_begins_again(isol
     assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
 
 
-@pytest.mark.parametrize("frozen", [("guard", "main"), ("guard",)], ids=" and ".join)
-def test_a_guard_that_is_frozen_does_not_outlive_the_deadline(isolated: Isolated, frozen: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("main", [signal.SIGSTOP, signal.SIGKILL, signal.SIGCONT], ids=["frozen", "killed", "awake"])
+def test_a_guard_that_is_frozen_does_not_outlive_the_deadline(isolated: Isolated, main: signal.Signals) -> None:
     """The watcher finds that it says nothing, and ends everything in its place."""
     isolated.mark("exclusive")
     first = isolated.pids["guard"]
     deadline = isolated.hold(0.5)
-    for name in frozen:
-        os.kill(isolated.pids[name], signal.SIGSTOP)
+    os.kill(first, signal.SIGSTOP)
+    os.kill(isolated.pids["main"], main)
     another = isolated.next_life()
     assert boottime() >= deadline
     assert isolated.alive == set()

@@ -131,6 +131,19 @@ async def test_the_key_of_a_killed_one_stays_for_whoever_proves_its_death(tmp_pa
         assert made.manager.dial_guard() == f"{record.incarnation} {record.boot_id} reaped\n"
 
 
+async def test_a_record_of_it_that_was_damaged_is_written_again(tmp_path: Path, etcd: EtcdProcess) -> None:  # R31
+    async with cluster(tmp_path, etcd, "tm-damaged", options=("heartbeat.interval=200 ms",)) as made:
+        await made.lead(made.manager.leader.address)
+        await made.manager.wait_ready()
+        registered = await made.registered()
+        (name,) = registered
+        for damaged in (b"not JSON", encode_record(replace(registered[name], address="elsewhere:1"))):
+            await made.put(made.keys.task_manager(name), damaged)
+            async with asyncio.timeout(30):
+                while await made.registered() != registered:
+                    await asyncio.sleep(0.02)
+
+
 async def test_it_follows_the_leader(tmp_path: Path, etcd: EtcdProcess) -> None:
     async with cluster(tmp_path, etcd, "tm-follow") as made:
         await made.lead(made.manager.leader.address)

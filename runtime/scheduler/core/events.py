@@ -46,10 +46,11 @@ class JobRead:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagersRegistered:
-    """These TaskManagers are registered now: whoever is asked in a census."""
+    """These TaskManagers are registered now: whoever is asked in a census. Of `unreadable` nobody knows where (R31)."""
 
     incarnations: frozenset[Incarnation]
     at: Moment
+    unreadable: frozenset[Incarnation] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

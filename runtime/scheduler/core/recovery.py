@@ -38,7 +38,7 @@ class Inheritance:
 class Recovery:
     """Collects, from the first thing that says that the job had an owner before."""
 
-    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "_unheard", "cancel_reason")
+    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "_unheard", "_unreadable", "cancel_reason")
 
     def __init__(self) -> None:
         self._census = Census()
@@ -47,6 +47,7 @@ class Recovery:
         self._told: set[tuple[Incarnation, ExecutionAttemptId]] = set()
         self._lost: set[Incarnation] = set()
         self._unheard: set[Incarnation] = set()
+        self._unreadable: frozenset[Incarnation] = frozenset()
         self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
         self.cancel_reason: str | None = None
         """Of a cancel that has to wait until it is known what there is to stop (R16)."""
@@ -59,10 +60,21 @@ class Recovery:
         waits = len(self._census.awaited)
         lost = f", {len(self._lost)} of them cannot be reached (taskmanager.isolation-timeout)" if self._lost else ""
         if waits:
-            return f"waiting for {waits} TaskManagers to say what they have of the job{lost}"
+            return f"waiting for {waits} TaskManagers to say what they have of the job{lost}{self._unreadable_reason}"
         if self._failed is not None:
             return f"stopping its tasks: {self._failed.failure.message}"
         return "taking over its tasks"
+
+    @property
+    def _unreadable_reason(self) -> str:
+        """R31: nothing but the record's end, or its TaskManager, helps."""
+        keys = ", ".join(f"taskmanagers/{incarnation}" for incarnation in sorted(self._unreadable & self.awaited))
+        if not keys:
+            return ""
+        return (
+            f"; {keys} in etcd cannot be read: a TaskManager that lives writes it again within heartbeat.interval;"
+            " start one that has ended again in its run directory, or delete the key when nothing of it runs any more"
+        )
 
     @property
     def awaited(self) -> frozenset[Incarnation]:
@@ -116,8 +128,9 @@ class Recovery:
                 self._read = event
             case ev.InitializationFailed():
                 self._failed = event
-            case ev.TaskManagersRegistered(incarnations):
+            case ev.TaskManagersRegistered(incarnations, unreadable=unreadable):
                 self._census.registered(incarnations)
+                self._unreadable = unreadable
                 self._unheard &= {*incarnations}
                 self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
             case ev.JobCounted():

@@ -90,6 +90,22 @@ def test_it_decides_nothing_before_every_task_manager_has_answered() -> None:
     assert declared.requirements.requirements[0].count == 2
 
 
+def test_it_says_whose_record_it_cannot_read_and_what_helps() -> None:  # R31
+    job = running_pair()
+    first, second = (location(number).incarnation for number in (1, 2))
+    answer = job.census_of(location(1))
+    job.begin_next_owner()
+    job.handle(ev.JobRead(two_readers(), (), job.at()))
+    job.handle(ev.TaskManagersRegistered(frozenset({first, second}), job.at(), frozenset({second})))
+    job.handle(answer)
+    reason = job.core.summary().pending_reason
+    assert f"taskmanagers/{second} in etcd cannot be read" in reason
+    assert "start one that has ended again in its run directory" in reason
+    assert first not in reason
+    job.handle(ev.TaskManagersRegistered(frozenset({first, second}), job.at()))
+    assert job.core.summary().pending_reason == "waiting for 1 TaskManagers to say what they have of the job"
+
+
 def test_a_durable_result_is_not_computed_again_and_its_report_is_acknowledged() -> None:  # R10
     job = running_pair()
     first, _ = job.running()

@@ -15,8 +15,10 @@ from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.highavailability.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, Txn, WatchBatch
+from runtime.highavailability.kv import Delete, Put, Txn, WatchBatch
 from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import TaskManagerRecord
 from runtime.taskexecutor.contact import ContactKeeper, ContactSettings, DeregisteredError
 from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
 from tests.kit.task_messages import incarnation, job_id
@@ -26,6 +28,7 @@ TM, JOB = incarnation(1), job_id(1)
 KEYS = Keys.of_cluster("test")
 INTERVAL, TIMEOUT = 2.0, 60.0
 REQUEST_TIMEOUT = 1.0
+RECORD = TaskManagerRecord(TM, "tm-1", "host:1", "guard:1", "boot", 4)
 
 
 class WatchlessStore(FaultyKeyValueStore):
@@ -238,5 +241,34 @@ def test_without_its_key_it_stops_everything_and_ends() -> None:
         [error] = caught.value.exceptions
         assert isinstance(error, DeregisteredError)
         assert box.executor.is_stopped
+
+    run_virtual(run())
+
+
+def test_an_own_record_that_is_damaged_is_written_again() -> None:  # R31
+    async def test(box: Box) -> None:
+        box.keeper.registration = RECORD
+        async with asyncio.timeout(3 * INTERVAL):
+            while (await box.kv.range(KEYS.task_manager(TM), is_prefix=False, timeout=1)).kvs[0].value == b"{}":
+                await asyncio.sleep(INTERVAL / 4)
+        (key,) = (await box.kv.range(KEYS.task_manager(TM), is_prefix=False, timeout=1)).kvs
+        assert key.value == encode_record(RECORD)
+        await asyncio.sleep(3 * INTERVAL)
+        (later,) = (await box.kv.range(KEYS.task_manager(TM), is_prefix=False, timeout=1)).kvs
+        assert later == key, "once"
+
+    in_contact(test)
+
+
+def test_a_record_that_was_deleted_meanwhile_is_not_written_again() -> None:  # R33
+    async def run() -> None:
+        kv = MemoryKeyValueStore(LoopClock())
+        fences = TaskManagerFences(kv, KEYS, TM, SeededEntropy(1), timeout=1)
+        await kv.txn(Txn((), (Put(KEYS.task_manager(TM), b"damaged"),)), timeout=1)
+        own = (await fences.read()).own
+        assert own is not None
+        await kv.txn(Txn((), (Delete(KEYS.task_manager(TM)),)), timeout=1)
+        await fences.restore(RECORD, own)
+        assert not (await fences.read()).is_registered
 
     run_virtual(run())
