@@ -107,6 +107,14 @@ CHANGES = {
         "jvm.java.util.TimeZone.setDefault(jvm.java.util.TimeZone.getTimeZone('Asia/Tokyo'))",
         "set spark.sql.session.timeZone",
     ),
+    "org.apache.spark.util.AccumulatorContext.clear": (
+        "jvm.org.apache.spark.util.AccumulatorContext.clear()",
+        "goes by itself",
+    ),
+    "org.apache.spark.sql.internal.SQLConf.setSQLConfGetter": (
+        "jvm.org.apache.spark.sql.internal.SQLConf.setSQLConfGetter(None)",
+        "goes by itself",
+    ),
     "java.util.Locale.setDefault": ("jvm.java.util.Locale.setDefault(jvm.java.util.Locale.JAPAN)", "option `locale`"),
     "org.apache.hadoop.security.UserGroupInformation.setLoginUser": (
         """
@@ -127,6 +135,22 @@ def test_the_gateway_refuses_what_would_change_the_jvm_for_all(box: SparkBox) ->
     assert slot.next() == 10
     read = "spark.sql(\"select current_timezone() != 'Asia/Tokyo', current_user() != 'alice'\").head()"
     assert box.evaluate(f"emit(list({read}))") == [True, True]
+
+
+REACHES = """
+for call in (lambda: spark._jvm.org.apache.spark.SparkEnv.get().stop(),
+             lambda: spark.sparkContext._jsc.sc().env().stop(),
+             lambda: spark._jvm.org.apache.spark.SparkEnv.get().blockManager().stop()):
+    try:
+        emit(str(call()))
+    except Exception as error:
+        emit("refused")
+"""
+
+
+def test_nobody_stops_what_spark_has_once(box: SparkBox) -> None:
+    slot = box.slot(REACHES + COUNTS)
+    assert [slot.next() for _ in range(4)] == ["refused", "refused", "refused", 10]
 
 
 PROGRAMS = {

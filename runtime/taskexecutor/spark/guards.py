@@ -10,6 +10,7 @@ classes of pyspark are changed, in this process only: `stop` (ends what the sess
 
 from __future__ import annotations
 
+import functools
 import logging
 import shutil
 import sys
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import InvalidInputError
 from runtime.taskexecutor.spark.attach import AttachedSpark, copy_into
+from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
+from runtime.taskexecutor.spark.stream_workers import own_processors
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -34,6 +37,7 @@ def install(attached: AttachedSpark) -> None:
     _guard_files(attached)
     _guard_construction(attached)
     _guard_builder(attached)
+    _guard_processors(attached)
 
 
 def _replace(owner: type, name: str, function: Any) -> None:
@@ -83,6 +87,26 @@ def _guard_files(attached: AttachedSpark) -> None:
     _replace(SparkContext, "addPyFile", add_python_file)
     _replace(SparkContext, "addArchive", add_archive)
     _replace(SparkFiles, "getRootDirectory", classmethod(lambda _: attached.binding.job_directory))
+
+
+def _guard_processors(attached: AttachedSpark) -> None:
+    """Who drives a `transformWithState` reads the processor first of all, and learns from it for whom (R29)."""
+    from pyspark.sql.group import GroupedData
+
+    if not attached.session.directory or "spark.python.daemon.module" not in attached.session.conf:
+        return
+    link = str(Path(attached.session.directory) / WORKING_DIRECTORY_LINK)
+
+    def owned(plain: Any) -> Any:
+        @functools.wraps(plain)
+        def call(*arguments: Any, **options: Any) -> Any:
+            own_processors(attached.session.session_id, link)
+            return plain(*arguments, **options)
+
+        return call
+
+    for name in ("transformWithState", "transformWithStateInPandas"):
+        _replace(GroupedData, name, owned(getattr(GroupedData, name)))
 
 
 def _unpack(archive: Path, target: Path) -> None:

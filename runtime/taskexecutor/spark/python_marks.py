@@ -76,6 +76,11 @@ def work_for(session_id: str, directory: str) -> None:
         os.close(descriptor)
 
 
+def works_for(session_id: str) -> bool:
+    """True if `work_for` was called for the session here, or in the process that has started this one."""
+    return resource.getrlimit(_LIMIT)[0] == _mark_of(session_id)
+
+
 def shell_words(session_id: str, directory: str) -> str:
     """With these a shell's script begins as a session's, or does not begin because that has ended."""
     import shlex  # here, because daemons load this module and do without it

@@ -92,10 +92,15 @@ def main() -> None:
         enter_job_directory(directory)
     from pyspark import daemon
 
+    from runtime.taskexecutor.spark.stream_workers import own_data_sources  # which imports this module by its name
+
     plain = os.getcwd()  # noqa: PTH109 - pathlib would be one more import in every daemon
-    keeper = WorkerKeeper(
-        daemon.worker, lambda session_id, link: begin_for(session_id, link, plain), is_pristine=not directory
-    )
+
+    def begin_to_plan(session_id: str, link: str) -> None:
+        begin_for(session_id, link, plain)
+        own_data_sources(session_id, link)
+
+    keeper = WorkerKeeper(daemon.worker, begin_to_plan, is_pristine=not directory)
     follow_tasks(keeper, plain)
     keeper.keep_workers_of(daemon)
     signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_BY_DAEMON)

@@ -22,6 +22,9 @@ public final class SlotGateway extends Gateway {
     String locale = "Name the locale where it counts, as the option `locale` of the readers and writers does";
     String identity = "Put credentials into the job's own Hadoop conf, spark.hadoop.*";
     String program = "Start programs with subprocess of Python: then they end with their task";
+    String all = "What a job has in Spark goes by itself when it ends";
+    REFUSED.put("org.apache.spark.util.AccumulatorContext.clear", all);
+    REFUSED.put("org.apache.spark.sql.internal.SQLConf.setSQLConfGetter", all);
     REFUSED.put("java.lang.ProcessBuilder", program);
     REFUSED.put("java.lang.ProcessBuilder.start", program);
     REFUSED.put("java.lang.ProcessBuilder.startPipeline", program);
