@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.output_names import HIDDEN_COMMIT
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT, digest_of
 
 TURN = ".turn"
 PRECEDED = ".preceded"
+
+NAME_MAX = 255
+"""Bytes of one name, on nearly every file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +53,35 @@ def commit_names(job_id: JobId) -> CommitNames:
 def aside_name(job_id: JobId, name: str) -> str:
     """Where an old file waits for its end that is in the way of a new directory, or the reverse: beside it."""
     directory, separator, last = name.rpartition("/")
-    return f"{directory}{separator}{HIDDEN_COMMIT}{job_id}-aside.{last}"
+    aside = f"{HIDDEN_COMMIT}{job_id}-aside.{last}"
+    if len(os.fsencode(aside)) > NAME_MAX:
+        aside = f"{HIDDEN_COMMIT}{job_id}-aside.{digest_of(last)}"
+    return f"{directory}{separator}{aside}"
 
 
-def claim(message: CommitOutputs) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """For whom an order is. `names`: those of the base that it lies in, none where an earlier release wrote it.
+    `cluster`: whose job it is, "" that of no cluster, None where nobody knows.
+    """
+
+    names: tuple[str, ...] = ()
+    cluster: str | None = None
+
+
+def claim(message: CommitOutputs, claimed: Claimed | None = None) -> bytes:
     """The stored form of an order: enough to repeat the commit from the storage alone."""
     outputs = [[output.base, output.directory, output.mode] for output in message.outputs]
-    fields = {"job": message.job_id, "epoch": message.epoch, "order": message.order, "outputs": outputs}
+    fields: dict[str, object] = {
+        "job": message.job_id,
+        "epoch": message.epoch,
+        "order": message.order,
+        "outputs": outputs,
+    }
+    if claimed is not None:
+        fields["names"] = claimed.names
+        if claimed.cluster is not None:
+            fields["cluster"] = claimed.cluster
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
@@ -70,6 +96,15 @@ def read_claim(data: bytes) -> CommitOutputs | None:
     except (ValueError, KeyError, TypeError) as error:
         message = f"the order of a commit is damaged, or of a later release: {type(error).__name__}: {error}"
         raise InvalidInputError(message) from error
+
+
+def claimed_in(data: bytes | None) -> Claimed:
+    """For whom the order is, as far as it says so."""
+    if data is None or read_claim(data) is None:
+        return Claimed()
+    fields = json.loads(data)
+    cluster = fields.get("cluster")
+    return Claimed(tuple(map(str, fields.get("names", ()))), None if cluster is None else str(cluster))
 
 
 def claim_in(data: bytes | None) -> tuple[int, int] | None:

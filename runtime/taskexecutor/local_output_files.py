@@ -10,11 +10,12 @@ import errno
 import filecmp
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from runtime.gateways.task import outer_bases
 from runtime.taskexecutor.core.output_plan import Present
-from runtime.taskexecutor.output_names import HIDDEN_COMMIT, is_hidden_work, is_inner_marker, is_output
+from runtime.taskexecutor.output_names import HIDDEN_COMMIT, digest_of, is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import tree_of
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
@@ -106,6 +107,11 @@ def _inode(path: str) -> _Inode | None:
     return found.st_dev, found.st_ino
 
 
+def _place(path: str) -> str:
+    inode = _inode(path)
+    return os.path.realpath(path) if inode is None else f"{inode[0]}:{inode[1]}"
+
+
 def _leads_to_file(link: os.DirEntry[str]) -> bool:
     try:
         return link.is_file()
@@ -131,8 +137,13 @@ class LocalOutputFiles:
 
     @property
     def place(self) -> str:
-        """Where it is, whatever links its path goes through."""
-        return os.path.realpath(self._base)
+        """The directory itself, whatever links its path goes through, and by whatever mount."""
+        return _place(self._base)
+
+    @property
+    def outer_places(self) -> Sequence[str]:
+        """The directories that it lies in."""
+        return [_place(outer) for outer in outer_bases(os.path.realpath(self._base))]
 
     def sizes(self, directory: str, /) -> Mapping[str, int]:
         """All files below a directory. Links in it are what the attempt wrote, and are not followed."""
@@ -191,7 +202,7 @@ class LocalOutputFiles:
                 return
             raise FileExistsError(new)
         directory, _, name = new.rpartition("/")
-        copy = Path(f"{directory}/{HIDDEN_COMMIT}copy.{name}")
+        copy = Path(f"{directory}/{HIDDEN_COMMIT}copy.{digest_of(name)}")
         copy.unlink(missing_ok=True)
         shutil.copy2(old, copy, follow_symlinks=False)
         if not copy.is_symlink():

@@ -6,7 +6,7 @@ becomes visible: a rename where the storage has one, elsewhere a copy that is lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from runtime.common.errors import InvalidInputError
@@ -26,6 +26,10 @@ class OutputFiles(Protocol):
     @property
     def place(self) -> str:
         """The same for all names of one base."""
+
+    @property
+    def outer_places(self) -> Sequence[str]:
+        """The places that the base lies in."""
 
     def sizes(self, directory: str, /) -> Mapping[str, int]:
         """All files below a directory of an attempt, relative to it, with their sizes.

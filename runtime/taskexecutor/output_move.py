@@ -23,13 +23,15 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import how_to_commit
-from runtime.gateways.task import APPEND, outer_bases
-from runtime.taskexecutor.commit_records import aside_name, claim, claim_in, commit_names
+from runtime.gateways.task import APPEND
+from runtime.taskexecutor.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
 from runtime.taskexecutor.output_files import OutputFiles, output_files, within
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, SUCCESS
 from runtime.taskexecutor.output_turns import StoredJobs, Turns
 from runtime.taskexecutor.overtaken_commits import half_visible, replaced_marks
+from runtime.taskexecutor.storage_failures import in_words, is_final
+from runtime.taskexecutor.turn_looks import MoveReplacedError, TurnLooks
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +42,6 @@ PARALLEL_MAX = 8
 
 CHUNK_MAX = 256
 _DELAY_MAX = 5.0
-_NEVER = (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError, FileNotFoundError)
-"""What the storage says of a file will not change by asking again."""
 
 
 class MoveStoppedError(FlinklikeError):
@@ -50,6 +50,10 @@ class MoveStoppedError(FlinklikeError):
 
 class MoveSupersededError(FlinklikeError):
     """The storage says that a later order is under way (R27)."""
+
+
+_ENDED = (MoveStoppedError, MoveSupersededError, MoveReplacedError)
+"""Another mover goes on, or may."""
 
 
 class _OvertakenError(InvalidInputError):
@@ -77,6 +81,23 @@ class Permit:
             raise MoveStoppedError(reason)
 
 
+class _HeldPermit:
+    """That of a mover that has a turn, which a repeat by hand may take away (R27)."""
+
+    def __init__(self, permit: Permit, looks: TurnLooks) -> None:
+        self._permit = permit
+        self._looks = looks
+
+    def check_itself(self) -> None:
+        """Raises MoveStoppedError. Reads nothing."""
+        self._permit.check()
+
+    def check(self) -> None:
+        """Blocking. Raises MoveStoppedError, MoveReplacedError, and what the storage says of a look."""
+        self._permit.check()
+        self._looks.check()
+
+
 Report = Callable[[int, int, str], None]
 """Files moved, files in all, and why it does not get on ("" if it does)."""
 
@@ -88,6 +109,7 @@ class _Base:
     files: OutputFiles
     mode: str
     directories: list[str]
+    names: list[str]
     plan: OutputPlan = field(default_factory=lambda: OutputPlan(APPEND, ()))
     top: list[str] | None = None
     is_claimed: bool = False
@@ -113,7 +135,7 @@ class OutputMove:
         self._message = message
         self._is_by_hand = is_by_hand
         self._turns = Turns(message, jobs, clock, patience=patience, is_by_hand=is_by_hand)
-        self._permit = permit
+        self._permit = _HeldPermit(permit, self._turns.looks)
         self._executor = executor
         self._report = report
         self._clock = clock
@@ -127,7 +149,7 @@ class OutputMove:
         """Returns when everything is visible and tidy. Raises MoveStoppedError, and what cannot be mended."""
         try:
             await self._run()
-        except (MoveStoppedError, MoveSupersededError):
+        except _ENDED:
             raise
         except (FlinklikeError, OSError) as error:
             await self._give_turns_back()
@@ -137,9 +159,9 @@ class OutputMove:
         text = self._with_what_is_left(error)
         if isinstance(error, RetryableError):
             return type(error)(text)
-        if isinstance(error, (FlinklikeError, *_NEVER)):
-            return InvalidInputError(text)
-        return OSError(error.errno, text)
+        if isinstance(error, OSError) and not is_final(error):
+            return OSError(error.errno, text)
+        return InvalidInputError(text)
 
     async def _run(self) -> None:
         self._bases = await self._step(self._open)
@@ -148,17 +170,23 @@ class OutputMove:
         await self._take_turns()
         for base in self._bases:
             if not base.is_done:
+                self._turns.looks.at(base.files)
                 await self._step(partial(self._plan, base))
         self._total = sum(len(base.plan.files) for base in self._bases)
         self._moved = sum(len(base.plan.files) for base in self._bases if base.is_moved)
         for base in self._bases:
             if not base.is_done and not base.is_moved:
+                self._turns.looks.at(base.files)
                 await self._show(base)
         for base in self._bases:
             if not base.is_done:
+                self._turns.looks.at(base.files)
                 await self._settle(base)
+        self._turns.looks.at(None)  # what is left to do is about hidden files of this job only
         for base in self._bases:
-            await self._tidy_done(base)
+            await self._tidy_done(base, self._tidy)
+        for base in reversed(self._bases):  # behind all of that: a repeat finds by them what there is to tidy
+            await self._tidy_done(base, self._remove_order)
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -167,7 +195,7 @@ class OutputMove:
         found: dict[str, _Base] = {}
         for output in self._message.outputs:
             files = output_files(output.base)
-            base = found.setdefault(files.place, _Base(files, output.mode, []))
+            base = found.setdefault(files.place, _Base(files, output.mode, [], []))
             if base.mode != output.mode:
                 message = (
                     f"{base.files.base} and {output.base} are one directory, and the job writes there with"
@@ -175,8 +203,10 @@ class OutputMove:
                 )
                 raise InvalidInputError(message)
             base.directories.append(within(output.base, output.directory))
-        for place, base in found.items():
-            for outer in (found[one] for one in outer_bases(place) if one in found):
+            if files.base not in base.names:
+                base.names.append(files.base)
+        for base in found.values() if len(found) > 1 else ():
+            for outer in (found[one] for one in base.files.outer_places if one in found):
                 if {base.mode, outer.mode} != {APPEND}:
                     message = (
                         f"{base.files.base} lies within {outer.files.base}, and the job writes both: with"
@@ -193,11 +223,19 @@ class OutputMove:
             base.is_done = base.is_claimed = True
             return
         mine = (self._message.epoch, self._message.order)
-        found = claim_in(base.files.read(names.order))
+        stored = base.files.read(names.order)
+        found, claimed = claim_in(stored), claimed_in(stored)
+        if claimed.names and not set(claimed.names) & set(base.names):
+            message = (
+                f"{claimed.names[0]} and {base.files.base} are one directory under two names, and the job writes to"
+                " both: use one of them"
+            )
+            raise InvalidInputError(message)
         if found is not None and (found[0], found[1]) > mine:
             reason = f"order {found[0]}.{found[1]} is under way in {base.files.base}, this is {mine[0]}.{mine[1]}"
             raise MoveSupersededError(reason)  # R27
-        base.files.write(names.order, claim(self._message))
+        cluster = claimed.cluster if self._is_by_hand else self._turns.cluster
+        base.files.write(names.order, claim(self._message, Claimed(tuple(base.names), cluster)))
         base.is_claimed = True
 
     async def _take_turns(self) -> None:
@@ -211,20 +249,23 @@ class OutputMove:
 
     async def _give_turns_back(self) -> None:
         """This mover has failed: others need not wait for the job, unless a next one would go on."""
-        bases, loop = [base.files for base in self._bases], asyncio.get_running_loop()
-        self._permit.check()  # R27: without one another mover of this job may have its turn, under the same file
+        bases = [base.files for base in self._bases]
         try:
-            if await loop.run_in_executor(self._executor, self._turns.outlasts_failure, bases):
+            # R27: without a permit another mover of this job may have its turn, under the same file.
+            if await self._on_thread(partial(self._turns.outlasts_failure, bases)):
                 return
+        except _ENDED:
+            raise
         except (OSError, FlinklikeError) as error:
             logger.warning(
                 "job %s keeps its turns: whether it has a plan cannot be read: %s", self._message.job_id, error
             )
             return
         for files in bases:
-            self._permit.check()
             try:
-                await loop.run_in_executor(self._executor, self._turns.give_back, files)
+                await self._on_thread(partial(self._turns.give_back, files))
+            except _ENDED:
+                raise
             except (OSError, FlinklikeError) as error:
                 logger.warning("job %s keeps its turn in %s: %s", self._message.job_id, files.base, error)
 
@@ -334,11 +375,11 @@ class OutputMove:
         await self._step(partial(base.files.write, SUCCESS, b""))
         await self._step(partial(base.files.write, names.done, b""))
 
-    async def _tidy_done(self, base: _Base) -> None:
+    async def _tidy_done(self, base: _Base, tidy: Callable[[_Base], None]) -> None:
         """The job is done: what cannot be deleted now does not fail it."""
         try:
-            await self._step(partial(self._tidy, base))
-        except (MoveStoppedError, MoveSupersededError):
+            await self._step(partial(tidy, base))
+        except _ENDED:
             raise
         except (OSError, FlinklikeError) as error:
             logger.warning("hidden files of job %s stay in %s: %s", self._message.job_id, base.files.base, error)
@@ -346,14 +387,17 @@ class OutputMove:
     def _tidy(self, base: _Base) -> None:
         """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
         names = commit_names(self._message.job_id)
-        self._turns.give_back(base.files)
+        base.files.remove(names.turn)  # whoever wrote it: it means nothing behind `done`
         top = base.files.names() if base.top is None else base.top
         mine = [name for name in top if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
         for directory in dict.fromkeys([*base.directories, *mine]):
             self._permit.check()
             base.files.remove_tree(directory)
-        for name in (names.plan, names.moved, names.order):
+        for name in (names.plan, names.moved):
             base.files.remove(name)
+
+    def _remove_order(self, base: _Base) -> None:
+        base.files.remove(commit_names(self._message.job_id).order)
 
     # --- how steps are done ---------------------------------------------------------------------------------
 
@@ -361,21 +405,30 @@ class OutputMove:
         """On a thread; again while the storage fails and may come back (R20)."""
         delay = 0.1
         while True:
-            self._permit.check()
             try:
-                result = await asyncio.get_running_loop().run_in_executor(self._executor, work)
-            except _NEVER:
-                raise
+                result = await self._on_thread(work)
             except (OSError, RetryableError) as error:
+                if is_final(error):
+                    raise
                 if self._clock.monotonic() - self._succeeded_at > self._patience:
                     raise
                 logger.warning("the commit of job %s waits for its storage: %s", self._message.job_id, error)
-                self._report(self._moved, self._total, f"the storage fails, it is tried again: {error}")
+                self._report(self._moved, self._total, f"the storage fails, it is tried again: {in_words(error)}")
             else:
                 self._succeeded_at = self._clock.monotonic()
                 return result
             await asyncio.sleep(delay)
             delay = min(2 * delay, _DELAY_MAX)
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        """Not before a look whether this mover still may."""
+
+        def looked() -> T:
+            self._permit.check()
+            return work()
+
+        self._permit.check_itself()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, looked)
 
     async def _all(self, items: Sequence[T], work: Callable[[T], None], *, is_counted: bool = False) -> None:
         """Every item, a bounded number at once."""
@@ -410,20 +463,21 @@ class OutputMove:
             raise failures[0]
 
     def _with_what_is_left(self, error: Exception) -> str:
+        told = in_words(error)
         directory = commit_names(self._message.job_id).directory
         if isinstance(error, _OvertakenError):
             left = f"{HIDDEN_ATTEMPT}{self._message.job_id}_* and {directory}*"
-            return f"{error}: run the job again, and delete what is left of it there: {left}"
+            return f"{told}: run the job again, and delete what is left of it there: {left}"
         claimed = [f"{base.files.base}/{directory}" for base in self._bases if base.is_claimed]
         if not self._moved and not any(base.is_done for base in self._bases):
             how_far = "nothing of the job has become visible"
         else:
             how_far = f"{self._moved} of {self._total} files of the job are visible"
         if not claimed:
-            return f"{error}; {how_far}, {how_to_commit(self._message.outputs)}"
+            return f"{told}; {how_far}, {how_to_commit(self._message.outputs)}"
         command = shlex.join(["bin/commit-outputs.sh", claimed[0]])
         repeat = "to commit it behind that" if isinstance(error, _HalfVisibleError) else "to repeat the commit"
-        return f"{error}; {how_far}, what its tasks wrote is kept; {repeat}: {command}"
+        return f"{told}; {how_far}, what its tasks wrote is kept; {repeat}: {command}"
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+
 HIDDEN_ATTEMPT = ".attempt-"
 HIDDEN_COMMIT = ".commit-"
 SUCCESS = "_SUCCESS"
 TEMPORARY = "_temporary"
 
 _MARKERS = frozenset({SUCCESS, f".{SUCCESS}.crc"})
+
+
+def digest_of(name: str) -> str:
+    """Of a bounded length, for a hidden file beside one that has this name, which may be as long as names can be."""
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 
 def is_output(name: str) -> bool:

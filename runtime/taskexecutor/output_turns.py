@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from runtime.aio.clock import BootClock, LoopClock
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, RetryableError
 from runtime.common.ids import JobId
@@ -26,6 +27,7 @@ from runtime.taskexecutor.commit_records import TURN, commit_names
 from runtime.taskexecutor.output_files import OutputFiles
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT
 from runtime.taskexecutor.overtaken_commits import mark_for, others_in
+from runtime.taskexecutor.turn_looks import SETTLE, TurnLooks, repeat_identity, taken_by
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +79,8 @@ Bases = Sequence[tuple[OutputFiles, str]]
 class Turns:
     """Those of one mover's job. Without `jobs` nobody can be asked whether another job is over.
 
-    `is_by_hand`: the job is over, so what is there of its turn means nothing to others, and it is got anew.
+    `is_by_hand`: the job is over, so what is there of its turn means nothing to others, and it is got anew, by this
+    repeat alone: the next one takes it away again. `looks` tells its mover.
     """
 
     def __init__(
@@ -89,8 +92,18 @@ class Turns:
         self._clock = clock
         self._patience = patience
         self._names = commit_names(message.job_id)
+        self._by = repeat_identity() if is_by_hand else ""
+        looked = BootClock() if is_by_hand else LoopClock(asyncio.get_running_loop())
+        self.looks = TurnLooks(self._names.turn, self._by, looked)
+        self._has_wanted: set[str] = set()
+        self._replaces_a_repeat = False
         self._tops: dict[str, list[str]] = {}
         self._overtaken: dict[str, set[JobId]] = {}
+
+    @property
+    def cluster(self) -> str:
+        """Whose job it is; "" that of no cluster."""
+        return self._jobs.cluster if self._jobs is not None else ""
 
     async def take(self, bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
         """Returns when it is this job's turn in all of them. Raises InvalidInputError."""
@@ -104,6 +117,8 @@ class Turns:
             if not others:
                 break
             await self._wait(others, bases, step, waiting)
+        if bases and (self._by or self._replaces_a_repeat):
+            await asyncio.sleep(SETTLE)  # R27: whoever had the turn looks, and stops
 
     async def _wait(self, others: list[Turn], bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
         """Until those are gone, each asked for by its name: who came later is seen by the look behind that."""
@@ -154,16 +169,30 @@ class Turns:
 
     def _is_under_way(self, files: OutputFiles) -> bool:
         """An earlier mover has got the turn, and has begun."""
-        names = self._names
-        return not self._is_by_hand and files.read(names.turn) is not None and files.read(names.plan) is not None
+        if self._is_by_hand:
+            return False
+        turn = files.read(self._names.turn)
+        if turn is not None and taken_by(turn):
+            self._replaces_a_repeat = True
+            return False
+        return turn is not None and files.read(self._names.plan) is not None
 
     def _want(self, files: OutputFiles, mode: str) -> None:
-        cluster, message = self._jobs.cluster if self._jobs is not None else "", self._message
-        fields = {"cluster": cluster, "epoch": message.epoch, "order": message.order, "mode": mode}
+        message = self._message
+        fields = {"cluster": self.cluster, "epoch": message.epoch, "order": message.order, "mode": mode}
+        if self._by:
+            if files.base in self._has_wanted:  # a later repeat may have come while this one waited
+                self.looks.look(files, is_there=False)
+            fields["by"] = self._by
         files.write(self._names.turn, json.dumps(fields, separators=(",", ":")).encode() + b"\n")
+        self._has_wanted.add(files.base)
 
     def give_back(self, files: OutputFiles) -> None:
         """It is over, or another job's turn. Blocking."""
+        if self._by:
+            turn = files.read(self._names.turn)
+            if turn is None or taken_by(turn) != self._by:
+                return
         files.remove(self._names.turn)
 
     def outlasts_failure(self, bases: Sequence[OutputFiles]) -> bool:

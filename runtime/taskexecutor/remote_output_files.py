@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime.gateways.task import one_spelling
+from runtime.gateways.task import one_spelling, outer_bases
 from runtime.taskexecutor.core.output_plan import Present
 from runtime.taskexecutor.output_names import is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import RemoteFilesError, driver_errors, remote_files, tree_of
@@ -34,6 +34,11 @@ class RemoteOutputFiles:
     def place(self) -> str:
         """Its URL, in one spelling."""
         return one_spelling(self._base)
+
+    @property
+    def outer_places(self) -> Sequence[str]:
+        """The URLs that it lies in."""
+        return list(outer_bases(self.place))
 
     def sizes(self, directory: str, /) -> Mapping[str, int]:
         """All files below a directory."""

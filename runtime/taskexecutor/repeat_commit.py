@@ -2,8 +2,9 @@
 
 Where no commit had begun, `MODE=BASE/.attempt-ID ...` says what is to be committed, with runs of subtasks where there
 are many (`_{0-6,8}_`); `MODE=BASE/.attempt-JOB_ID_*`, where nobody can read what was accepted, means all that there
-are, and is refused where a subtask has left more than one. The job is over, so nobody else moves (R27); every step is
-the same as a TaskManager's, and may be repeated (R28).
+are, and is refused where a subtask has left more than one. A repeat is refused while the job is not over: its cluster
+has a mover then (R27). Of several repeats the latest goes on, and the others stop. Every step is the same as a
+TaskManager's, and may be repeated (R28).
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import FlinklikeError, InvalidInputError
@@ -21,36 +22,70 @@ from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import named_directories
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
-from runtime.taskexecutor.commit_records import commit_names, read_claim
+from runtime.taskexecutor.commit_records import claimed_in, commit_names, read_claim
 from runtime.taskexecutor.output_files import output_files
 from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
+from runtime.taskexecutor.turn_looks import MoveReplacedError
 
 PATIENCE = 60.0
 """Seconds without a success, or for another job that commits to the same base."""
 
+JOB_IS_OVER = "--job-is-over"
+
+_REPLACED = 3
+
 _USAGE = (
-    f"usage: commit-outputs.sh BASE/{HIDDEN_COMMIT}JOB_ID\n"
-    f"       commit-outputs.sh MODE=BASE/{HIDDEN_ATTEMPT}ID ...\n"
+    f"usage: commit-outputs.sh [{JOB_IS_OVER}] BASE/{HIDDEN_COMMIT}JOB_ID\n"
+    f"       commit-outputs.sh [{JOB_IS_OVER}] MODE=BASE/{HIDDEN_ATTEMPT}ID ...\n"
     "as the failure of the job names them\n"
 )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0 when everything is visible, 1 with a sentence when not, 2 for wrong arguments."""
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """What a cluster says of a job. `is_going_on`: it has no result. `is_over`: it has one."""
+
+    cluster: str
+    is_going_on: bool
+    is_over: bool
+
+
+AskCluster = Callable[[JobId], Awaitable[KnownJob]]
+"""Raises FlinklikeError and OSError where no cluster answers."""
+
+
+def main(arguments: Sequence[str], ask: AskCluster | None = None) -> int:
+    """Exit code 0 when everything is visible, 1 with a sentence when not, 2 for wrong arguments, 3 when another repeat
+    has taken over. Without `ask` it is known that the job is over.
+    """
+    is_said_to_be_over = JOB_IS_OVER in arguments
     try:
-        message = _message(arguments)
+        named = [argument for argument in arguments if argument != JOB_IS_OVER]
+        if _is_done(named):
+            sys.stdout.write(f"{named[0]} says that this commit is done\n")
+            return 0
+        message = _message(named)
         if message is None:
             sys.stderr.write(_USAGE)
             return 2
-        asyncio.run(_repeat(message))
+        asyncio.run(_repeat(message, ask, is_said_to_be_over=is_said_to_be_over))
         for one in dict.fromkeys(output.base for output in message.outputs):
             output_files(one).remove_tree(commit_names(message.job_id).directory)
     except (FlinklikeError, OSError) as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return _REPLACED if isinstance(error, MoveReplacedError) else 1
     sys.stdout.write(f"the outputs of job {message.job_id} are committed\n")
     return 0
+
+
+def _is_done(arguments: Sequence[str]) -> bool:
+    """An earlier repeat has done everything, and died when it took away what it had kept."""
+    base, _, name = arguments[0].rstrip("/").rpartition("/") if len(arguments) == 1 else ("", "", "")
+    if not base or not name.startswith(HIDDEN_COMMIT):
+        return False
+    files, names = output_files(base), commit_names(JobId(name.removeprefix(HIDDEN_COMMIT)))
+    return files.read(names.done) is not None and files.read(names.order) is None
 
 
 def _message(arguments: Sequence[str]) -> CommitOutputs | None:
@@ -107,12 +142,46 @@ def _name(directory: str) -> str:
     return directory.rpartition("/")[2].removeprefix(HIDDEN_ATTEMPT)
 
 
-async def _repeat(message: CommitOutputs) -> None:
+async def _repeat(message: CommitOutputs, ask: AskCluster | None, *, is_said_to_be_over: bool) -> None:
     def report(moved: int, total: int, problem: str) -> None:
         sys.stdout.write(f"{moved} of {total} files{': ' if problem else ''}{problem}\n")
 
+    if ask is not None:
+        await _check_over(message, ask, is_said_to_be_over=is_said_to_be_over)
     with ThreadPoolExecutor(PARALLEL_MAX) as executor:
         await OutputMove(message, Permit(), executor, report, LoopClock(), patience=PATIENCE, is_by_hand=True).run()
+
+
+async def _check_over(message: CommitOutputs, ask: AskCluster, *, is_said_to_be_over: bool) -> None:
+    """R27: before anything is written. Raises InvalidInputError while the job's cluster may move, or may begin to."""
+    job_id, cluster = message.job_id, await asyncio.to_thread(_cluster, message)
+    try:
+        known = await ask(job_id)
+    except (FlinklikeError, OSError) as error:
+        known, why = KnownJob("", is_going_on=False, is_over=False), f"no cluster can be asked: {error}"
+    else:
+        why = f"the cluster that was asked, {known.cluster}, does not know it"
+    if known.is_going_on:
+        text = (
+            f"job {job_id} is not over: its cluster commits what it wrote, or may do so. Wait until it has ended"
+            f" (bin/flinklike status {job_id}); if it has FAILED then, repeat this, and nothing is to be done if not"
+        )
+        raise InvalidInputError(text)
+    if known.is_over or known.cluster == cluster:
+        return  # also one that is not stored any more; and one of no cluster, whose mover looks for its turn itself
+    if cluster != "" and not is_said_to_be_over:
+        text = (
+            f"whether job {job_id} is over is not known here; {why}. Repeat this where bin/flinklike finds its cluster"
+            f" (FLINKLIKE_CONF_DIR, FLINKLIKE_RUN_DIR), or, when you know that the job has failed, with {JOB_IS_OVER}"
+        )
+        raise InvalidInputError(text)
+
+
+def _cluster(message: CommitOutputs) -> str | None:
+    """Whose job it is: "" that of no cluster, None where nothing says it."""
+    order = commit_names(message.job_id).order
+    found = [claimed_in(output_files(base).read(order)) for base in dict.fromkeys(one.base for one in message.outputs)]
+    return next((claimed.cluster for claimed in found if claimed.cluster is not None), None)
 
 
 if __name__ == "__main__":

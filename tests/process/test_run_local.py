@@ -144,6 +144,14 @@ def test_a_base_that_is_a_file_is_refused_when_the_task_asks_for_it(tmp_path: Pa
     assert base.read_text() == "mine"
 
 
+def test_a_base_that_is_a_link_to_nothing_is_refused_when_the_task_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "away")
+    pipeline = Pipeline("write")
+    pipeline.source("write", lambda ctx: ctx.output_path(f"{tmp_path}/out"))
+    with pytest.raises(JobFailedError, match=r"is a link to .*away', which leads to nothing: create the directory"):
+        pipeline.run_local(conf=WITHOUT_SPARK)
+
+
 def test_a_relative_base_is_refused() -> None:
     """It lies in the job's working directory, so the job's end would take away what the job was to keep."""
     pipeline = Pipeline("write")

@@ -211,6 +211,12 @@ def _check_directory(base: str) -> None:
             " directory"
         )
         raise TaskError(message)
+    if local is not None and os.path.islink(local) and not os.path.exists(local):  # noqa: PTH110, PTH114 - as above
+        message = (
+            f"ctx.output_path({base!r}): that is a link to {os.readlink(local)!r}, which leads to nothing: create"  # noqa: PTH115 - as above
+            " the directory that it names, or delete the link"
+        )
+        raise TaskError(message)
 
 
 def _check_empty(base: str) -> None:
