@@ -58,6 +58,10 @@ def test_a_job_with_files_of_its_own_leaves_nothing_either(box: SparkBox) -> Non
     box.end_job("5" * 32)
 
 
+RAW = "import _thread; _thread.start_new_thread(go_on, ())"
+NATIVE = """import ctypes, sys
+    sys.kept_for_test = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: go_on())
+    ctypes.CDLL(None).pthread_create(ctypes.byref(ctypes.c_ulong()), None, sys.kept_for_test, None)"""
 THREAD = """
 def writes(_):
     import os, threading, time
@@ -69,6 +73,19 @@ def writes(_):
             time.sleep(0.01)
     threading.Thread(target=go_on, daemon=True).start()
     begun.wait()  # its worker ends with the task, since a thread is left in it
+    return os.getpid()
+emit(spark.sparkContext.parallelize([0], 1).map(writes).collect()[0])
+ask()
+"""
+LOW_LEVEL_THREAD = THREAD.replace("threading.Thread(target=go_on, daemon=True).start()", RAW)
+NATIVE_THREAD = THREAD.replace("threading.Thread(target=go_on, daemon=True).start()", NATIVE)
+TIMER = """
+def writes(_):
+    import os, signal
+    signal.signal(signal.SIGALRM, lambda *_: open({path!r}, "a").write("x"))
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    while not os.path.exists({path!r}):
+        pass
     return os.getpid()
 emit(spark.sparkContext.parallelize([0], 1).map(writes).collect()[0])
 ask()
@@ -99,6 +116,37 @@ def test_a_worker_that_still_runs_code_of_a_session_ends_with_it(box: SparkBox, 
     for _ in range(3):
         assert box.evaluate(COUNT) == 36, "workers of others live, and Spark knows which"
     assert box.environment.is_ready
+
+
+@pytest.mark.parametrize(
+    "code", [THREAD, LOW_LEVEL_THREAD, NATIVE_THREAD, TIMER], ids=["thread", "low level", "native", "timer"]
+)
+def test_a_worker_that_rests_has_nothing_left(box: SparkBox, code: str, tmp_path: Path) -> None:
+    """Its session goes on, and with it the worker would."""
+    written = tmp_path / "written"
+    slot = box.slot(code.format(path=str(written)))
+    worker = slot.next()
+    wait_until(lambda: not is_alive(worker))
+    assert written.stat().st_size
+    box.end(slot)
+    assert box.environment.is_ready
+
+
+ARROW = """
+import pandas as pd
+from pyspark.sql.functions import pandas_udf
+@pandas_udf("long")
+def pid(one: pd.Series, two: pd.Series) -> pd.Series:
+    import os, pyarrow as pa
+    pa.table({"a": one, "b": two}).to_pandas()
+    return pd.Series([os.getpid()] * len(one))
+emit([spark.range(1).select(pid("id", "id")).first()[0] for _ in range(2)])
+"""
+
+
+def test_threads_of_arrow_that_wait_for_work_cost_no_worker(box: SparkBox) -> None:
+    first, second = box.evaluate(ARROW)
+    assert first == second
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from runtime.taskexecutor.slots.leftovers import python_threads_left, threads_left, timers_left
 from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark import python_marks
 
@@ -46,8 +47,8 @@ IGNORED_BY_DAEMON = frozenset(signal.valid_signals()) - {signal.SIGCHLD}
 _HUNG_UP = select.POLLHUP | select.POLLERR
 
 
-class ThreadsLeftError(Exception):
-    """Functions of a task have left threads in its worker, which runs nothing more then: it ends."""
+class LeftoversError(Exception):
+    """Functions of a task have left threads or timers in its worker, which runs nothing more then: it ends."""
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
@@ -315,10 +316,12 @@ class WorkerKeeper:
 
             def get_finish_signal_from_stream(self) -> None:
                 super().get_finish_signal_from_stream()
-                left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+                # As in slots, but for processes: those carry the session's mark.
+                main = threading.main_thread()
+                left = [*python_threads_left({main}), *threads_left({os.getpid()}), *timers_left()]
                 if left:
-                    sys.stderr.write(f"functions of a task have left threads, which end with their worker: {left}\n")
-                    raise ThreadsLeftError  # pyspark then ends the worker, and tells the JVM not to use it again
+                    sys.stderr.write(f"functions of a task have left what ends with their worker: {', '.join(left)}\n")
+                    raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
                 python_marks.rest()
                 # Before Spark hears of it: from here on the keeper does without this process, which its session's
                 # end may kill at any time.
