@@ -8,9 +8,9 @@ COUNTS = "emit(spark.range(7).count() + spark.sparkContext.parallelize(range(3))
 
 DEEP = {
     "pattern": "spark.sql(\"SELECT regexp_replace(repeat('a', 100000 + id), '(a|b)*', '') FROM range(2)\").collect()",
-    **{f"narrow {depth}": f"for _ in range({depth}): rdd = rdd.coalesce(2)\nrdd.count()" for depth in (150, 250, 400)},
-    "shuffles": "for _ in range(400): rdd = rdd.coalesce(2, True)\nrdd.count()",
-    "plan": "df = spark.range(3)\nfor n in range(1200): df = df.withColumn('id', df.id + n)\ndf.count()",
+    **{f"narrow {depth}": f"for _ in range({depth}): rdd = rdd.coalesce(2)\nrdd.count()" for depth in (250, 1000)},
+    "shuffles": "for _ in range(1000): rdd = rdd.coalesce(2, True)\nrdd.count()",
+    "plan": "df = spark.range(3)\nfor n in range(3000): df = df.withColumn('id', df.id + n)\ndf.count()",
 }
 """The stack of a task, of the thread that plans all jobs, or of the caller is too small: which one, depth decides.
 

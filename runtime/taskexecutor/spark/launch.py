@@ -120,6 +120,8 @@ def command_line(
         str(java.executable),
         f"-Xmx{conf['spark.driver.memory']}",
         "-XX:+ExitOnOutOfMemoryError",
+        # Java's 1 MB is too little for tasks of ALS with ten iterations on some days. What is not used costs nothing.
+        "-Xss4m",
         *archive_options,
         *MODULE_OPTIONS,
         *shlex.split(conf.get("spark.driver.defaultJavaOptions", "")),
