@@ -151,6 +151,14 @@ def test_nothing_is_left_for_later(pattern: str) -> None:
     assert not found
 
 
+def test_no_conflict_of_a_merge_is_left() -> None:
+    marker = re.compile(r"^(<{7}|>{7}) ", re.MULTILINE)
+    texts = [path for path in ROOT.iterdir() if path.suffix in {".md", ".toml"}]
+    for folder in ("docs", "conf", "bin", "requirements", "runtime", "airflow_flinklike", "jobmaster_process", "tests"):
+        texts += [path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert not [str(path.relative_to(ROOT)) for path in texts if marker.search(path.read_text(errors="replace"))]
+
+
 def test_layers_hold() -> None:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
