@@ -294,6 +294,16 @@ def test_sigquit_ends_everything_at_once_and_by_the_rules(box: Box) -> None:
     assert not [pid for pid in started.everybody if is_alive(pid)]
 
 
+def test_it_does_so_where_a_shell_has_started_it_in_the_background(box: Box) -> None:
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        started = box.start()
+    finally:
+        signal.signal(signal.SIGQUIT, before)
+    os.kill(started.process.pid, signal.SIGQUIT)
+    assert started.process.wait(20) == 128 + signal.SIGKILL
+
+
 def written_by(box: Box, change: Callable[[dict[str, object]], None]) -> list[str]:
     """What a start says was reaped, after the record of killed guards was changed."""
     started = box.start()

@@ -10,6 +10,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The main process decides what they mean."""
 END_AT_ONCE = signal.SIGQUIT
 """Kill the main process, and end what it leaves: for whoever has waited long enough. Never kill a guard instead."""
+_MAY_BE_IGNORED = frozenset({signal.SIGHUP, signal.SIGINT})
+"""By `nohup`, and by a shell that starts something in the background. It ignores SIGQUIT too, which we need."""
 HANDLED = (*FORWARDED, END_AT_ONCE, signal.SIGCHLD)
 _BYTES_MAX = 4096
 
@@ -31,8 +33,7 @@ def noted_signals(mask: Collection[int]) -> socket.socket:
     writer.settimeout(0)
     signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
     for number in HANDLED:
-        # nohup's SIG_IGN for SIGHUP stays.
-        if signal.getsignal(number) is not signal.SIG_IGN or number is signal.SIGCHLD:
+        if signal.getsignal(number) is not signal.SIG_IGN or number not in _MAY_BE_IGNORED:
             signal.signal(number, lambda *_: None)
     unblock_signals(mask)
     return reader
