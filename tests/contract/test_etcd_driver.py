@@ -236,7 +236,8 @@ async def test_an_etcd_of_ours_gives_the_space_of_forgotten_history_back_when_it
                 clock.advance(HISTORY_SECONDS / 4)
                 after = await compactor.activate()
                 await asyncio.sleep(0.1)
-        assert after.size_bytes < before.size_bytes / 8
+        # More than half was wasted, or it would have waited; etcd may not have forgotten all of it by then.
+        assert after.size_bytes <= before.size_bytes / 2
         assert await put(kv, "/a", b"x") > before.revision
 
 
