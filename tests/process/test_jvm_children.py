@@ -18,15 +18,11 @@ pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.asyncio]
 
 
 def starts_a_program(path: str) -> Callable[[Any], None]:
-    def run(ctx: Any) -> None:
-        import time
+    """A script of a query: what Spark itself starts from the JVM for user code."""
 
-        jvm = ctx.spark._jvm
-        command = ctx.spark.sparkContext._gateway.new_array(jvm.java.lang.String, 3)
-        for index, word in enumerate(("/bin/sh", "-c", f"echo $$ > {path}; exec sleep 1000")):
-            command[index] = word
-        jvm.java.lang.Runtime.getRuntime().exec(command)
-        time.sleep(1000)
+    def run(ctx: Any) -> None:
+        script = f"echo $$ > {path}; exec sleep 1000"
+        ctx.spark.sql(f"SELECT TRANSFORM(id) USING '{script}' FROM range(1)").collect()
 
     return run
 
