@@ -22,9 +22,10 @@ from runtime.gateways.task import (
 )
 from runtime.jobgraph.graph import Operator
 from runtime.taskexecutor.slots.pool import SlotProcessPool
+from runtime.taskexecutor.slots.slot_process import Attachment
 from runtime.taskexecutor.slots.work import SlotSettings, SlotWork
 from tests.kit.slot_work import RecordingListener, SlotBench
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark_box import SparkBox, wait_until
 
 T = TypeVar("T")
 Code = SlotWork | Callable[..., Any] | Operator | str
@@ -45,6 +46,15 @@ class SlotBox:
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the box's loop."""
         return self.box.run(coroutine)
+
+    def wait_attached(self, slot: int = 0) -> None:
+        """Until the slot's idle process has its session: the next task attaches no more."""
+
+        def is_attached() -> bool:
+            fresh = self.pool._slots[slot].fresh
+            return fresh is not None and fresh.attachment.value is Attachment.ATTACHED
+
+        wait_until(is_attached)
 
     def stop(self) -> None:
         """End the pool; Spark lives on."""

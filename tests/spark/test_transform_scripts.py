@@ -128,6 +128,8 @@ def test_a_job_that_is_cancelled_leaves_no_script(slots: SlotBox, tmp_path: Path
 def test_a_job_that_ends_leaves_no_daemon(slots: SlotBox, tmp_path: Path) -> None:
     path = tmp_path / "pid"
     work = slots.work(transforms, job_id=JobId("8" * 32), params={"script": str(written(LEAVES_A_DAEMON, path))})
+    slots.wait_attached()
     report = slots.report(work)
     assert report.state is ExecutionState.FINISHED
+    assert "left processes, which are ended: sleep (" in slots.bench.log(report, "stderr")
     assert not is_alive(int(path.read_text()))

@@ -134,7 +134,7 @@ class SparkAttachment:
 
     @staticmethod
     def _has_left_processes(attached: AttachedSpark) -> bool:
-        """R29: what Python functions have started outlives no attempt: it ends with the session, before the report."""
+        """R29: what functions or scripts have started ends with the session, before the attempt's end is told."""
         quiet, left = threading.Event(), ""  # as above
         for pause in _WORKER_PAUSES:  # a worker whose task has not read all learns of it by its socket
             left = attached.left_behind()
@@ -142,7 +142,7 @@ class SparkAttachment:
                 break
             quiet.wait(pause)
         if left:
-            sys.stderr.write(f"Python functions of this attempt have left processes, which are ended: {left}\n")
+            sys.stderr.write(f"functions or scripts of this attempt have left processes, which are ended: {left}\n")
         return bool(left)
 
     def is_connection_error(self, error: BaseException) -> bool:

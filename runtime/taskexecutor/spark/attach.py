@@ -243,7 +243,7 @@ class AttachedSpark:
         self._slot.cancelJobs("the task has stopped its Spark session")
 
     def left_behind(self) -> str:
-        """Processes that Python functions of the session have started and that are alive, in words."""
+        """Processes that functions or scripts of the session have started and that are alive, in words."""
         session = self.session
         tasks = python_marks.tasks_of(session.directory) if session.directory else 0
         if tasks == self._tasks_looked_at:

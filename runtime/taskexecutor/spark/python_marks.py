@@ -29,7 +29,8 @@ _LOWEST = 1 << 60
 _DIGITS = 15
 
 USED = "python"
-"""The file in a session's directory that says that processes carry its mark: a byte for each task of Python workers."""
+"""The file in a session's directory that says that processes carry its mark: a byte for each task of a Python worker,
+and for each script."""
 
 _BUSY = "python-worker"
 _KILLS_MAX = 100
@@ -85,11 +86,11 @@ def shell_words(session_id: str, directory: str) -> str:
     """With these a shell's script begins as a session's, or does not begin because that has ended."""
     import shlex  # here, because daemons load this module and do without it
 
-    return f": >>{shlex.quote(f'{directory}/{USED}')} || exit 1; ulimit -S -x {_mark_of(session_id)}; "
+    return f"printf . >>{shlex.quote(f'{directory}/{USED}')} || exit 1; ulimit -S -x {_mark_of(session_id)}; "
 
 
 def tasks_of(directory: str) -> int:
-    """How many tasks Python workers have begun for the session with this directory."""
+    """How many tasks of Python workers, and scripts, have begun for the session with this directory."""
     try:
         return os.stat(f"{directory}/{USED}").st_size  # noqa: PTH116 - as above
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,15 @@ def test_an_attempt_without_new_tasks_in_python_costs_no_look(tmp_path: Path, mo
     used.write_text("..")
     assert (attached.left_behind(), looks.number) == ("python-worker (4711)", 2)
     assert (attached.left_behind(), looks.number) == ("", 3), "what was left is looked for again"
+
+
+def test_each_script_of_a_session_is_a_reason_to_look(tmp_path: Path) -> None:
+    words = python_marks.shell_words("slot-0-ab", str(tmp_path))
+    for number in (1, 2):
+        subprocess.run(["bash", "-c", f"{words}true"], check=True)
+        assert python_marks.tasks_of(str(tmp_path)) == number
+    gone = python_marks.shell_words("slot-0-ab", str(tmp_path / "gone"))
+    assert subprocess.run(["bash", "-c", f"{gone}true"], check=False, capture_output=True).returncode == 1
 
 
 @pytest.mark.parametrize(("looks", "has_left"), [(_Looks(WORKER, WORKER, {}), False), (_Looks(*[WORKER] * 99), True)])
