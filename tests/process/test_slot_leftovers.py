@@ -247,6 +247,16 @@ async def test_the_log_names_what_was_left(bench: SlotBench) -> None:
     assert log.endswith(" (sleep)\n")
 
 
+async def test_each_thread_is_named_once(bench: SlotBench) -> None:
+    def run(_ctx: Any) -> None:
+        import threading
+
+        threading.Thread(target=threading.Event().wait, args=[1000], name="ticks", daemon=True).start()
+
+    log = bench.log(await bench.run(run), "stderr")
+    assert log == "left when the task had returned, and ended with its process: thread ticks\n"
+
+
 async def test_what_has_ended_or_rests_costs_no_process(bench: SlotBench) -> None:
     def tidy(_ctx: Any) -> int:
         import os

@@ -56,6 +56,29 @@ def count(ctx: Any) -> Any:
     return ctx.spark.range(1000).count()
 
 
+def pid_after_spark(ctx: Any) -> int:
+    import os
+
+    ctx.spark.range(10).count()
+    return os.getpid()
+
+
+def test_who_touches_spark_before_its_slot_is_attached_is_told_of_no_threads(
+    shared_box: SparkBox, tmp_path: Path
+) -> None:
+    """Attaching makes some, also in the middle of a task. They cost no process."""
+    slots = SlotBox(shared_box, tmp_path, slots=1, attach_idle_delay=3600.0)
+    try:
+        assert slots.report(lambda ctx: 1 / 0).failure, "the next task gets a process that nobody attaches while idle"
+        job = new_job()
+        reports = [slots.report(slots.work(pid_after_spark, job_id=job)) for _ in range(2)]
+        logs = [slots.bench.log(report, "stderr") for report in reports]
+        assert [log for log in logs if "left when the task had returned" in log] == []
+        assert len({report.value for report in reports}) == 1, "one process"
+    finally:
+        slots.stop()
+
+
 def test_an_idle_slot_is_attached_and_a_task_takes_it_at_once(slots: SlotBox) -> None:
     wait_attached(slots)
     process = slots.pool._slots[0].fresh

@@ -26,8 +26,9 @@ _TIMERS = {
     "ITIMER_VIRTUAL": signal.ITIMER_VIRTUAL,
     "ITIMER_PROF": signal.ITIMER_PROF,
 }
-_PAUSES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
-"""A thread that was joined ends some microseconds later, and one of a pool goes to rest."""
+_PAUSES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+"""A thread that was joined ends some microseconds later, and one of a pool goes to rest. Together 0.26 s, because
+others may have the processors; who has no busy thread waits for none of it."""
 
 
 _Handling = tuple[list[object], int, int]
@@ -42,8 +43,8 @@ class Leftovers:
         self._blocked = pthread_sigmask(signal.SIG_BLOCK, ())
         self._handling, _ = _signal_handling()
 
-    def found(self) -> list[str]:
-        """In words; empty if nothing that user code has started can run any more.
+    def found(self, ours: Collection[threading.Thread] = ()) -> list[str]:
+        """In words; empty if nothing that user code has started can run any more. `ours`: threads that it has not.
 
         No signal is delivered meanwhile: a handler could start what was looked for a moment before. Threads come first,
         and processes last: what is still there of the former could make the latter.
@@ -51,8 +52,7 @@ class Leftovers:
         blocked = pthread_sigmask(signal.SIG_BLOCK, _VALID)
         try:
             return [
-                *python_threads_left(self._python_threads),
-                *threads_left(self._threads),
+                *threads_left({*self._python_threads, *ours}, self._threads),
                 *timers_left(),
                 *self._signals_changed(blocked),
                 *_processes_left(),
@@ -75,21 +75,22 @@ class Leftovers:
         return found
 
 
-def python_threads_left(own: Collection[threading.Thread]) -> list[str]:
-    """Those that Python knows."""
-    return [f"thread {thread.name}" for thread in threading.enumerate() if thread not in own]
+def threads_left(python: Collection[threading.Thread], native: Collection[int]) -> list[str]:
+    """Those that Python knows, and all others that may do something, but these.
 
-
-def threads_left(own: Collection[int]) -> list[str]:
-    """All others that may do something: one that waits to be woken by this process only does nothing by itself."""
+    One of the others that waits to be woken by this process only does nothing by itself.
+    """
+    known = threading.enumerate()  # once: whom these start meanwhile is one of the others
+    named = [f"thread {thread.name}" for thread in known if thread not in python]
     quiet = threading.Event()  # nobody sets it
+    own = {*native, *(thread.native_id for thread in known if thread.native_id is not None)}
     left = _busy_threads(own)
     for pause in _PAUSES:
         if not left:
             break
         quiet.wait(pause)
         left = _busy_threads(own)
-    return [f"thread {number} (not one of Python's threading)" for number in sorted(left)]
+    return [*named, *(f"thread {number} (not one of Python's threading)" for number in sorted(left))]
 
 
 def _busy_threads(own: Collection[int]) -> set[int]:

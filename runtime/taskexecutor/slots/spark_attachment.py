@@ -63,6 +63,11 @@ class SparkAttachment:
             return
         self._channel.send(FrameKind.ATTACHED)
 
+    @property
+    def threads(self) -> Sequence[threading.Thread]:
+        """Of this process's end of Spark. They are there from its attaching on, which user code may have asked for."""
+        return self._attached.threads if self._attached is not None else ()
+
     def start_attempt(self, order: WorkOrder) -> None:
         """Whose work comes next. No call to the JVM."""
         self._order = order

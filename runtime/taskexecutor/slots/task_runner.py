@@ -150,7 +150,7 @@ class TaskRunner:
         if self._channel.is_cancelled:
             return False
         is_spark_clean = self._attachment.end_attempt()
-        left = leftovers.found()
+        left = leftovers.found(self._attachment.threads)
         if left:
             _warn(order, f"left when the task had returned, and ended with its process: {', '.join(left)}")
         return is_spark_clean and not left

@@ -130,6 +130,7 @@ class AttachedSpark:
         self._activating = threading.RLock()
         self._plain_environment = dict(context.environment)
         self._tasks_looked_at = 0
+        self.threads: tuple[threading.Thread, ...] = ()
 
     @property
     def context(self) -> SparkContext:
@@ -270,6 +271,7 @@ def attach(session: SlotSession) -> AttachedSpark:
         message = f"attaching to session {session.session_id} at port {session.port}"
         raise AttachError(message) from error
     attached = AttachedSpark(session, spark, context)
+    attached.threads = _threads_of(context)
     guards.install(attached)
     return attached
 
@@ -300,6 +302,20 @@ def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
     SparkSession._instantiatedSession = spark  # noqa: SLF001 - what the constructor would have set
     SparkSession._activeSession = spark  # noqa: SLF001 - as above
     return context, spark
+
+
+def _threads_of(context: SparkContext) -> tuple[threading.Thread, ...]:
+    """Those that connecting has started, told by what they serve: others may start theirs at the same time."""
+    served = (
+        context._gateway._gateway_client.finalizer_deque,  # type: ignore[union-attr]  # noqa: SLF001 - no public way
+        context._accumulatorServer,  # noqa: SLF001 - as above
+    )
+
+    def server(thread: threading.Thread) -> object:
+        target = getattr(thread, "_target", None)
+        return getattr(thread, "deque", getattr(target, "__self__", None))
+
+    return tuple(thread for thread in threading.enumerate() if any(server(thread) is one for one in served))
 
 
 def _move_temporary_files(context: SparkContext, directory: str) -> None:

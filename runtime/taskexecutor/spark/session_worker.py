@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from runtime.taskexecutor.slots.leftovers import python_threads_left, threads_left, timers_left
+from runtime.taskexecutor.slots.leftovers import threads_left, timers_left
 from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark import python_marks
 
@@ -317,8 +317,7 @@ class WorkerKeeper:
             def get_finish_signal_from_stream(self) -> None:
                 super().get_finish_signal_from_stream()
                 # As in slots, but for processes: those carry the session's mark.
-                main = threading.main_thread()
-                left = [*python_threads_left({main}), *threads_left({os.getpid()}), *timers_left()]
+                left = [*threads_left({threading.main_thread()}, {os.getpid()}), *timers_left()]
                 if left:
                     sys.stderr.write(f"functions of a task have left what ends with their worker: {', '.join(left)}\n")
                     raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
