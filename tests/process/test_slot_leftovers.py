@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.linux import is_alive
+from runtime.taskexecutor.slots.linux import children_of, is_alive
 from tests.kit.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -288,6 +289,19 @@ async def test_what_has_ended_or_rests_costs_no_process(bench: SlotBench) -> Non
     assert [bench.log(report, "stderr") for report in reports] == [""] * 4
     pids = [report.value for report in reports]
     assert len(set(pids)) == 1, "one process"
+
+
+async def test_a_slot_process_that_has_ended_itself_is_told_as_that(bench: SlotBench) -> None:
+    def pid(_ctx: Any) -> int:
+        return os.getpid()
+
+    template = bench.pool._template
+    ended = await bench.value(bench.work(pid))
+    assert await template.strays(ended) == ""
+    os.kill(ended, signal.SIGKILL)
+    while ended in children_of(template.pid):
+        await asyncio.sleep(0.001)
+    assert await template.strays(ended) == f"slot process {ended} has ended, and what it has left ends now"
 
 
 async def test_a_slot_process_that_is_being_forked_is_no_stray(bench: SlotBench) -> None:

@@ -206,7 +206,7 @@ class SlotProcessPool:
         if attempt.is_cancelled or not outcome.is_clean:
             return False
         if strays := await process.strays():
-            logger.warning("a process of this TaskManager has left its slot, and ends now: %s", strays)
+            logger.warning("%s", strays)
         return not strays and not attempt.is_cancelled
 
     async def _take_process(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess | None:

@@ -178,7 +178,7 @@ class SlotProcess(asyncio.Protocol):
         self._write(Frame(FrameKind.CANCEL))
 
     async def strays(self) -> str:
-        """Who has left this process, or another slot's, and is not reaped yet (R29)."""
+        """R29: in a sentence, who has left this process, or another slot's, and is not reaped; or that it has ended."""
         return await self._template.strays(self.pid)
 
     def kill(self) -> None:

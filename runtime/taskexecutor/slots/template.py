@@ -131,26 +131,28 @@ class TemplateProcess:
             self._send(encode_fields(op="signal", number=number, signal=int(signal_number)), None)
 
     async def strays(self, slot: int) -> str:
-        """What has left a slot process and is not reaped yet, by name and pid: children of the template that are no
-        slot processes. "" if there is nobody, while the slot process `slot` lives and waits.
+        """What has left a slot process and is not reaped yet, by name and pid, in a sentence: children of the template
+        that are no slot processes. Or that the slot process `slot` has ended. "" if there is nobody, while it lives.
 
         R29: no descendant of a slot gets further (`clone` with CLONE_PARENT, PR_SET_CHILD_SUBREAPER off), because the
         template is a subreaper. They stand in one small file: the template is not asked.
         """
-        found = self._unknown_children(slot)
-        if found and self._forks and self.is_alive:
+        found = self._children()
+        if self._forks and self.is_alive and found.difference(self._pids.values()):
             # A slot process that is being forked is there before its pid is told.
             await asyncio.wait(set(self._forks.values()))
-            found &= self._unknown_children(slot)
-        return ", ".join(f"{name_of(pid)} ({pid})" for pid in sorted(found))
+            found &= self._children()
+        if slot not in found:
+            return f"slot process {slot} has ended, and what it has left ends now"
+        strays = sorted(found.difference(self._pids.values()))
+        names = ", ".join(f"{name_of(pid)} ({pid})" for pid in strays)
+        return f"a process of this TaskManager has left its slot, and ends now: {names}" if strays else ""
 
-    def _unknown_children(self, slot: int) -> set[int]:
+    def _children(self) -> set[int]:
         last, found = None, children_of(self.pid)
         while found != last:  # while one of them is reaped, the kernel may leave out the one behind it
             last, found = found, children_of(self.pid)
-        if slot not in found:
-            return {self.pid}  # it has ended, and nobody can tell what it has left
-        return set(found).difference(self._pids.values())
+        return set(found)
 
     async def stop(self, *, timeout: float) -> None:
         """End it and everything below it. Idempotent."""
