@@ -129,6 +129,7 @@ class WorkerKeeper:
         self._runs_tasks = len(sys.argv) > 1 and sys.argv[1] == _TASKS
         self._fork: _Fork | None = None
         self._control: socket.socket | None = None
+        self._session_id = ""
         self._daemon = os.getpid()
         # Both of the daemon: who keeps workers learns from it that the daemon ends them.
         self._ending, self._end = os.pipe()
@@ -240,7 +241,7 @@ class WorkerKeeper:
                 die_with_parent(keeper)
                 os.close(self._ending)
                 ours.close()
-                self._control = theirs
+                self._control, self._session_id = theirs, session_id
                 refuse_to_kill(self._daemon)
                 run(connection, theirs)
             except BaseException:  # noqa: BLE001 - as pyspark's daemon does
@@ -319,7 +320,8 @@ class WorkerKeeper:
                 # As in slots, but for processes: those carry the session's mark.
                 left = [*threads_left({threading.main_thread()}, {os.getpid()}), *timers_left()]
                 if left:
-                    sys.stderr.write(f"functions of a task have left what ends with their worker: {', '.join(left)}\n")
+                    whose = f"functions of session {keeper._session_id} have left what ends with their worker"
+                    sys.stderr.write(f"{whose}: {', '.join(left)}\n")
                     raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
                 python_marks.rest()
                 # Before Spark hears of it: from here on the keeper does without this process, which its session's
