@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.common.ids import JobId
+from runtime.common.states import ExecutionState
 from runtime.taskexecutor.slots.linux import is_alive
 from tests.kit.slot_box import SlotBox
 from tests.kit.spark_box import SlotProcess, SparkBox, wait_until
@@ -183,3 +184,42 @@ def test_they_have_ended_when_the_report_is_there(slots: SlotBox) -> None:
     pid = int(failure.message.split()[-1])
     assert failure.message == f"left {pid}"
     assert not is_alive(pid)
+
+
+CHAIN = """
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+while True:
+    os.write(file, b"%d\\n" % os.getpid())
+    if os.fork():
+        os._exit(0)
+"""
+
+
+def begins_a_chain(ctx: Any) -> None:
+    text, path = CHAIN, ctx.params["path"]
+
+    def starts(_: Any) -> None:
+        import pathlib
+        import subprocess
+        import sys
+
+        subprocess.Popen([sys.executable, "-S", "-c", text, path], start_new_session=True).wait()
+        file = pathlib.Path(path)
+        while not file.exists() or file.read_text().count("\n") < 50:
+            pass
+
+    ctx.spark.sparkContext.parallelize([0], 1).foreach(starts)
+
+
+def test_a_chain_of_processes_outruns_no_look(slots: SlotBox, tmp_path: Path) -> None:
+    """Each forks the next one and ends, before it is looked at."""
+    path = tmp_path / "written"
+    slots.wait_attached()
+    report = slots.report(slots.work(begins_a_chain, job_id=JobId("9" * 32), params={"path": str(path)}))
+    written = path.read_text()
+    last = int(written.split()[-1])
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert "left processes, which are ended: " in slots.bench.log(report, "stderr")
+    assert not is_alive(last)
+    assert path.read_text() == written

@@ -128,9 +128,8 @@ def kill_programs(session_id: str) -> None:
 
 
 def _carriers(session_id: str) -> dict[int, str]:
-    mark = _mark_of(session_id)
-    found = {pid: _read_name(pid) for pid in limited_to(mark, _LINE)}
-    return {pid: name for pid, name in found.items() if name}
+    """Those that have ended since are told too: nobody knows what they have started before."""
+    return {pid: _read_name(pid) for pid in limited_to(_mark_of(session_id), _LINE)}
 
 
 def in_words(processes: dict[int, str]) -> str:
@@ -143,4 +142,4 @@ def _read_name(pid: int) -> str:
         with open(f"/proc/{pid}/comm") as name:  # noqa: PTH123 - as above
             return name.read().strip()
     except OSError:
-        return ""
+        return "?"
