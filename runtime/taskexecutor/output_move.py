@@ -261,6 +261,7 @@ class OutputMove:
                 "job %s keeps its turns: whether it has a plan cannot be read: %s", self._message.job_id, error
             )
             return
+        self._turns.looks.at(None)  # each is looked at when it is given back, and gone then
         for files in bases:
             try:
                 await self._on_thread(partial(self._turns.give_back, files))

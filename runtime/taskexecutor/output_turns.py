@@ -107,9 +107,8 @@ class Turns:
 
     async def take(self, bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
         """Returns when it is this job's turn in all of them. Raises InvalidInputError."""
-        for files, _ in bases:
-            if await step(partial(self._is_under_way, files)):
-                return
+        if not self._is_by_hand and await self._is_under_way(bases, step):
+            return
         while True:
             for files, mode in bases:
                 await step(partial(self._want, files, mode))
@@ -167,15 +166,21 @@ class Turns:
             logger.info("whether job %s is over cannot be read: %s", job_id, error)
             return False
 
-    def _is_under_way(self, files: OutputFiles) -> bool:
-        """An earlier mover has got the turn, and has begun."""
-        if self._is_by_hand:
-            return False
+    async def _is_under_way(self, bases: Bases, step: Step) -> bool:
+        """An earlier mover has got the turn, which is in all of them then, and has begun: its first plan says so."""
+        has_turn = [await step(partial(self._has_turn, files)) for files, _ in bases]
+        return all(has_turn) and any([await step(partial(self._has_planned, files)) for files, _ in bases])
+
+    def _has_turn(self, files: OutputFiles) -> bool:
         turn = files.read(self._names.turn)
-        if turn is not None and taken_by(turn):
-            self._replaces_a_repeat = True
+        if turn is None:
             return False
-        return turn is not None and files.read(self._names.plan) is not None
+        is_a_repeat_s = bool(taken_by(turn))
+        self._replaces_a_repeat |= is_a_repeat_s
+        return not is_a_repeat_s
+
+    def _has_planned(self, files: OutputFiles) -> bool:
+        return files.read(self._names.plan) is not None
 
     def _want(self, files: OutputFiles, mode: str) -> None:
         message = self._message
@@ -189,11 +194,9 @@ class Turns:
 
     def give_back(self, files: OutputFiles) -> None:
         """It is over, or another job's turn. Blocking."""
-        if self._by:
-            turn = files.read(self._names.turn)
-            if turn is None or taken_by(turn) != self._by:
-                return
-        files.remove(self._names.turn)
+        turn = files.read(self._names.turn)
+        if turn is not None and taken_by(turn) == self._by:
+            files.remove(self._names.turn)
 
     def outlasts_failure(self, bases: Sequence[OutputFiles]) -> bool:
         """True when a next mover would go on with what is planned, and others wait until this job is over. Blocking.
@@ -202,7 +205,7 @@ class Turns:
         """
         if self._is_by_hand or self._jobs is None:
             return False
-        return any(files.read(self._names.plan) is not None for files in bases)
+        return any(self._has_planned(files) for files in bases)
 
     async def overtake(self, files: OutputFiles, mode: str, step: Step, *, top: Sequence[str] | None = None) -> None:
         """What others have not done here would delete, replace or bring back what is not theirs any more: it is void.

@@ -60,7 +60,7 @@ class TurnLooks:
         """On any thread, blocking, when the last look is too long ago. Raises MoveReplacedError."""
         files, now = self._files, self._clock.monotonic()
         if files is not None and now - self._looked_at >= LOOK:
-            self.look(files, is_there=bool(self._by))
+            self.look(files, is_there=True)
             self._looked_at = now  # of several threads the last one counts: each looked when it says
 
     def look(self, files: OutputFiles, *, is_there: bool) -> None:
@@ -69,9 +69,9 @@ class TurnLooks:
         if data is None:
             if is_there:
                 message = (
-                    f"{files.base}/{self._turn} is gone: another repeat has ended this commit, or somebody has deleted"
-                    " the file, and other jobs may have committed since. This one has stopped; to see whether anything"
-                    " is left to be done, repeat it"
+                    f"{files.base}/{self._turn} is gone: {'another' if self._by else 'a'} repeat has ended this commit,"
+                    " or somebody has deleted the file, and other jobs may have committed since. This one has stopped;"
+                    " to see whether anything is left to be done, repeat it"
                 )
                 raise MoveReplacedError(message)
             return

@@ -18,7 +18,7 @@ from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
-from runtime.taskexecutor import output_turns, repeat_commit
+from runtime.taskexecutor import output_turns, repeat_commit, turn_looks
 from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit
@@ -169,9 +169,6 @@ def test_who_waits_for_another_job_stops_when_a_later_repeat_has_come(tmp_path: 
     files, theirs = LocalOutputFiles(str(tmp_path)), wanted(tmp_path, A)
     turn = tmp_path / commit_names(B).turn
 
-    async def step(work: Callable[[], T], /) -> T:
-        return work()
-
     def waiting(_: str) -> None:
         if theirs.exists():
             theirs.unlink()
@@ -179,7 +176,7 @@ def test_who_waits_for_another_job_stops_when_a_later_repeat_has_come(tmp_path: 
 
     async def run() -> None:
         turns = Turns(CommitOutputs(B, 0, VERTEX, (), 1), None, LoopClock(), patience=60.0, is_by_hand=True)
-        await turns.take([(files, OVERWRITE)], step, waiting)
+        await turns.take([(files, OVERWRITE)], blocking, waiting)
 
     with pytest.raises(MoveReplacedError, match="process 7 on host"):
         asyncio.run(run())
@@ -216,10 +213,75 @@ def test_a_mover_of_a_cluster_stops_where_a_repeat_has_taken_its_turn(tmp_path: 
         assert repeat_commit.main([directory(tmp_path)]) == 0
         later = job_id(3)
         move(later, old_files(tmp_path, later))
-        (tmp_path / commit_names(A).turn).write_text('{"cluster":"","by":"host 7 0123"}')  # of yet another one
         removals.open()
-        assert "process 7 on host" in mover()
+        assert "is gone: a repeat has ended this commit" in mover()
     assert set(OLD) - visible(tmp_path).keys() == removals.stood
+
+
+async def blocking(work: Callable[[], T], /) -> T:
+    return work()
+
+
+def under_way(base: Path, by: str = "") -> Path:
+    """The turn that an earlier mover has, or the repeat that has taken it."""
+    turn = wanted(base, B)
+    if by:
+        turn.write_text(json.dumps({"cluster": "here", "mode": OVERWRITE, "by": by}))
+    return turn
+
+
+def take(*bases: Path, waiting: Callable[[str], None] = lambda _: None) -> None:
+    """The next mover of the job's cluster."""
+
+    async def run() -> None:
+        turns = Turns(CommitOutputs(B, 1, VERTEX, (), 2), Known(), LoopClock(), patience=0.0, is_by_hand=False)
+        await turns.take([(LocalOutputFiles(str(base)), OVERWRITE) for base in bases], blocking, waiting)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_turn_that_a_repeat_has_in_one_of_several_bases_is_taken_back(tmp_path: Path, held: int) -> None:
+    """And whoever has begun there meanwhile is waited for."""
+    bases = [tmp_path / "x", tmp_path / "y"]
+    turns = [under_way(base, "host 7 0123" if number == held else "") for number, base in enumerate(bases)]
+    for base in bases:
+        (base / commit_names(B).directory).mkdir()
+        (base / commit_names(B).plan).touch()
+    theirs, told = wanted(bases[held], A), list[str]()
+
+    def waiting(text: str) -> None:
+        told.append(text)
+        theirs.unlink()
+
+    take(*bases, waiting=waiting)
+    assert told == [f"job {A} commits to {bases[held]}: waiting for it"]
+    assert not [turn for turn in turns if "by" in json.loads(turn.read_text())]
+
+
+def test_who_had_its_turn_in_all_bases_goes_on_though_only_the_first_is_planned(tmp_path: Path) -> None:
+    bases = [tmp_path / "x", tmp_path / "y"]
+    for base in bases:
+        under_way(base)
+        wanted(base, A)
+    (bases[0] / commit_names(B).directory).mkdir()
+    (bases[0] / commit_names(B).plan).touch()
+    take(*bases)
+
+
+def test_a_repeat_that_fails_gives_back_all_its_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when it looks before each step: the one that is gone is the one that it has given back."""
+    bases = tmp_path / "x", tmp_path / "y"
+    outputs = tuple(written(base, A) for base in bases)
+    with room_for(1), pytest.raises(InvalidInputError):
+        asyncio.run(moving_all(outputs))
+    monkeypatch.setattr(turn_looks, "LOOK", 0.0)
+    with room_for(0):
+        assert repeat_commit.main([directory(bases[0])]) == 1
+    assert "Permission denied" in capsys.readouterr().err
+    assert not [base for base in bases if (base / commit_names(A).turn).exists()]
 
 
 # --- its job goes on --------------------------------------------------------------------------------------------------
