@@ -151,6 +151,7 @@ class TaskExecutor:
         job_root: Path,
         spark: SparkState | None,
         clock: Clock,
+        boot_clock: Clock,
         entropy: Entropy,
         contact: ContactKeeper | None = None,
         jobs: StoredJobs | None = None,
@@ -170,7 +171,9 @@ class TaskExecutor:
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
-        self._outputs = OutputCommitter(self._scope, self._post, clock, contact, jobs=jobs, guard=guard)
+        self._outputs = OutputCommitter(
+            self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
+        )
         self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
         self._attempts = self._make_attempts(registration.task_manager_id)
         self._job_masters = self._make_job_masters(registration.incarnation, entropy)

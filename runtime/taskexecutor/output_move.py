@@ -19,6 +19,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
+from runtime.aio.clock import BootClock
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.gateways.job_master import CommitOutputs
@@ -118,7 +119,10 @@ class _Base:
 
 
 class OutputMove:
-    """`run` once. `patience`: seconds without any success after which the job fails with what is left."""
+    """`run` once. `patience`: seconds without any success after which the job fails with what is left.
+
+    Looks at the turn are counted on `boot_clock`, without one on the host's: they grow old while it is suspended (R27).
+    """
 
     def __init__(
         self,
@@ -131,10 +135,11 @@ class OutputMove:
         patience: float,
         jobs: StoredJobs | None = None,
         is_by_hand: bool = False,
+        boot_clock: Clock | None = None,
     ) -> None:
         self._message = message
         self._is_by_hand = is_by_hand
-        self._turns = Turns(message, jobs, clock, patience=patience, is_by_hand=is_by_hand)
+        self._turns = Turns(message, jobs, clock, boot_clock or BootClock(), patience=patience, is_by_hand=is_by_hand)
         self._permit = _HeldPermit(permit, self._turns.looks)
         self._executor = executor
         self._report = report

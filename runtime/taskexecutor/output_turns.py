@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from runtime.aio.clock import BootClock, LoopClock
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, RetryableError
 from runtime.common.ids import JobId
@@ -84,7 +83,14 @@ class Turns:
     """
 
     def __init__(
-        self, message: CommitOutputs, jobs: StoredJobs | None, clock: Clock, *, patience: float, is_by_hand: bool
+        self,
+        message: CommitOutputs,
+        jobs: StoredJobs | None,
+        clock: Clock,
+        boot_clock: Clock,
+        *,
+        patience: float,
+        is_by_hand: bool,
     ) -> None:
         self._is_by_hand = is_by_hand
         self._message = message
@@ -93,8 +99,7 @@ class Turns:
         self._patience = patience
         self._names = commit_names(message.job_id)
         self._by = repeat_identity() if is_by_hand else ""
-        looked = BootClock() if is_by_hand else LoopClock(asyncio.get_running_loop())
-        self.looks = TurnLooks(self._names.turn, self._by, looked)
+        self.looks = TurnLooks(self._names.turn, self._by, boot_clock)
         self._has_wanted: set[str] = set()
         self._replaces_a_repeat = False
         self._tops: dict[str, list[str]] = {}

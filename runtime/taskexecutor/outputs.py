@@ -63,11 +63,13 @@ class OutputCommitter:
         patience: float = PATIENCE,
         jobs: StoredJobs | None = None,
         guard: ProcessGuard | None = None,
+        boot_clock: Clock | None = None,
     ) -> None:
         self._jobs = jobs
         self._scope = scope
         self._post = post
         self._clock = clock
+        self._boot_clock = boot_clock
         self._contact = contact
         self._patience = patience
         self._guard = guard
@@ -127,7 +129,16 @@ class OutputCommitter:
         # R27: one for each job, another one's storage may hang with all its threads.
         executor = self._executors[job_id] = ThreadPoolExecutor(PARALLEL_MAX, "commit")
         report = _Reports(job_id, self._post, self._clock).report
-        move = OutputMove(message, permit, executor, report, self._clock, patience=self._patience, jobs=self._jobs)
+        move = OutputMove(
+            message,
+            permit,
+            executor,
+            report,
+            self._clock,
+            patience=self._patience,
+            jobs=self._jobs,
+            boot_clock=self._boot_clock,
+        )
         try:
             await self._mark(permit)
             await move.run()

@@ -220,6 +220,7 @@ class TaskManagerRunner:
             job_root=self._directory.jobs,
             spark=self._spark,
             clock=self._clock,
+            boot_clock=self._boot_clock,
             entropy=self._entropy,
             contact=contact,
             jobs=_Jobs(self._services, self._is_job_over) if self._services is not None else None,

@@ -19,7 +19,7 @@ from runtime.common.errors import FlinklikeError
 from runtime.taskexecutor.output_files import OutputFiles
 
 LOOK = 0.2
-"""Seconds for which a look counts, by hand on a clock that goes on while the host is suspended."""
+"""Seconds for which a look counts, on a clock that goes on while the host is suspended."""
 
 SETTLE = 0.6
 
@@ -42,12 +42,12 @@ def taken_by(data: bytes) -> str:
 
 
 class TurnLooks:
-    """Of one mover, at the base in which it works. `by`: as in the turn file. `clock` is read on any thread."""
+    """Of one mover, at the base in which it works. `by`: as in the turn file. `boot_clock` is read on any thread."""
 
-    def __init__(self, turn: str, by: str, clock: Clock) -> None:
+    def __init__(self, turn: str, by: str, boot_clock: Clock) -> None:
         self._turn = turn
         self._by = by
-        self._clock = clock
+        self._clock = boot_clock
         self._files: OutputFiles | None = None
         self._looked_at = 0.0
 

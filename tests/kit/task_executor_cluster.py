@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.aio.clock import LoopClock
+from runtime.aio.clock import BootClock, LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.retry import RetryPolicy
 from runtime.aio.watch import Watch
@@ -234,6 +234,7 @@ async def task_executor_cluster(
         job_root=tmp_path / "jobs",
         spark=None,
         clock=clock,
+        boot_clock=BootClock(),
         entropy=SeededEntropy(1),
         contact=contact,
     )

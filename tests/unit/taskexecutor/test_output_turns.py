@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from runtime.aio.clock import LoopClock
+from runtime.aio.clock import BootClock, LoopClock
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
@@ -71,7 +71,9 @@ def test_a_turn_is_found_soon_and_nobody_looks_too_often(
     step = _Looks(wanted(tmp_path, A), seconds)
 
     async def wait() -> float:
-        turns = Turns(CommitOutputs(B, 1, VERTEX, (), 1), Known(), LoopClock(), patience=0.0, is_by_hand=False)
+        turns = Turns(
+            CommitOutputs(B, 1, VERTEX, (), 1), Known(), LoopClock(), BootClock(), patience=0.0, is_by_hand=False
+        )
         await turns.take([(LocalOutputFiles(str(tmp_path)), OVERWRITE)], step, lambda _: None)
         return step.waited
 
@@ -108,7 +110,9 @@ def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -
         return work()
 
     async def run(job: JobId) -> None:
-        turns = Turns(CommitOutputs(job, 1, VERTEX, (), 1), Known(), LoopClock(), patience=0.0, is_by_hand=False)
+        turns = Turns(
+            CommitOutputs(job, 1, VERTEX, (), 1), Known(), LoopClock(), BootClock(), patience=0.0, is_by_hand=False
+        )
         mine = [(bases[index], OVERWRITE) for index in shares[job]]
         await turns.take(mine, step, lambda _: None)
         entered.append(job)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from runtime.aio.clock import LoopClock
+from runtime.aio.clock import BootClock, LoopClock
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
@@ -28,6 +28,7 @@ from runtime.taskexecutor.turn_looks import MoveReplacedError
 from tests.kit.commits_of_jobs import Known, move, names, room_for, wanted, written
 from tests.kit.committed_outputs import everything, visible
 from tests.kit.task_messages import VERTEX, job_id
+from tests.kit.virtual_time import ManualClock
 
 T = TypeVar("T")
 
@@ -175,7 +176,9 @@ def test_who_waits_for_another_job_stops_when_a_later_repeat_has_come(tmp_path: 
             turn.write_text(json.dumps({"cluster": "", "mode": OVERWRITE, "by": "host 7 0123"}))
 
     async def run() -> None:
-        turns = Turns(CommitOutputs(B, 0, VERTEX, (), 1), None, LoopClock(), patience=60.0, is_by_hand=True)
+        turns = Turns(
+            CommitOutputs(B, 0, VERTEX, (), 1), None, LoopClock(), BootClock(), patience=60.0, is_by_hand=True
+        )
         await turns.take([(files, OVERWRITE)], blocking, waiting)
 
     with pytest.raises(MoveReplacedError, match="process 7 on host"):
@@ -218,6 +221,29 @@ def test_a_mover_of_a_cluster_stops_where_a_repeat_has_taken_its_turn(tmp_path: 
     assert set(OLD) - visible(tmp_path).keys() == removals.stood
 
 
+def test_a_look_does_not_count_behind_a_suspension_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the first file the host sleeps for an hour, of which the loop's clock knows nothing."""
+    output, boot_clock, real = written(tmp_path, A), ManualClock(), LocalOutputFiles.put
+
+    def put(self: LocalOutputFiles, *arguments: Any, **options: Any) -> None:
+        real(self, *arguments, **options)
+        boot_clock.advance(3600.0)
+        (tmp_path / commit_names(A).turn).write_text('{"cluster":"","by":"host 7 0123"}')
+
+    async def run() -> None:
+        message = CommitOutputs(A, 1, VERTEX, (output,), 1)
+        with ThreadPoolExecutor(1) as executor:
+            mover = OutputMove(
+                message, Permit(), executor, lambda *_: None, LoopClock(), patience=0.0, boot_clock=boot_clock
+            )
+            await mover.run()
+
+    monkeypatch.setattr(LocalOutputFiles, "put", put)
+    with pytest.raises(MoveReplacedError, match="process 7 on host"):
+        asyncio.run(run())
+    assert len(visible(tmp_path)) == 1
+
+
 async def blocking(work: Callable[[], T], /) -> T:
     return work()
 
@@ -234,7 +260,9 @@ def take(*bases: Path, waiting: Callable[[str], None] = lambda _: None) -> None:
     """The next mover of the job's cluster."""
 
     async def run() -> None:
-        turns = Turns(CommitOutputs(B, 1, VERTEX, (), 2), Known(), LoopClock(), patience=0.0, is_by_hand=False)
+        turns = Turns(
+            CommitOutputs(B, 1, VERTEX, (), 2), Known(), LoopClock(), BootClock(), patience=0.0, is_by_hand=False
+        )
         await turns.take([(LocalOutputFiles(str(base)), OVERWRITE) for base in bases], blocking, waiting)
 
     asyncio.run(run())
