@@ -9,16 +9,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from runtime.aio.clock import BootClock, SystemClock
+from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
-from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
-from runtime.config.configuration import load, parse_dynamic
+from runtime.config.configuration import Configuration, load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.entrypoint import option_mapping as options
-from runtime.entrypoint.storage import open_blob_store
-from runtime.highavailability import services as ha_services
+from runtime.highavailability.cluster import stored_cluster
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.services import HighAvailabilitySettings, opened_store
 from runtime.taskexecutor import repeat_commit
 from runtime.taskexecutor.repeat_commit import KnownJob
 
@@ -26,9 +26,15 @@ from runtime.taskexecutor.repeat_commit import KnownJob
 def main(arguments: Sequence[str]) -> int:
     """The command line."""
     rest, dynamic = _split(arguments)
+    layout = Layout.from_environment(os.environ)
+    try:
+        configuration = load(layout.conf, environment=os.environ, dynamic=parse_dynamic(dynamic))
+    except InvalidInputError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
 
     async def ask(job_id: JobId) -> KnownJob:
-        return await _ask(job_id, dynamic)
+        return await _ask(job_id, _settings(configuration, layout))
 
     return repeat_commit.main(rest, ask)
 
@@ -46,27 +52,31 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, dynamic
 
 
-async def _ask(job_id: JobId, dynamic: Sequence[str]) -> KnownJob:
-    """What is stored of the job, read linearizably."""
-    layout = Layout.from_environment(os.environ)
-    configuration = load(layout.conf, environment=os.environ, dynamic=parse_dynamic(dynamic))
-    settings = options.high_availability_settings(configuration, layout)
+def _settings(configuration: Configuration, layout: Layout) -> HighAvailabilitySettings:
+    try:
+        return options.high_availability_settings(configuration, layout)
+    except InvalidInputError as error:  # nothing is wrong with the configuration: the embedded etcd does not run
+        raise UnavailableError(str(error)) from error
+
+
+async def _ask(job_id: JobId, settings: HighAvailabilitySettings) -> KnownJob:
+    """What is stored of the job, read linearizably. Nothing is written there."""
     if settings.etcd is None:
         message = "high-availability.type is none, and its jobs are known to nobody but the JobManager"
         raise UnavailableError(message)
-    clock, entropy, io = SystemClock(), SystemEntropy(), BlockingIo()
-    blobs = open_blob_store(configuration, layout, io, clock, entropy)
-    ha = ha_services.create(settings, objects=blobs, clock=clock, boot_clock=BootClock(), entropy=entropy)
-    try:
-        await ha.start()
-        keys = (ha.keys.graph(job_id), ha.keys.result(job_id), ha.keys.done(job_id))
-        graph, result, done = [
-            bool((await ha.kv.range(key, is_prefix=False, timeout=settings.timeout)).kvs) for key in keys
-        ]
-        return KnownJob(ha.cluster, is_going_on=graph and not (result or done), is_over=result or done)
-    finally:
-        await ha.close()
-        io.close()
+    keys, timeout = Keys.of_cluster(settings.cluster_id), settings.timeout
+    async with opened_store(settings.etcd, SystemClock(), SystemEntropy(), timeout=timeout) as kv:
+
+        async def is_there(key: str) -> bool:
+            return bool((await kv.range(key, is_prefix=False, timeout=timeout)).kvs)
+
+        cluster = await stored_cluster(kv, keys, timeout=timeout)
+        if cluster is None:
+            message = f"etcd holds none that is called {settings.cluster_id} (high-availability.cluster-id)"
+            raise UnavailableError(message)
+        graph = await is_there(keys.graph(job_id))  # before what comes in its place
+        is_over = await is_there(keys.result(job_id)) or await is_there(keys.done(job_id))
+        return KnownJob(cluster, is_going_on=graph and not is_over, is_over=is_over)
 
 
 if __name__ == "__main__":

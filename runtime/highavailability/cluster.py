@@ -26,20 +26,23 @@ class ClusterChangedError(PermanentError):
 
 async def check_cluster(kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, *, timeout: float) -> None:
     """Raises ClusterChangedError when the uuid is another one. One that is missing says nothing yet."""
-    answer = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
-    if not answer.kvs:
-        return
-    found = decode_record(ClusterRecord, answer.kvs[0].value, key=keys.cluster).uuid
-    if found != cluster:
-        message = f"cluster {cluster} has become cluster {found}"
+    stored = await stored_cluster(kv, keys, timeout=timeout)
+    if stored not in (None, cluster):
+        message = f"cluster {cluster} has become cluster {stored}"
         raise ClusterChangedError(message)
+
+
+async def stored_cluster(kv: KeyValueStore, keys: Keys, *, timeout: float) -> ClusterUuid | None:
+    """The uuid; None where no process of the cluster has ever started. Raises UnreadableRecordError."""
+    answer = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
+    return decode_record(ClusterRecord, answer.kvs[0].value, key=keys.cluster).uuid if answer.kvs else None
 
 
 async def cluster_uuid(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> ClusterUuid:
     """The uuid, made now if there is none. Raises UnreadableRecordError."""
-    answer = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
-    if answer.kvs:
-        return decode_record(ClusterRecord, answer.kvs[0].value, key=keys.cluster).uuid
+    known = await stored_cluster(kv, keys, timeout=timeout)
+    if known is not None:
+        return known
     mine = ClusterUuid(entropy.hex_id())
     txn = Txn(
         guards=(absent(keys.cluster),),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runtime.common.clock import Clock
@@ -220,3 +221,16 @@ def create(
     if kv is None:
         kv = MemoryKeyValueStore(clock) if settings.etcd is None else EtcdKeyValueStore(settings.etcd, clock, entropy)
     return HighAvailabilityServices(kv, settings, objects, clock, boot_clock, entropy, owns_store=store is None)
+
+
+@asynccontextmanager
+async def opened_store(
+    etcd: EtcdSettings, clock: Clock, entropy: Entropy, *, timeout: float
+) -> AsyncIterator[KeyValueStore]:
+    """The store alone, for who only reads: nothing is made there, no uuid either. Raises as `start` does."""
+    kv = EtcdKeyValueStore(etcd, clock, entropy)
+    try:
+        await kv.open(timeout=timeout)
+        yield kv
+    finally:
+        await kv.close()

@@ -17,14 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from runtime.aio.clock import LoopClock
-from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import named_directories
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
 from runtime.taskexecutor.commit_records import claimed_in, commit_names, read_claim
 from runtime.taskexecutor.output_files import output_files
-from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit
+from runtime.taskexecutor.output_move import PARALLEL_MAX, MoveSupersededError, OutputMove, Permit
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 from runtime.taskexecutor.turn_looks import MoveReplacedError
 
@@ -36,8 +36,8 @@ JOB_IS_OVER = "--job-is-over"
 _REPLACED = 3
 
 _USAGE = (
-    f"usage: commit-outputs.sh [{JOB_IS_OVER}] BASE/{HIDDEN_COMMIT}JOB_ID\n"
-    f"       commit-outputs.sh [{JOB_IS_OVER}] MODE=BASE/{HIDDEN_ATTEMPT}ID ...\n"
+    f"usage: commit-outputs.sh [-D key=value ...] [{JOB_IS_OVER}] BASE/{HIDDEN_COMMIT}JOB_ID\n"
+    f"       commit-outputs.sh [-D key=value ...] [{JOB_IS_OVER}] MODE=BASE/{HIDDEN_ATTEMPT}ID ...\n"
     "as the failure of the job names them\n"
 )
 
@@ -52,12 +52,12 @@ class KnownJob:
 
 
 AskCluster = Callable[[JobId], Awaitable[KnownJob]]
-"""Raises FlinklikeError and OSError where no cluster answers."""
+"""Raises UnavailableError and OSError where no cluster answers."""
 
 
 def main(arguments: Sequence[str], ask: AskCluster | None = None) -> int:
-    """Exit code 0 when everything is visible, 1 with a sentence when not, 2 for wrong arguments, 3 when another repeat
-    has taken over. Without `ask` it is known that the job is over.
+    """Exit code 0 when everything is visible, 1 with a sentence when not, 2 for wrong arguments, 3 when another
+    mover has taken over. Without `ask` it is known that the job is over.
     """
     is_said_to_be_over = JOB_IS_OVER in arguments
     try:
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str], ask: AskCluster | None = None) -> int:
             output_files(one).remove_tree(commit_names(message.job_id).directory)
     except (FlinklikeError, OSError) as error:
         sys.stderr.write(f"{error}\n")
-        return _REPLACED if isinstance(error, MoveReplacedError) else 1
+        return _REPLACED if isinstance(error, MoveReplacedError | MoveSupersededError) else 1
     sys.stdout.write(f"the outputs of job {message.job_id} are committed\n")
     return 0
 
@@ -153,11 +153,14 @@ async def _repeat(message: CommitOutputs, ask: AskCluster | None, *, is_said_to_
 
 
 async def _check_over(message: CommitOutputs, ask: AskCluster, *, is_said_to_be_over: bool) -> None:
-    """R27: before anything is written. Raises InvalidInputError while the job's cluster may move, or may begin to."""
+    """R27: before anything is written. Raises InvalidInputError while the job's cluster may move, or may begin to.
+
+    Who is refused by its store (a password), or cannot read a record there, has a cluster to ask: that is no answer.
+    """
     job_id, cluster = message.job_id, await asyncio.to_thread(_cluster, message)
     try:
         known = await ask(job_id)
-    except (FlinklikeError, OSError) as error:
+    except (UnavailableError, OSError) as error:
         known, why = KnownJob("", is_going_on=False, is_over=False), f"no cluster can be asked: {error}"
     else:
         why = f"the cluster that was asked, {known.cluster}, does not know it"
@@ -182,7 +185,3 @@ def _cluster(message: CommitOutputs) -> str | None:
     order = commit_names(message.job_id).order
     found = [claimed_in(output_files(base).read(order)) for base in dict.fromkeys(one.base for one in message.outputs)]
     return next((claimed.cluster for claimed in found if claimed.cluster is not None), None)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

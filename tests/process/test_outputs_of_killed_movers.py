@@ -245,7 +245,7 @@ def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the
     assert len(arguments) == 2
     reached(lambda: client.get("/overview")["slots-available"] == client.get("/overview")["slots-total"], "it is over")
     (base / f".commit-{job_id}").unlink()
-    command = [sys.executable, "-m", "runtime.taskexecutor.repeat_commit", *arguments]
+    command = [sys.executable, "-m", "tests.kit.repeated_commit", *arguments]
     subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
     assert visible(base) == expected()
 
@@ -290,7 +290,7 @@ def test_a_rerun_of_an_append_that_has_failed_half_way_doubles_nothing(
     assert f"the commit of job {first} has failed half way in gated://{base}" in failure.stack_trace
     assert (failure.kind, failure.is_recoverable) == ("USER", False), "no retry of Airflow's comes to another end"
     (argument,) = re.findall(r"repeat that commit with bin/commit-outputs.sh (\S+)", failure.stack_trace)
-    command = [sys.executable, "-m", "runtime.taskexecutor.repeat_commit", argument]
+    command = [sys.executable, "-m", "tests.kit.repeated_commit", argument]
     subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
     assert visible(base) == expected()
     assert (base / "_SUCCESS").exists()

@@ -70,7 +70,7 @@ def test_a_repeat_that_was_stopped_in_its_terminal_deletes_nothing_of_a_later_jo
     assert commit(environment, base, JobId("3" * 32), "old") == 0
     hold = Path(f"{base}.hold-remove")
     hold.touch()
-    repeat = [sys.executable, "-m", "runtime.taskexecutor.repeat_commit", f"gated://{base}/.commit-{failed}"]
+    repeat = [sys.executable, "-m", "tests.kit.repeated_commit", f"gated://{base}/.commit-{failed}"]
     mover = subprocess.Popen(
         [sys.executable, "-c", COMMIT, f"gated://{base}", write(base, failed, "new")], env=environment, cwd=ROOT
     )

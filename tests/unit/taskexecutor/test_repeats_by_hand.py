@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from runtime.aio.clock import BootClock, LoopClock
-from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.errors import InvalidInputError, UnauthenticatedError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
@@ -365,6 +365,40 @@ def test_where_nobody_knows_whether_it_is_over_somebody_has_to_say_so(
     assert repeat_commit.main([directory(tmp_path)], ask) == 1, "the repeat that failed has not made it anybody's"
     assert repeat_commit.main([JOB_IS_OVER, directory(tmp_path)], ask) == 0
     assert visible(tmp_path) == names(A)
+
+
+def test_who_is_refused_by_the_cluster_cannot_say_that_the_job_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is somebody to ask: what is wrong is a password, and not the safety."""
+
+    async def ask(_: JobId) -> KnownJob:
+        message = "etcd refuses user flinklike"
+        raise UnauthenticatedError(message)
+
+    failed_half_way(tmp_path, Known())
+    before = stored(tmp_path)
+    assert repeat_commit.main([JOB_IS_OVER, directory(tmp_path)], ask) == 1
+    refusal = capsys.readouterr().err
+    assert "etcd refuses user flinklike" in refusal
+    assert JOB_IS_OVER not in refusal
+    assert stored(tmp_path) == before
+
+
+def test_who_meets_a_later_order_is_told_that_another_one_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which has come while this one asked."""
+    failed_half_way(tmp_path, Known())
+    order = tmp_path / commit_names(A).order
+
+    async def ask(_: JobId) -> KnownJob:
+        claimed = json.loads(order.read_text())
+        order.write_text(json.dumps({**claimed, "order": claimed["order"] + 2}) + "\n")
+        return KnownJob("here", is_going_on=False, is_over=True)
+
+    assert repeat_commit.main([directory(tmp_path)], ask) == 3
+    assert "is under way in" in capsys.readouterr().err
 
 
 def test_what_never_began_is_asked_about_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
