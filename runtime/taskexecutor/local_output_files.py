@@ -9,6 +9,7 @@ import contextlib
 import errno
 import filecmp
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -267,12 +268,16 @@ class LocalOutputFiles:
             return None
 
     def write(self, name: str, data: bytes, /) -> None:
-        """Written, synced, renamed (R20)."""
+        """Written, synced, renamed (R20). Several may write one name at once: the last has it (R27)."""
         path = Path(self._path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"{path.name}.new")
-        with new.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+        try:
+            with new.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise

@@ -334,8 +334,8 @@ class OutputMove:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
         await self._turns.overtake(base.files, base.mode, self._step)
-        for marker in (SUCCESS, *base.plan.markers):
-            await self._step(partial(base.files.remove, marker))
+        await self._step(partial(base.files.remove, SUCCESS))
+        await self._all(base.plan.markers, base.files.remove)
         new = {file.name for file in base.plan.files} if base.plan.asides else set()
         for name in base.plan.asides:
             aside = aside_name(self._message.job_id, name)

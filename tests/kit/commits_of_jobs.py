@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,24 @@ def written(base: Path, job: JobId, mode: str = OVERWRITE, name: str = "") -> Ou
 
 
 async def moving(
-    job: JobId, output: OutputDirectory, jobs: StoredJobs | None = None, permit: Permit | None = None
+    job: JobId,
+    output: OutputDirectory,
+    jobs: StoredJobs | None = None,
+    permit: Permit | None = None,
+    executor: Executor | None = None,
 ) -> None:
-    message = CommitOutputs(job, 1, VERTEX, (output,), 1)
-    await OutputMove(message, permit or Permit(), None, lambda *_: None, LoopClock(), patience=0.0, jobs=jobs).run()
+    message, may = CommitOutputs(job, 1, VERTEX, (output,), 1), permit or Permit()
+    await OutputMove(message, may, executor, lambda *_: None, LoopClock(), patience=0.0, jobs=jobs).run()
 
 
-def move(job: JobId, output: OutputDirectory, jobs: StoredJobs | None = None, permit: Permit | None = None) -> None:
-    asyncio.run(moving(job, output, jobs, permit))
+def move(
+    job: JobId,
+    output: OutputDirectory,
+    jobs: StoredJobs | None = None,
+    permit: Permit | None = None,
+    executor: Executor | None = None,
+) -> None:
+    asyncio.run(moving(job, output, jobs, permit, executor))
 
 
 def names(job: JobId) -> dict[str, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -305,3 +307,25 @@ def test_a_directory_that_held_its_marker_only_goes_with_it(tmp_path: Path) -> N
         move(A, output)
     move(A, output)
     assert sorted(name for name in os.listdir(tmp_path) if name[0] != ".") == ["_SUCCESS", "file"]  # noqa: PTH208
+
+
+def test_markers_within_go_many_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object store takes its time for each; and `_SUCCESS` of the base has gone before all of them."""
+    days = [f"day={number}" for number in range(PARALLEL_MAX)]
+    for day in days:
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "_SUCCESS").touch()
+    (tmp_path / "_SUCCESS").touch()
+    together, real, was_whole = threading.Barrier(PARALLEL_MAX), LocalOutputFiles.remove, list[bool]()
+
+    def remove(self: LocalOutputFiles, name: str, /) -> None:
+        if name.startswith("day=") and name.endswith("/_SUCCESS"):
+            was_whole.append(is_whole(tmp_path))
+            together.wait(20)
+        real(self, name)
+
+    monkeypatch.setattr(LocalOutputFiles, "remove", remove)
+    with ThreadPoolExecutor(PARALLEL_MAX) as executor:
+        move(A, wrote(tmp_path, A, OVERWRITE, "day=0"), executor=executor)
+    assert was_whole == [False] * len(days)
+    assert not list(tmp_path.glob("day=*/_SUCCESS"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -163,6 +164,32 @@ def test_a_repeat_that_was_replaced_stops_and_the_other_one_goes_on(
             assert second() == 0
     assert visible(tmp_path) == names(A)
     assert everything(tmp_path) == {*names(A), "_SUCCESS", commit_names(B).done}
+
+
+def test_two_that_write_one_turn_at_once_leave_that_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has written its own when both give it its name: none of them fails, and none is found under the other's."""
+    files, turn, both, real = LocalOutputFiles(str(tmp_path)), commit_names(A).turn, threading.Barrier(2), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        both.wait(60)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with beside(lambda: files.write(turn, b"first")) as first:
+        files.write(turn, b"the second one")
+        first()
+    assert files.read(turn) in (b"first", b"the second one")
+    assert files.names() == [turn]
+
+
+def test_a_turn_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="No space left"):
+        LocalOutputFiles(str(tmp_path)).write(commit_names(A).turn, b"turn")
+    assert not list(tmp_path.iterdir())
 
 
 def test_who_waits_for_another_job_stops_when_a_later_repeat_has_come(tmp_path: Path) -> None:
