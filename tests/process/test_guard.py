@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -366,11 +367,12 @@ asyncio.run(main())
 class Isolated:
     """A guard and what it guards, told what to do line by line."""
 
-    def __init__(self) -> None:
+    def __init__(self, stderr: int | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", GUARD, ISOLATED],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             cwd=ROOT,
         )
@@ -426,6 +428,22 @@ def isolated() -> Iterator[Isolated]:
     made.close()
 
 
+@pytest.fixture
+def unread() -> Iterator[Isolated]:
+    """What it writes to stderr nobody takes: a full pipe, as a terminal is that Ctrl-S holds."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(4096))
+    os.set_blocking(writer, True)
+    made = Isolated(writer)
+    os.close(writer)
+    yield made
+    made.close()
+    os.close(reader)
+
+
 EXCLUSIVE = {"exclusive", "exclusive_child"}
 SPARK = {"host", "jvm", "worker", "daemon", "program"}
 """The last two are below the guard only."""
@@ -469,6 +487,17 @@ def test_a_guard_that_is_frozen_does_not_outlive_the_deadline(isolated: Isolated
     isolated.pids = another
     assert {"main", *EXCLUSIVE} <= isolated.alive
     assert another["guard"] != first
+
+
+@pytest.mark.parametrize("frozen", ["guard", "main"])
+def test_what_nobody_reads_holds_up_no_deadline(unread: Isolated, frozen: str) -> None:
+    """Neither the watcher's, which ends a frozen guard, nor the guard's own."""
+    unread.mark("exclusive" if frozen == "guard" else "main")
+    unread.hold(0.5)
+    os.kill(unread.pids[frozen], signal.SIGSTOP)
+    another = unread.next_life()
+    assert unread.alive == set()
+    unread.pids = another
 
 
 def test_a_guard_that_answers_is_left_alone_however_long_nobody_extends_its_deadline(isolated: Isolated) -> None:

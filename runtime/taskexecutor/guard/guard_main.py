@@ -18,7 +18,6 @@ import selectors
 import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import NoReturn
 
 from runtime.taskexecutor.guard.channel import (
@@ -41,7 +40,7 @@ from runtime.taskexecutor.guard.channel import (
     SWEPT,
 )
 from runtime.taskexecutor.guard.isolation import IsolationDeadline
-from runtime.taskexecutor.guard.life import GuardedLife
+from runtime.taskexecutor.guard.life import GuardedLife, print_if_read
 from runtime.taskexecutor.guard.reaping import KILL_ROUND_SECONDS, kill, reap_children
 from runtime.taskexecutor.guard.signals import END_AT_ONCE, noted_signals, read_signals, unblock_signals
 from runtime.taskexecutor.guard.statement import say
@@ -50,8 +49,8 @@ from runtime.taskexecutor.slots.linux import BootTimer, become_subreaper, bootti
 
 _BACKLOG = 64
 _ISOLATED = (
-    b"the TaskManager was ended by its guard, and begins again as another one: it was moving outputs, and for"
-    b" taskmanager.isolation-timeout it has been frozen or without etcd\n"
+    "the TaskManager was ended by its guard, and begins again as another one: it was moving outputs, and for"
+    " taskmanager.isolation-timeout it has been frozen or without etcd\n"
 )
 
 
@@ -108,8 +107,7 @@ class Guard:
     def _enforce(self) -> None:
         if self._isolation.enforce(self._main):
             self._is_isolated = True
-            with suppress(OSError):  # nobody reads it
-                os.write(2, _ISOLATED)
+            print_if_read(_ISOLATED)
 
     def _start(self, mask: Collection[int]) -> tuple[socket.socket, socket.socket]:
         """Fork the main process. Signals that arrive meanwhile are forwarded to it once it exists."""

@@ -33,14 +33,14 @@ class HeldGuard:
         """When there is something to do; None before the first deadline: until then nothing exclusive runs."""
         return self._ask_at if self._asked_at is None else self._asked_at + PATIENCE
 
-    def is_to_be_asked(self) -> bool:
-        """True once, when the deadline has passed."""
+    def begin_to_ask(self) -> bool:
+        """True when the deadline has passed: ask it now. It has PATIENCE then, and is not asked again meanwhile."""
         if self._asked_at is not None or self._ask_at is None or self._boottime() < self._ask_at:
             return False
         self._asked_at = self._boottime()
         return True
 
-    def is_frozen(self) -> bool:
+    def take_for_frozen(self) -> bool:
         """True when it was asked, and has not answered in time. Who looks late himself gives it its time again (R4)."""
         late = -1.0 if self._asked_at is None else self._boottime() - self._asked_at - PATIENCE
         if late > _AGAIN:

@@ -8,6 +8,8 @@ would go on there when it wakes.
 A process that has left its parents is not below the one that was named. That of a slot is, because a slot process is a
 subreaper: so it is stopped first, and killed when nothing below it is left. That of Spark (a daemon of a Python
 function, a program of the JVM) is the guard's own child, as is nothing else that is meant to live but the main process.
+What the main process itself leaves is that too, so it is killed at once: what hangs below it in the kernel, where no
+signal counts, would else leave its threads for somebody to continue.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class IsolationDeadline:
         for pid, descriptor in [*self._exclusive.items(), *([self._spark] if self._spark is not None else [])]:
             if descriptor is not None:
                 self._ending[pid] = descriptor
-                _send(descriptor, signal.SIGSTOP)  # it starts nothing more
+                # A slot's starts nothing more, and adopts what it has started.
+                _send(descriptor, signal.SIGKILL if pid == main else signal.SIGSTOP)
         self._exclusive.clear()
         self._spark = None
         self.is_ending = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,3 +67,12 @@ class GuardedLife:
             leave_statement(self.listener, self.identity, self.record, self.states_for)
         else:
             forget_life(self.record.path.parent, self.incarnation)
+
+
+def print_if_read(sentence: str) -> None:
+    """On stderr, unless nobody takes it now (a full pipe, a terminal that Ctrl-S holds): no guard waits for that."""
+    try:
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, sentence.encode())
+    except OSError:
+        return  # nobody reads it

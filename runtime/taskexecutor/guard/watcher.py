@@ -22,7 +22,7 @@ from typing import NoReturn
 from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN, LINE_BYTES_MAX
 from runtime.taskexecutor.guard.guard_main import ENDED, HOLDS, LISTENS, STATES, TOLD, Guard
 from runtime.taskexecutor.guard.held_guard import PATIENCE, HeldGuard
-from runtime.taskexecutor.guard.life import GuardedLife
+from runtime.taskexecutor.guard.life import GuardedLife, print_if_read
 from runtime.taskexecutor.guard.reaping import kill, reap_children, reap_leftovers
 from runtime.taskexecutor.guard.records import records_directory
 from runtime.taskexecutor.guard.signals import block_signals, noted_signals, read_signals
@@ -85,11 +85,11 @@ class Watcher:
 
     def _look_at_guard(self, link: socket.socket) -> None:
         """What it has said counts before what it has not."""
-        if self._held.is_frozen() and not self._is_frozen:
+        if self._held.take_for_frozen() and not self._is_frozen:
             self._is_frozen = True
-            _say(_FROZEN.format(PATIENCE))
             kill(self._guard)
-        elif self._held.is_to_be_asked():
+            print_if_read(_FROZEN.format(PATIENCE))
+        elif self._held.begin_to_ask():
             try:
                 link.send(_ASK)
             except OSError:
@@ -156,13 +156,6 @@ class Watcher:
 
     def _on_dial(self, listener: socket.socket) -> None:
         say(listener, f"{self._life.identity}\n".encode())
-
-
-def _say(text: str) -> None:
-    try:
-        os.write(2, text.encode())
-    except OSError:
-        return  # nobody reads it
 
 
 def run_guard(

@@ -18,18 +18,18 @@ class Now:
 def test_it_is_asked_when_the_deadline_has_passed_and_no_sooner() -> None:
     now = Now()
     assert HeldGuard(now).due is None, "before the first deadline"
-    assert not HeldGuard(now).is_to_be_asked()
+    assert not HeldGuard(now).begin_to_ask()
     held = HeldGuard(now)
     held.note_deadline(160.0)
     assert held.due == 160.0
     now.time = 159.0
-    assert not held.is_to_be_asked()
+    assert not held.begin_to_ask()
     now.time = 160.0
-    asked = [held.is_to_be_asked() for _ in range(3)]
+    asked = [held.begin_to_ask() for _ in range(3)]
     assert asked == [True, False, False], "once"
     held.note_deadline(220.0)
     assert held.due == 220.0
-    assert not held.is_frozen()
+    assert not held.take_for_frozen()
 
 
 def test_one_that_does_not_answer_is_frozen() -> None:
@@ -37,11 +37,11 @@ def test_one_that_does_not_answer_is_frozen() -> None:
     held = HeldGuard(now)
     held.note_deadline(101.0)
     now.time = 101.0
-    assert held.is_to_be_asked()
+    assert held.begin_to_ask()
     now.time += PATIENCE - 0.1
-    assert not held.is_frozen()
+    assert not held.take_for_frozen()
     now.time += 0.1
-    assert held.is_frozen()
+    assert held.take_for_frozen()
 
 
 def test_one_whose_deadline_has_passed_is_asked_again_and_again() -> None:
@@ -52,7 +52,7 @@ def test_one_whose_deadline_has_passed_is_asked_again_and_again() -> None:
         assert held.due is not None
         assert held.due > now.time, "not at once"
         now.time = held.due
-        assert held.is_to_be_asked()
+        assert held.begin_to_ask()
 
 
 def test_a_watcher_that_was_frozen_itself_gives_the_guard_its_time_again() -> None:  # R4
@@ -60,9 +60,9 @@ def test_a_watcher_that_was_frozen_itself_gives_the_guard_its_time_again() -> No
     held = HeldGuard(now)
     held.note_deadline(101.0)
     now.time = 101.0
-    assert held.is_to_be_asked()
+    assert held.begin_to_ask()
     now.time += 3600
-    assert not held.is_frozen()
+    assert not held.take_for_frozen()
     assert held.due == now.time + PATIENCE
     now.time += PATIENCE
-    assert held.is_frozen()
+    assert held.take_for_frozen()
