@@ -169,9 +169,13 @@ class ContactKeeper:
             return
         logger.error("%s is not what this TaskManager has written there, and is written again", own.key)
         try:
-            await self._fences.restore(self.registration, own)
+            # Contact (R14) waits no longer. What has become of a write that is given up the next read tells.
+            async with asyncio.timeout(self._settings.interval):
+                await self._fences.restore(self.registration, own)
         except (RetryableError, UnauthenticatedError) as error:
             logger.warning("%s cannot be written, trying again: %s", own.key, error)
+        except TimeoutError:
+            logger.warning("%s is not known to be written, trying again after the next read", own.key)
 
     async def _watch(self) -> None:
         """A short cut for fences: without it they are read an interval later."""

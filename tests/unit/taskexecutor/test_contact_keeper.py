@@ -11,11 +11,11 @@ import pytest
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.watch import Watch
-from runtime.common.errors import UnavailableError
+from runtime.common.errors import OutcomeUnknownError, StorageExhaustedError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.highavailability.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, Put, Txn, WatchBatch
+from runtime.highavailability.kv import Delete, Put, Txn, TxnResult, WatchBatch
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import TaskManagerRecord
@@ -258,6 +258,31 @@ def test_an_own_record_that_is_damaged_is_written_again() -> None:  # R31
         assert later == key, "once"
 
     in_contact(test)
+
+
+class FullStore(FaultyKeyValueStore):
+    """Has room for nothing, and may have executed the first write: that was never answered."""
+
+    async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
+        if encode_record(RECORD) not in {op.value for op in txn.success if isinstance(op, Put)}:
+            return await super().txn(txn, timeout=timeout)
+        self.sent.append(txn)
+        if len(self.sent) == 1:
+            message = "never answered by the test"
+            raise OutcomeUnknownError(message)
+        message = "database space exceeded"
+        raise StorageExhaustedError(message)
+
+
+def test_a_record_that_cannot_be_written_holds_up_no_contact() -> None:  # R14
+    async def test(box: Box) -> None:
+        box.kv.sent.clear()
+        box.keeper.registration = RECORD
+        await asyncio.sleep(2 * TIMEOUT)
+        assert len(box.kv.sent) > 1, "it was tried"
+        assert [is_lost for _, is_lost in box.executor.losses.value] == [False]
+
+    in_contact(test, FullStore)
 
 
 def test_a_record_that_was_deleted_meanwhile_is_not_written_again() -> None:  # R33
