@@ -73,7 +73,8 @@ class Recovery:
             return ""
         return (
             f"; {keys} in etcd cannot be read: a TaskManager that lives writes it again within heartbeat.interval;"
-            " start one that has ended again in its run directory, or delete the key when nothing of it runs any more"
+            " if that TaskManager has ended, start it again in its run directory, or delete the key when nothing of it"
+            " runs any more"
         )
 
     @property

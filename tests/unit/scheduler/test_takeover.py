@@ -100,7 +100,7 @@ def test_it_says_whose_record_it_cannot_read_and_what_helps() -> None:  # R31
     job.handle(answer)
     reason = job.core.summary().pending_reason
     assert f"taskmanagers/{second} in etcd cannot be read" in reason
-    assert "start one that has ended again in its run directory" in reason
+    assert "if that TaskManager has ended, start it again in its run directory, or delete the key when" in reason
     assert first not in reason
     job.handle(ev.TaskManagersRegistered(frozenset({first, second}), job.at()))
     assert job.core.summary().pending_reason == "waiting for 1 TaskManagers to say what they have of the job"
