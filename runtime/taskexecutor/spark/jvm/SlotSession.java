@@ -89,9 +89,9 @@ public final class SlotSession {
   // --- opening -------------------------------------------------------------------------------------------------------
 
   /**
-   * Open a session. `scriptWords`: with which scripts of its queries begin. `properties` are the local properties of all that runs for it, besides its tag. They are inherited by
-   * threads, and the gateway's accept thread starts in the constructor of Py4JServer: so that is made on a thread which
-   * has them, and whose end takes them along.
+   * Open a session. `scriptWords`: with which scripts of its queries begin. `properties` are the local properties of all
+   * that runs for it, besides its tag. They are inherited by threads, and the gateway's accept thread starts in the
+   * constructor of Py4JServer: so that is made on a thread which has them, and whose end takes them along.
    */
   public static SlotSession open(
       final SparkContext original,
