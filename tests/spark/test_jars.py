@@ -30,11 +30,19 @@ make_jar("relative.jar", 8)
 spark.sql("ADD JAR 'relative.jar'")
 emit(used(8))
 """
-NOT_THERE = """
-try:
-    spark.sql("ADD JAR '/not/there.jar'")
-except Exception as error:
-    emit(str(error))
+SHADOWED = """
+make_jar("shadowed.jar", 9)
+spark.sql("ADD JAR 'shadowed.jar'")
+emit(used(9))
+"""
+REFUSED = """
+said = []
+for path in {paths!r}:
+    try:
+        spark.sql(f"ADD JAR '{{path}}'")
+    except Exception as error:
+        said.append(str(error))
+emit(said)
 """
 SAME_NAME = """
 make_jar("same.jar", {number})
@@ -58,6 +66,16 @@ def test_jars_of_one_name_are_each_jobs_own(box: SparkBox) -> None:
     assert [box.evaluate(MADE + SAME_NAME.format(number=number)) for number in (1, 2)] == [[1, 2, 3, 4], [2, 3, 4, 5]]
 
 
+def test_a_relative_path_never_means_the_directory_of_the_jvm(box: SparkBox) -> None:
+    (box.settings.work_directory / "shadowed.jar").write_bytes(b"what somebody has left there")
+    assert box.evaluate(MADE + SHADOWED) == [9, 10, 11, 12]
+    (said,) = box.evaluate(REFUSED.format(paths=["shadowed.jar"]))
+    assert str(box.settings.work_directory) not in said
+    assert "shadowed.jar is refused: there is no such file" in said
+
+
 def test_a_jar_that_is_not_there_is_refused(box: SparkBox) -> None:
-    assert "ADD JAR file:/not/there.jar is refused: there is no such file" in box.evaluate(NOT_THERE)
+    missing, unclear = box.evaluate(REFUSED.format(paths=["/not/there.jar", "file:there.jar"]))
+    assert "ADD JAR /not/there.jar is refused: there is no such file" in missing
+    assert "ADD JAR file:there.jar is refused: write a relative path without a scheme" in unclear
     assert box.evaluate(TASKS) == 4

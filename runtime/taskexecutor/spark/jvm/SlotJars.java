@@ -29,13 +29,19 @@ final class SlotJars {
     if (uri.getScheme() != null && !"file".equals(uri.getScheme()) && !"local".equals(uri.getScheme())) {
       return null;
     }
+    if (uri.getPath() == null) {
+      throw new FileNotFoundException("ADD JAR " + path + " is refused: write a relative path without a scheme");
+    }
     File file = new File(uri.getPath());
-    String ours = System.getProperty("user.dir") + File.separator; // where Spark looks up a relative path
-    if (directory != null && file.getPath().startsWith(ours) && !file.exists()) {
-      file = new File(directory, file.getPath().substring(ours.length()));
+    String name = file.getPath();
+    // Spark makes a relative path one below the JVM's directory, in which no job has anything.
+    String ours = System.getProperty("user.dir") + File.separator;
+    if (directory != null && name.startsWith(ours)) {
+      name = name.substring(ours.length());
+      file = new File(directory, name);
     }
     if (!file.isFile()) {
-      throw new FileNotFoundException("ADD JAR " + path + " is refused: there is no such file");
+      throw new FileNotFoundException("ADD JAR " + name + " is refused: there is no such file");
     }
     return file;
   }
