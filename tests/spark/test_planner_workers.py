@@ -1,10 +1,11 @@
 """R22, R24, R29: Python code that Spark runs while it plans (UDTFs, data sources) belongs to the session that plans."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from tests.kit.spark_box import SparkBox, is_alive
+from tests.kit.spark_box import SparkBox, is_alive, spark_settings
 
 STARTS = """
 import json, os, subprocess
@@ -112,6 +113,23 @@ def test_what_it_starts_ends_with_the_session_and_works_in_the_jobs_directory(bo
     assert all(map(is_alive, still)), "the session of these is still open"
     box.end(slots[1])
     assert not [pid for pid in still if is_alive(pid)]
+
+
+def test_it_works_where_the_directory_has_any_name(shared_box: SparkBox, tmp_path: Path) -> None:
+    """Java has its own way to write a character beyond the BMP."""
+    directory = tmp_path / "work \N{GRINNING FACE}"
+    box = SparkBox(spark_settings(directory, archive=shared_box.settings.cds_directory), directory)
+    try:
+        box.run(box.environment.start())
+        code, result, _ = CASES["udtf"]
+        slot = box.slot(code)
+        assert slot.next() == result
+        assert {one[1] for one in noted(box, slot.session.session_id)["analyze"]} == {
+            str(directory / slot.session.session_id)
+        }
+        box.end(slot)
+    finally:
+        box.shut()
 
 
 def test_what_it_leaves_is_told(box: SparkBox) -> None:

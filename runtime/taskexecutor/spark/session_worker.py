@@ -37,7 +37,6 @@ SESSION_PROPERTY = "flinklike.session"
 _TASKS = "pyspark.worker"
 """The program of workers that run tasks. Others (UDTF analysis, data sources) plan, and the JVM tells them for whom."""
 _LENGTH = struct.Struct("!q")
-_TEXT_LENGTH = struct.Struct("!H")
 _NUMBER = struct.Struct("!i")
 _HEADER = struct.Struct("!ii")
 _RESTS, _ENDS = b"r", b"e"
@@ -63,8 +62,8 @@ def read_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def _read_text(connection: socket.socket) -> str:
-    """As Java's DataOutput writes it. Raises EOFError."""
-    (length,) = _TEXT_LENGTH.unpack(read_exactly(connection, _TEXT_LENGTH.size))
+    """As the JVM writes it (`jvm/SlotEnv.java`). Raises EOFError."""
+    (length,) = _NUMBER.unpack(read_exactly(connection, _NUMBER.size))
     return read_exactly(connection, length).decode()
 
 

@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -55,7 +56,12 @@ public final class SlotEnv extends SparkEnv {
       made = super.createPythonWorker(program, module, daemon, environment, isForked);
     }
     if (isForked && !TASKS.equals(module) && conf().contains(DAEMON)) {
-      tell((PythonWorker) made._1());
+      try {
+        tell((PythonWorker) made._1());
+      } catch (Exception error) { // nobody else would ever give it up
+        destroyPythonWorker(program, module, asked, environment, (PythonWorker) made._1());
+        throw rethrown(error);
+      }
     }
     return made;
   }
@@ -80,17 +86,19 @@ public final class SlotEnv extends SparkEnv {
 
   /**
    * Have Spark forget daemons that have ended, and what rests of theirs; how many there were. Looked at also when a worker
-   * could not be made or given up, since a daemon may end at any time, and a pipe breaks a moment (`millis`) before the
-   * JVM hears of it. `unwanted`, if not null, is a worker that goes with its daemon.
+   * could not be made or given up, since a daemon may end at any time, and a pipe breaks a moment (`millis`, for all of
+   * them: every job waits for the lock) before the JVM hears of it. `unwanted`, if not null, is a worker that goes with its
+   * daemon.
    */
   private int endLostDaemons(PythonWorker unwanted, long millis) {
     int lost = 0;
+    long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
     try {
       List factories = new ArrayList(WorkerPools.all().values());
       for (Iterator it = factories.iterator(); it.hasNext(); ) {
         PythonWorkerFactory factory = (PythonWorkerFactory) it.next();
         Process daemon = (Process) Fields.get(PythonWorkerFactory.class, factory, "daemon");
-        if (daemon != null && daemon.waitFor(millis, TimeUnit.MILLISECONDS)) {
+        if (daemon != null && daemon.waitFor(until - System.nanoTime(), TimeUnit.NANOSECONDS)) {
           lost++;
           if (unwanted != null) {
             Option known = ((WeakHashMap) Fields.get(PythonWorkerFactory.class, factory, "daemonWorkers")).get(unwanted);
@@ -113,7 +121,7 @@ public final class SlotEnv extends SparkEnv {
     return null;
   }
 
-  /** Two texts of Java's DataOutput: the session for which this thread plans, and where its job works; empty for none. */
+  /** Two texts: the session for which this thread plans, and where its job works; empty for none. */
   private static void tell(PythonWorker worker) {
     SlotSession session = SlotSession.current();
     Option active = SparkContext$.MODULE$.getActive();
@@ -121,8 +129,8 @@ public final class SlotEnv extends SparkEnv {
     ByteArrayOutputStream written = new ByteArrayOutputStream();
     try {
       DataOutputStream out = new DataOutputStream(written);
-      out.writeUTF(session == null ? "" : session.tag());
-      out.writeUTF(session == null || directory == null ? "" : directory);
+      write(out, session == null ? "" : session.tag());
+      write(out, session == null || directory == null ? "" : directory);
       ByteBuffer buffer = ByteBuffer.wrap(written.toByteArray());
       while (buffer.hasRemaining()) {
         worker.channel().write(buffer); // the buffer of a socket that waits holds all of it
@@ -130,5 +138,12 @@ public final class SlotEnv extends SparkEnv {
     } catch (IOException error) {
       throw rethrown(error);
     }
+  }
+
+  /** How many bytes, and these; Java's own way to write a text is no UTF-8. */
+  private static void write(DataOutputStream out, String text) throws IOException {
+    byte[] written = text.getBytes(StandardCharsets.UTF_8);
+    out.writeInt(written.length);
+    out.write(written);
   }
 }
