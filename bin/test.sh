@@ -22,6 +22,9 @@ case "${1:-}" in
   --all) with_extended=1; shift ;;
 esac
 failed=()
+FLINKLIKE_FAILED_TESTS="$(mktemp "${TMPDIR:-/tmp}/flinklike-failed.XXXXXX")" # each pytest adds its own (tests/conftest.py)
+export FLINKLIKE_FAILED_TESTS
+trap 'rm -f "$FLINKLIKE_FAILED_TESTS"' EXIT
 step() { # step NAME COMMAND...: run it, say how long it took, remember whether it failed
   local name="$1" begin=$SECONDS
   shift
@@ -79,7 +82,8 @@ step "mypy" joined $mypy "$types"
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
 if [ ${#failed[@]} -gt 0 ]; then
-  echo "Failed: ${failed[*]}"
+  cat "$FLINKLIKE_FAILED_TESTS" >&2
+  echo "Failed: ${failed[*]}" >&2
   exit 1
 fi
 echo "All checks and tests passed."

@@ -1,9 +1,13 @@
 """Makes `tests.kit` importable wherever pytest is started, and has what all folders share."""
 
 import gc
+import logging
+import os
 import signal
 import sys
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -20,3 +24,23 @@ gc.set_threshold(100_000, 20, 50)  # thousands of tests make a heap that is slow
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
+
+
+FAILED_TESTS = os.environ.pop(
+    "FLINKLIKE_FAILED_TESTS", None
+)  # no run that a test starts, of a mutation say, adds to it
+
+
+def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """For the last words of bin/test.sh, which runs several of us."""
+    if report.failed and FAILED_TESTS:
+        with Path(FAILED_TESTS).open("a") as noted:
+            noted.write(f"FAILED {report.nodeid}\n")
+
+
+pytest_runtest_logreport = pytest_collectreport = note_failure
+
+
+def pytest_unconfigure() -> None:
+    """Objects of a JVM that has ended go last, each with a page of py4j's words below the summary."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -11,8 +11,6 @@ import pytest
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.fake_rest import FakeCluster
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[None]:

@@ -9,7 +9,7 @@ from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.executing_rest import ExecutingCluster, executing_cluster
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("metadata_database")]
+pytestmark = [pytest.mark.usefixtures("metadata_database")]
 
 
 @pytest.fixture

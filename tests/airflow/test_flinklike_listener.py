@@ -16,7 +16,7 @@ from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.fake_rest import FakeCluster, fake_cluster
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("metadata_database")]
+pytestmark = [pytest.mark.usefixtures("metadata_database")]
 DAG_ID = "left_alone"
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from tests.kit.airflow_runs import run_dag
 from tests.kit.fake_rest import FakeCluster
 
 pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("metadata_database")]
+pytestmark = [pytest.mark.usefixtures("metadata_database")]
 
 
 @pytest.fixture

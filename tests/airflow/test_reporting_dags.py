@@ -8,7 +8,7 @@ from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag, xcom
 from tests.kit.fake_rest import FakeCluster
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("metadata_database")]
+pytestmark = [pytest.mark.usefixtures("metadata_database")]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.kit.airflow_connection import connection_json
 from tests.kit.airflow_runs import run_dag
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 RESTARTING = {
     "taskmanager.spark.enabled": "false",

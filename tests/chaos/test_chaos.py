@@ -30,7 +30,6 @@ def test_nothing_is_lost_doubled_or_restarted_by_the_control_plane(tmp_path: Pat
     assert len(report.faults) > 2
 
 
-@pytest.mark.timeout(300)
 def test_the_demonstration_shows_one_attempt(class_archive: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
     is_good = demo.show(50, class_archive=class_archive)
     said = capsys.readouterr().out

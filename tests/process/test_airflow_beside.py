@@ -21,7 +21,7 @@ from tests.kit.levels import reached
 from tests.kit.process_tree import carrying
 from tests.kit.script_cluster import ROOT
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 AIRFLOW = """#!/bin/sh
 exec {python} {program} "$@"

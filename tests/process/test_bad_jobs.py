@@ -18,7 +18,7 @@ from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.slowdown import slowdown
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 JOBS = """
 from airflow_flinklike import function_job

@@ -8,7 +8,7 @@ from tests.kit.levels import reached
 from tests.kit.naps import run_naps
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 JOBS = 120
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": str(JOBS)}

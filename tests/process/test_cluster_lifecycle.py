@@ -24,7 +24,7 @@ from tests.kit.levels import reached
 from tests.kit.process_jobs import holding, noting, runs_of, submit, submit_as
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
 

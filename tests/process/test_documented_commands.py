@@ -18,7 +18,7 @@ from airflow_flinklike.client import new_job_id
 from tests.kit.docs import DocCommand, doc_commands
 from tests.kit.script_cluster import ScriptCluster, free_port
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 CONFIGURATION = """
 taskmanager.spark.enabled: false

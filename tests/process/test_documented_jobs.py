@@ -10,7 +10,7 @@ from runtime.common.states import JobStatus
 from tests.kit.docs import Snippet, SnippetKind, doc_commands, doc_snippets, run_snippet
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow]
 
 RUNNABLE = [snippet for snippet in doc_snippets(SnippetKind.PROGRAM) if snippet.is_self_contained]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "1"}
 BROWSER = {"accept": "text/html,application/xhtml+xml"}

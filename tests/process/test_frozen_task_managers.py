@@ -26,7 +26,7 @@ from tests.kit.process_tree import tree
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.task_manager_process import is_alive
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 
 ISOLATION = 8.0
 MARGIN = 5.0

@@ -25,7 +25,7 @@ from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ROOT, ScriptCluster
 from tests.process.conftest import IN_PROCESS
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 JOBS = 4
 LEASE = 3

@@ -20,7 +20,7 @@ from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.stored_keys import KEYS, revisions
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 JOBS = 6
 LEASE = 3.0

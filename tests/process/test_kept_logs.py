@@ -14,7 +14,7 @@ from tests.benchmarks.cluster import job_graph
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "1"}
 

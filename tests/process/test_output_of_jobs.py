@@ -18,7 +18,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.heard import Heard
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SUBTASKS = 6
 LINES = 5

@@ -23,7 +23,7 @@ from tests.kit.gated_files import install, visible, waiting
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 
 FILES = 20
 OPTIONS = {

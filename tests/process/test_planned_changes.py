@@ -21,7 +21,7 @@ from tests.kit.levels import reached
 from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ROOT, ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 JOBS = 12
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "16"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 USES_SPARK = "from pyspark.sql import SparkSession\nSparkSession.builder.getOrCreate().range(3).count()\n"
 REFUSED = {

@@ -16,7 +16,7 @@ from tests.kit.levels import reached
 from tests.kit.process_tree import carrying
 from tests.kit.spark_box import QUICK_JVM
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 WITHOUT_SPARK = {"taskmanager.spark.enabled": "false"}
 

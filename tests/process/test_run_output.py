@@ -13,7 +13,7 @@ import pytest
 
 from tests.kit.script_cluster import ROOT, ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 TALKS = """
 import logging, os, sys, time

@@ -11,7 +11,7 @@ import pytest
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.spark_box import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 ETL = """
 import json

@@ -22,7 +22,7 @@ from runtime.taskexecutor.guard.records import who_states
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ROOT, ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 WITHOUT_SPARK = {"FLINKLIKE__TASKMANAGER__SPARK__ENABLED": "false", "FLINKLIKE__TASKMANAGER__NUMBEROFTASKSLOTS": "1"}
 

@@ -18,7 +18,7 @@ from tests.kit.etcd import EtcdProcess
 from tests.kit.process_tree import carrying
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 MASTER, WORKER, UNREACHABLE = "127.0.0.2", "127.0.0.3", "127.0.0.9"
 SSH = """#!/bin/bash

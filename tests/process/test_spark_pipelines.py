@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from airflow_flinklike import TaskContext
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 ROWS = 2000
 KEYS = 7

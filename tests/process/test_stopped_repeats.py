@@ -61,7 +61,6 @@ def commit(environment: dict[str, str], base: Path, job: JobId, name: str) -> in
 
 
 @pytest.mark.process
-@pytest.mark.timeout(120)
 def test_a_repeat_that_was_stopped_in_its_terminal_deletes_nothing_of_a_later_job(tmp_path: Path) -> None:
     """H4: another one has ended the commit meanwhile, and a job has overwritten the base under the old names."""
     base = tmp_path / "out"
@@ -132,7 +131,6 @@ def state(client: FlinklikeClient, job_id: JobId) -> str:
 @pytest.mark.process
 @pytest.mark.etcd
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_the_command_is_refused_while_the_job_is_not_over(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
 ) -> None:
@@ -157,7 +155,6 @@ def test_the_command_is_refused_while_the_job_is_not_over(
 @pytest.mark.process
 @pytest.mark.etcd
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_the_command_that_a_failure_names_knows_that_the_job_is_over(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from tests.kit.gated_jobs import GatedJobs
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 
 OPTIONS = {
     "taskmanager.spark.enabled": "false",

@@ -19,7 +19,7 @@ from tests.kit.naps import run_naps
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.stored_keys import KEYS, ask_store
 
-pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 JOBS = 6
 PATIENT = {

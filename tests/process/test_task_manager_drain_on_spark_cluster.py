@@ -17,7 +17,7 @@ from tests.kit.spark_box import ONE_COMPILER
 from tests.kit.standalone import standalone
 from tests.process.conftest import SPARK
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.extended, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.extended]
 
 OPTIONS = {
     **SPARK,

@@ -290,7 +290,6 @@ def leave_a_daemon_and_wait(path: str) -> Callable[[Any], None]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 async def test_what_python_functions_have_started_does_not_outlive_the_deadline(
     tmp_path: Path, etcd: EtcdProcess, class_archive: Path | None
 ) -> None:

@@ -17,7 +17,7 @@ from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 from tests.process.conftest import WITHOUT_SPARK
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.process
 
 RESTARTS = {
     **WITHOUT_SPARK,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.kit.script_cluster import ScriptCluster
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.spark]
 
 WRITES = """
 import sys

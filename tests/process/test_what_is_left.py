@@ -10,7 +10,7 @@ from airflow_flinklike import function_job
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.spark_box import QUICK_JVM
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.etcd, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.etcd]
 
 OPTIONS = {
     "taskmanager.numberOfTaskSlots": "1",

@@ -105,7 +105,6 @@ def test_a_process_that_was_taken_before_it_was_attached_asks_for_its_session(sl
         assert slots.value(slots.work(count, job_id=new_job())) == 1000
 
 
-@pytest.mark.timeout(60)
 def test_threads_may_be_the_first_to_touch_spark(slots: SlotBox) -> None:
     """Before the process is attached, and all at once."""
 
