@@ -76,26 +76,40 @@ def mark_for(files: OutputFiles, mode: str, other: Other) -> str | None:
 
 
 def half_visible(files: OutputFiles, top: Iterable[str], mine: JobId, plan: OutputPlan) -> JobId | None:
-    """Another job whose commit has ended half way here, where this plan does not replace all of it; of one that was
-    overtaken since, whoever has, and has changed nothing yet. Blocking.
+    """Another job whose commit has ended half way here, where this plan does not replace all of it; of several the one
+    that replaces the others; of one that was overtaken since, whoever has, and has changed nothing yet. Blocking.
 
-    For who has his turn: nobody else changes anything then.
+    For who has his turn: nobody else changes anything then. Whom this job itself has overtaken had changed nothing, or
+    was replaced by its plan; names that this job has shown since may only look like the other one's.
     """
     if plan.mode == OVERWRITE:
         return None
+    halves = {
+        job_id: theirs
+        for job_id, theirs in _begun(files, top, mine).items()
+        if not plan.replaces_all_of(theirs) and _last_of(files, job_id) != mine
+    }
+    for job_id, theirs in halves.items():
+        others = [other for other in halves.values() if other.replaces_all_of(theirs)]
+        if all(theirs.replaces_all_of(other) for other in others):
+            return _last_of(files, job_id)
+    return None
+
+
+def _begun(files: OutputFiles, top: Iterable[str], mine: JobId) -> dict[JobId, OutputPlan]:
+    """The plans of others that are not done, count still, and may have changed something."""
+    found = {}
     present: Present | None = None
     for job_id in _committing_in(top, mine):
         names = commit_names(job_id)
         data = files.read(names.plan)
         if data is None or files.read(names.done) is not None or files.read(names.replaced) is not None:
             continue
-        theirs = OutputPlan.decode(data)
-        if theirs is None or plan.replaces_all_of(theirs):
-            continue
         present = files.present() if present is None else present
-        if theirs.may_have_begun(present):
-            return _last_of(files, job_id)
-    return None
+        theirs = OutputPlan.decode(data)
+        if theirs is not None and theirs.may_have_begun(present):
+            found[job_id] = theirs
+    return found
 
 
 def _last_of(files: OutputFiles, job_id: JobId) -> JobId:

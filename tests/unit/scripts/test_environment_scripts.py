@@ -178,7 +178,7 @@ def test_what_is_wrong_with_types_is_said(home: Path) -> None:
     (home / ".venv/bin/mypy").write_text("#!/bin/sh\necho mypy says what\nexit 1\n")
     done = run(home, "bash", "bin/test.sh", "--fast")
     assert "mypy says what\n" in done.stdout
-    assert done.stdout.splitlines()[-1] == "Failed: mypy"
+    assert done.stderr.splitlines()[-1] == "Failed: mypy"
     assert done.returncode == 1
 
 
@@ -202,7 +202,7 @@ def test_a_selection_has_to_match_in_one_of_them(
     home: Path, light: int, heavy: int, airflow: int, spark: int, said: str
 ) -> None:
     done = run_tests(home, light=light, heavy=heavy, airflow=airflow, spark=spark)
-    assert done.stdout.splitlines()[-1] == said
+    assert (done.stderr if "Failed" in said else done.stdout).splitlines()[-1] == said
     assert done.returncode == ("Failed" in said)
 
 

@@ -52,10 +52,12 @@ def rows(base: Path) -> dict[str, str]:
     return found
 
 
-def fails_half_way(base: Path, job: JobId, mode: str, *partitions: str, names: str = "") -> str:
-    """Behind its first file."""
+def fails_half_way(
+    base: Path, job: JobId, mode: str, *partitions: str, names: str = "", over: tuple[JobId, ...] = ()
+) -> str:
+    """Behind its first file. `over`: jobs that are known to be over."""
     with room_for(1), pytest.raises(InvalidInputError, match=f"1 of {len(partitions)} files") as failed:
-        move(job, wrote(base, job, mode, *partitions, names=names))
+        move(job, wrote(base, job, mode, *partitions, names=names), Known(*over) if over else None)
     return str(failed.value)
 
 
@@ -254,6 +256,36 @@ def test_the_half_stays_one_until_who_overtakes_it_has_replaced_it(
     last = wrote(tmp_path, job_id(5), APPEND, "p=2")
     move(job_id(5), last, Known(A, B, C, D))
     assert rows(tmp_path) == {"p=2": "45"}
+
+
+def test_of_two_halves_the_one_that_replaces_the_other_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The repeat of the older one would be refused for the newer one's sake."""
+    fails_half_way(tmp_path, A, OVERWRITE_PARTITIONS, "p=1", "p=2", names="rows")
+    output = wrote(tmp_path, B, OVERWRITE_PARTITIONS, "p=1", "p=2", "p=3", names="rows")
+    with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
+        move(B, output, Known(A), permit)
+    with pytest.raises(InvalidInputError, match=f"job {B} {HALF}"):
+        move(C, wrote(tmp_path, C, APPEND, "p=1"), Known(A, B))
+    assert repeat_commit.main([f"{tmp_path}/{commit_names(B).directory}"]) == 0, capsys.readouterr().err
+    assert rows(tmp_path) == {"p=1": "2", "p=2": "2", "p=3": "2"}
+    move(D, wrote(tmp_path, D, APPEND, "p=1"), Known(A, B, C))
+
+
+def test_who_shows_what_looks_like_the_one_that_it_has_overtaken_is_not_its_half(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Jobs may use the same names each time."""
+    output = wrote(tmp_path, A, OVERWRITE_PARTITIONS, "p=1", names="rows")
+    with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
+        move(A, output, Known(), permit)
+    failure = fails_half_way(tmp_path, B, APPEND, "p=1", "p=2", names="rows", over=(A,))
+    (tmp_path / commit_names(A).turn).unlink()  # as the failure of a repeat says: there is no cluster to ask
+    assert rows(tmp_path) == {"p=1": "2"}
+    assert repeat(failure) == 0, capsys.readouterr().err
+    assert rows(tmp_path) == {"p=1": "2", "p=2": "2"}
+    move(C, wrote(tmp_path, C, APPEND, "p=1"), Known(A, B))
 
 
 # --- markers of directories within ------------------------------------------------------------------------------------
