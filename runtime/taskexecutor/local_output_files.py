@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runtime.gateways.task import outer_bases
-from runtime.taskexecutor.core.output_plan import Present
+from runtime.taskexecutor.core.output_plan import Identity, Present, Written
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT, digest_of, is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import tree_of
 
@@ -122,6 +122,21 @@ def _leads_to_file(link: os.DirEntry[str]) -> bool:
         return False
 
 
+def _is_moved(new: str, size: int, identity: Identity | None, *, is_fresh: bool) -> bool:
+    """R28: what has the name of a file whose source is gone is that file, which an earlier mover has moved.
+
+    Where an old file had the name the inode tells them apart, since a user may set the time of both; elsewhere not,
+    since there are mounts whose inodes have other numbers on each host. A copy to another disk keeps the time.
+    """
+    if not os.path.lexists(new):
+        return False
+    found = os.lstat(new)
+    if identity is None or found.st_size != size:
+        return found.st_size == size
+    inode, modified = identity
+    return found.st_mtime_ns == modified and (is_fresh or found.st_ino == inode)
+
+
 class LocalOutputFiles:
     """A directory of this host, or one that it has mounted."""
 
@@ -146,11 +161,11 @@ class LocalOutputFiles:
         """The directories that it lies in."""
         return [_place(outer) for outer in outer_bases(os.path.realpath(self._base))]
 
-    def sizes(self, directory: str, /) -> Mapping[str, int]:
+    def written(self, directory: str, /) -> Mapping[str, Written]:
         """All files below a directory. Links in it are what the attempt wrote, and are not followed."""
         root = self._path(directory)
         os.lstat(root)
-        found: dict[str, int] = {}
+        found: dict[str, Written] = {}
         waiting = [""]
         while waiting:
             inner = waiting.pop()
@@ -158,7 +173,8 @@ class LocalOutputFiles:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(name)
                 elif is_output(name):
-                    found[name] = entry.stat(follow_symlinks=False).st_size
+                    file = entry.stat(follow_symlinks=False)
+                    found[name] = Written(file.st_size, (file.st_ino, file.st_mtime_ns))
         return found
 
     def present(self) -> Present:
@@ -176,12 +192,21 @@ class LocalOutputFiles:
         """Let there be a directory."""
         Path(self._path(name)).mkdir(parents=True, exist_ok=True)
 
-    def put(self, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool) -> None:
+    def put(
+        self,
+        source: str,
+        target: str,
+        size: int,
+        /,
+        *,
+        may_replace: bool,
+        is_fresh: bool,
+        identity: Identity | None = None,
+    ) -> None:
         """Rename. Without `may_replace` by a link, which fails where a rename would replace somebody's file.
 
         To another disk, behind a link of the user's: a copy, which gets its name when it is whole.
         """
-        del is_fresh
         old, new = self._path(source), self._path(target)
         try:
             if may_replace:
@@ -189,8 +214,7 @@ class LocalOutputFiles:
             else:
                 self._link(old, new)
         except FileNotFoundError:
-            # By an earlier mover, if it is there.
-            if not os.path.lexists(new) or os.lstat(new).st_size != size:
+            if not _is_moved(new, size, identity, is_fresh=is_fresh):
                 raise
         except OSError as error:
             if error.errno != errno.EXDEV:

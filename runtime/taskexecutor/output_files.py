@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.core.output_plan import Present
+from runtime.taskexecutor.core.output_plan import Identity, Present, Written
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.partitions import local_path
 from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
@@ -31,8 +31,8 @@ class OutputFiles(Protocol):
     def outer_places(self) -> Sequence[str]:
         """The places that the base lies in."""
 
-    def sizes(self, directory: str, /) -> Mapping[str, int]:
-        """All files below a directory of an attempt, relative to it, with their sizes.
+    def written(self, directory: str, /) -> Mapping[str, Written]:
+        """All files below a directory of an attempt, relative to it.
 
         Raises FileNotFoundError when it is gone.
         """
@@ -46,10 +46,21 @@ class OutputFiles(Protocol):
     def make_room(self, name: str, /) -> None:
         """Let there be a directory."""
 
-    def put(self, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool) -> None:
+    def put(
+        self,
+        source: str,
+        target: str,
+        size: int,
+        /,
+        *,
+        may_replace: bool,
+        is_fresh: bool,
+        identity: Identity | None = None,
+    ) -> None:
         """Make a file visible under its final name; the source may stay. FileExistsError when the name is taken.
 
-        `may_replace`: whatever has the name. `is_fresh`: nothing had it when the commit began.
+        `may_replace`: whatever has the name. `is_fresh`: nothing had it when the commit began. `identity`: of the
+        source, as `written` had it. FileNotFoundError when it is gone, and what has its name is not proved to be it.
         """
 
     def remove(self, name: str, /) -> None:

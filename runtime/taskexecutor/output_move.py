@@ -26,7 +26,7 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.task import APPEND
 from runtime.taskexecutor.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
-from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, make_plan
+from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
 from runtime.taskexecutor.output_files import OutputFiles, output_files, within
 from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, SUCCESS
 from runtime.taskexecutor.output_turns import StoredJobs, Turns
@@ -320,9 +320,9 @@ class OutputMove:
             )
             raise _HalfVisibleError(message)
 
-    def _written(self, base: _Base, directory: str) -> Mapping[str, int]:
+    def _written(self, base: _Base, directory: str) -> Mapping[str, Written]:
         try:
-            return base.files.sizes(directory)
+            return base.files.written(directory)
         except FileNotFoundError as error:
             message = (
                 f"{base.files.base}/{directory}, which was accepted, is gone, or this TaskManager does not see it: a"
@@ -354,6 +354,7 @@ class OutputMove:
             file.size,
             may_replace=plan.may_replace,
             is_fresh=file.name not in plan.overwritten,
+            identity=file.identity,
         )
         try:
             try:

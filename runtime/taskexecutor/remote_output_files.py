@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.gateways.task import one_spelling, outer_bases
-from runtime.taskexecutor.core.output_plan import Present
+from runtime.taskexecutor.core.output_plan import Identity, Present, Written
 from runtime.taskexecutor.output_names import is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import RemoteFilesError, driver_errors, remote_files, tree_of
 
@@ -40,9 +40,9 @@ class RemoteOutputFiles:
         """The URLs that it lies in."""
         return list(outer_bases(self.place))
 
-    def sizes(self, directory: str, /) -> Mapping[str, int]:
+    def written(self, directory: str, /) -> Mapping[str, Written]:
         """All files below a directory."""
-        return {name: size for name, size in self._find(directory).items() if is_output(name)}
+        return {name: Written(size) for name, size in self._find(directory).items() if is_output(name)}
 
     def present(self) -> Present:
         """What the base shows."""
@@ -73,11 +73,23 @@ class RemoteOutputFiles:
     def make_room(self, name: str, /) -> None:
         """Nothing: a directory is what the names of files say; where it is more, `put` makes it."""
 
-    def put(self, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool) -> None:
+    def put(
+        self,
+        source: str,
+        target: str,
+        size: int,
+        /,
+        *,
+        may_replace: bool,
+        is_fresh: bool,
+        identity: Identity | None = None,
+    ) -> None:
         """Copy, unless an earlier mover has. The copy is proved by its size, and its digest where both have one.
 
-        There is no write that refuses to replace: what is in the way is looked at just before.
+        There is no write that refuses to replace: what is in the way is looked at just before. Nobody moves a source:
+        one that is gone was deleted by somebody, and proves nothing.
         """
+        del identity
         old, new = self._path(source), self._path(target)
         with driver_errors(self._base):
             before = self._info(new)
@@ -103,7 +115,7 @@ class RemoteOutputFiles:
         """True if `new` is a copy of `old`, perhaps one that was cut short. By digests, else byte by byte."""
         origin = self._info(old)
         if origin is None:
-            return True  # sources go last: there has been a copy
+            raise FileNotFoundError(old)
         if origin.get("size") == before.get("size") and (keys := [key for key in _DIGESTS if origin.get(key)]):
             told = [key for key in keys if before.get(key)]
             if told:

@@ -88,12 +88,10 @@ def room_for(files: int) -> Iterator[None]:
     """So many files get their names, then the storage refuses."""
     real, left = LocalOutputFiles.put, iter(range(files))
 
-    def put(
-        self: LocalOutputFiles, source: str, target: str, size: int, /, *, may_replace: bool, is_fresh: bool
-    ) -> None:
+    def put(self: LocalOutputFiles, source: str, target: str, size: int, /, **options: Any) -> None:
         if next(left, None) is None:
             raise PermissionError(13, "Permission denied")
-        real(self, source, target, size, may_replace=may_replace, is_fresh=is_fresh)
+        real(self, source, target, size, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalOutputFiles, "put", put)

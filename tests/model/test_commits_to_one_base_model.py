@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 ROOTS = count()
 PARTITIONS = ("p=1", "p=2", "p=3")
-OPERATIONS = ("put", "remove", "remove_tree", "write", "read", "sizes", "present", "names")
+OPERATIONS = ("put", "remove", "remove_tree", "write", "read", "written", "present", "names")
 LONGEST = 60
 """Of these operations a commit of some files takes about so many."""
 

@@ -25,7 +25,7 @@ from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.taskexecutor.core.events import Effect, MoveOutputs, OutputsMoved, StopMove
 from runtime.taskexecutor.core.isolation import Isolation
 from runtime.taskexecutor.core.moves import Moves
-from runtime.taskexecutor.core.output_plan import OutputPlan, Present, make_plan
+from runtime.taskexecutor.core.output_plan import OutputPlan, Present, Written, make_plan
 from tests.kit.job_graphs import graph, vertex
 from tests.kit.job_master_driver import JOB_ID, UNCONFIRMED_WAIT, Fence, JobMasterDriver, location
 
@@ -60,8 +60,8 @@ class Storage:
             self.hidden.clear()
             return False
         if self.plan is None:
-            sizes = dict.fromkeys(self.hidden, 1)
-            self.plan = make_plan("base", self.mode, {".a": sizes}, Present(dict.fromkeys(self.shown, 1)))
+            written = dict.fromkeys(self.hidden, Written(1))
+            self.plan = make_plan("base", self.mode, {".a": written}, Present(dict.fromkeys(self.shown, 1)))
             return True
         missing = [file.name for file in self.plan.files if self.shown.get(file.name) != "new"]
         if missing:

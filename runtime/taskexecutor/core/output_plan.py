@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, ERROR, OUTPUT_MODES, OVERWRITE, OVERWRITE_PARTITIONS
@@ -19,13 +19,29 @@ PLAN_VERSION = 3
 """Written only where an earlier release could not do all of it."""
 
 
+Identity = tuple[int, int]
+"""Inode and time of the last change, in nanoseconds: a rename keeps both."""
+
+
+class Written(NamedTuple):
+    """A file in the directory of an attempt. `identity`: None where the storage keeps none, or moves nothing."""
+
+    size: int
+    identity: Identity | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """One file that becomes visible as `name`: it lies in the attempt's `directory`."""
+    """One file that becomes visible as `name`: it lies in the attempt's `directory`.
+
+    `identity` tells it from whatever else has its name and size when it lies there no more; None also where an
+    earlier release has planned.
+    """
 
     directory: str
     name: str
     size: int
+    identity: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +80,11 @@ class OutputPlan:
     def encode(self) -> bytes:
         """The stored form: its digest, then JSON. What was written in part is not taken for a plan."""
         by_directory: dict[str, list[tuple[str, int]]] = {}
+        identities: dict[str, list[Identity]] = {}
         for file in self.files:
             by_directory.setdefault(file.directory, []).append((file.name, file.size))
+            if file.identity is not None:
+                identities.setdefault(file.directory, []).append(file.identity)
         fields: dict[str, object] = {
             "version": PLAN_VERSION if self.markers else 2 if self.asides else 1,
             "mode": self.mode,
@@ -77,6 +96,8 @@ class OutputPlan:
             fields["asides"] = self.asides
         if self.markers:
             fields["markers"] = self.markers
+        if identities:  # an earlier release carries the plan out without them
+            fields["identities"] = identities
         body = json.dumps(fields, separators=(",", ":")).encode()
         return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
@@ -89,10 +110,11 @@ class OutputPlan:
         if fields["version"] > PLAN_VERSION:
             message = f"a commit's plan of version {fields['version']}, this release reads {PLAN_VERSION}"
             raise InvalidInputError(message)
+        identities = fields.get("identities", {})
         files = tuple(
-            PlannedFile(directory, name, size)
+            PlannedFile(directory, name, size, None if identity is None else (identity[0], identity[1]))
             for directory, members in fields["files"].items()
-            for name, size in members
+            for (name, size), identity in zip(members, identities.get(directory, [None] * len(members)), strict=True)
         )
         return cls(
             fields["mode"],
@@ -130,8 +152,8 @@ def _fields(data: bytes) -> dict[str, Any] | None:
     return dict(json.loads(body)) if hashlib.sha256(body).hexdigest().encode() == digest else None
 
 
-def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], present: Present) -> OutputPlan:
-    """`written`: what each accepted attempt's directory holds, by name with sizes.
+def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, Written]], present: Present) -> OutputPlan:
+    """`written`: what each accepted attempt's directory holds, by name.
 
     Raises InvalidInputError when it cannot be carried out: nothing has become visible then.
     """
@@ -144,12 +166,12 @@ def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, int]], pr
         raise InvalidInputError(message)
     files: dict[str, PlannedFile] = {}
     for directory, members in written.items():
-        for name, size in members.items():
+        for name, file in members.items():
             if name in files:
                 raise _taken(f"{base}/{name}", "another subtask wrote a file of that name")
             if mode == APPEND and name in present.files:
                 raise _taken(f"{base}/{name}", "an earlier job wrote a file of that name")
-            files[name] = PlannedFile(directory, name, size)
+            files[name] = PlannedFile(directory, name, file.size, file.identity)
     asides = _in_the_way(base, mode, files, present)
     going = [name for name in _replaced(mode, files, present.files) if name not in files]
     replaced = [name for name in going if asides.isdisjoint((name, *_ancestors(name)))] if asides else going

@@ -88,7 +88,7 @@ async def test_a_job_whose_storage_hangs_keeps_no_other_one_from_committing(
     """With all the threads that it may have."""
     hangs, goes_on, real = threading.Semaphore(0), threading.Event(), LocalOutputFiles.put
 
-    def put(self: LocalOutputFiles, *arguments: Any, **options: bool) -> None:
+    def put(self: LocalOutputFiles, *arguments: Any, **options: Any) -> None:
         if self.base.endswith("hangs"):
             hangs.release()
             goes_on.wait()

@@ -286,7 +286,17 @@ def killed_at(output: OutputDirectory, step: int, when: str, monkeypatch: pytest
     count = 0
     with monkeypatch.context() as patch:
         for storage in (LocalOutputFiles, RemoteOutputFiles):
-            for name in ("make_room", "put", "remove", "remove_tree", "write", "read", "sizes", "present", "set_aside"):
+            for name in (
+                "make_room",
+                "put",
+                "remove",
+                "remove_tree",
+                "write",
+                "read",
+                "written",
+                "present",
+                "set_aside",
+            ):
                 real = getattr(storage, name)
 
                 def operation(*args: object, _real: object = real, **options: object) -> object:

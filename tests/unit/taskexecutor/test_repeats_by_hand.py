@@ -485,7 +485,7 @@ def killed_at(step: int, argument: str) -> int:
     """How many steps there were until then."""
     count = 0
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("make_room", "put", "remove", "remove_tree", "write", "read", "sizes", "present", "names"):
+        for name in ("make_room", "put", "remove", "remove_tree", "write", "read", "written", "present", "names"):
             real = getattr(LocalOutputFiles, name)
 
             def operation(*args: object, _real: object = real, **options: object) -> object:
