@@ -65,8 +65,11 @@ class ResourceRequests(Protocol):
 class TaskStops(Protocol):
     """R16, where no owner can: `runtime.highavailability.job_fences.JobFences`."""
 
-    async def stop_everywhere(self, job_id: JobId, epoch: int, /) -> None:
-        """Returns when no exclusive attempt of the job can run any more, or the job has another owner after all."""
+    async def stop_everywhere(self, job_id: JobId, epoch: int, last_epoch: int, /) -> None:
+        """Returns when no exclusive attempt of epochs up to `last_epoch` can run any more.
+
+        Or when the owner stored for the job is not that of `epoch` (0: none) after all.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         move_to = stored.wanted.move_to
     return RecoveredJob(
         source=source,
-        first_epoch=stored.first_epoch,
+        graph_revision=stored.graph_revision,
         owner=owner,
         wants_cancel=wants_cancel,
         ended=_ended(stored, source),

@@ -6,6 +6,7 @@ cancels are answered with the error and repeated by the client. StaleTokenError 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -83,6 +84,7 @@ class JobTransactions:
 
     async def assign(self, effect: ev.StoreOwner) -> None:
         """Name a process as owner."""
+        await self._pause(effect.refusals)
         now = self._services.clock.epoch_millis()
         takeovers = tuple(replace(one, millis=one.millis or now) for one in effect.takeovers)
         owner = OwnerRecord(effect.incarnation, effect.address, takeovers)
@@ -129,8 +131,14 @@ class JobTransactions:
 
     async def _end_without_owner(self, effect: ev.StoreEnd) -> ev.DispatcherEvent:
         job_id = effect.source.job_id
+        await self._pause(effect.refusals)
         if effect.can_run and self._services.stops is not None:
-            await self._services.stops.stop_everywhere(job_id, effect.previous_epoch)
+            there = await self._store.job(job_id)
+            if there is None or there.epoch != effect.previous_epoch:
+                return ev.EndStored(job_id, None)  # nothing is stopped for what is not so any more
+            # An owner of which nothing is known was written in an earlier term.
+            last_epoch = effect.last_epoch or self._services.token.revision
+            await self._services.stops.stop_everywhere(job_id, effect.previous_epoch, last_epoch)
         now = self._services.clock.epoch_millis()
         kept = await self._what_is_kept(job_id) if effect.can_run else Kept()
         is_failed = effect.status is JobStatus.FAILED or kept.is_decided  # R26
@@ -202,6 +210,11 @@ class JobTransactions:
     async def _read(self, job_id: JobId) -> ev.RecoveredJob | None:
         stored = await self._repeat(lambda: self._store.job(job_id))
         return None if stored is None else recovered_job(stored)
+
+    async def _pause(self, refusals: int) -> None:
+        """R5: what was refused is not tried again at once."""
+        if refusals:
+            await asyncio.sleep(REPEAT_POLICY.delay(refusals - 1, self._services.entropy))
 
     async def _repeat(self, operation: Callable[[], Awaitable[T]]) -> T:
         services = self._services

@@ -56,13 +56,14 @@ class OwnerFences:
         self._entropy = entropy
         self._timeout = timeout
 
-    async def fence(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> int:
+    async def fence(self, job_id: JobId, epoch: int, incarnation: Incarnation, last_epoch: int = 0) -> int:
         """Fence the TaskManager off from the attempts of epochs up to `epoch`; the fence's revision.
 
-        0 when its key is gone: then nothing of it runs any more.
+        0 when its key is gone: then nothing of it runs any more. A leader fences off up to `last_epoch` where no owner
+        is stored (`epoch` 0).
         """
         task_manager, key = self._keys.task_manager(incarnation), self._keys.fence(incarnation, job_id)
-        record = encode_record(FenceRecord(epoch))
+        record = encode_record(FenceRecord(last_epoch or epoch))
         owner = self._keys.owner(job_id)
         before = 0
         while True:
@@ -211,6 +212,6 @@ def _fence_of(kv: KeyValue) -> Fence:
 
 
 def _check_owns(job_id: JobId, epoch: int, owner: KeyValue | None, what: str) -> None:
-    if owner is None or owner.mod_revision != epoch:
+    if (0 if owner is None else owner.mod_revision) != epoch:
         message = f"{what}: this process does not own job {job_id} at epoch {epoch} any more"
         raise StaleTokenError(message)

@@ -33,22 +33,25 @@ class JobFences:
         self._entropy = entropy
         self._wait = unconfirmed_wait(isolation_timeout)
 
-    async def stop_everywhere(self, job_id: JobId, epoch: int) -> None:
-        """Returns when no exclusive attempt of the job can run any more (R14), or it has another owner after all."""
+    async def stop_everywhere(self, job_id: JobId, epoch: int, last_epoch: int) -> None:
+        """Returns when no exclusive attempt of epochs up to `last_epoch` can run any more (R14).
+
+        Or when the owner stored for the job is not that of `epoch` (0: none) after all.
+        """
         registered = await patiently(self._task_managers, self._entropy)
         logger.warning("job %s: what may run of it on %d task managers is stopped", job_id, len(registered))
         try:
             async with Scope(f"fences of {job_id}") as scope:
                 for incarnation in registered:
-                    scope.spawn(incarnation, self._stop(job_id, epoch, incarnation))
+                    scope.spawn(incarnation, self._stop(job_id, epoch, last_epoch, incarnation))
         except* StaleTokenError as errors:
             logger.info("job %s: %s", job_id, errors.exceptions[0])
 
-    async def _stop(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
+    async def _stop(self, job_id: JobId, epoch: int, last_epoch: int, incarnation: Incarnation) -> None:
         fences = self._fences
         is_settled = False
         while not is_settled:
-            revision = await patiently(lambda: fences.fence(job_id, epoch, incarnation), self._entropy)
+            revision = await patiently(lambda: fences.fence(job_id, epoch, incarnation, last_epoch), self._entropy)
             if not revision:
                 return
             try:

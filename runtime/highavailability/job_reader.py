@@ -208,7 +208,6 @@ def _stored_job(job_id: JobId, kvs: dict[str, KeyValue]) -> StoredJob:
         graph_revision=kvs["graph"].mod_revision if "graph" in kvs else 0,
         owner=owner,
         epoch=kvs["owner"].mod_revision if "owner" in kvs else 0,
-        first_epoch=kvs["owner"].create_revision if "owner" in kvs else 0,
         wanted=wanted,
         client=client,
         events=sum(1 for name in kvs if name.startswith("events/")),

@@ -166,8 +166,6 @@ class StoredResult:
 class StoredJob:
     """Everything that is stored of one job that is not cleaned, read at one revision.
 
-    `first_epoch` is the epoch of its first owner (R6): equal to `epoch` while it has had no other one.
-
     `problem` is not "" when a record of the job cannot be read: it names the key, and that record is None (the graph:
     empty). Such a job fails with that reason; it never stops a process.
     """
@@ -181,5 +179,4 @@ class StoredJob:
     events: int
     result: ResultRecord | None
     problem: str = ""
-    first_epoch: int = 0
     client: ClientRecord | None = None

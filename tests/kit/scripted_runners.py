@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runtime.aio.clock import LoopClock
+from runtime.common.errors import StaleTokenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
@@ -79,9 +80,11 @@ class ScriptedRunner:
         status = await self.end
         final = self._show(status)
         archive = await Payloads(MemoryObjectStore()).store(self.archived_graph())
-        await self.owner_store.write_result(
-            self.job_id, self.epoch, ResultRecord(status, encode_summary(final), archive)
-        )
+        result = ResultRecord(status, encode_summary(final), archive)
+        try:
+            await self.owner_store.write_result(self.job_id, self.epoch, result)
+        except StaleTokenError:
+            return JobManagerRunnerResult(self.job_id, self.epoch, None)
         self.listener.job_summary_changed(final)
         self._declare(0)
         return JobManagerRunnerResult(self.job_id, self.epoch, final)

@@ -12,7 +12,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import KeyValueStore
+from runtime.highavailability.kv import Delete, KeyValueStore, Txn
 from tests.kit.script_cluster import ScriptCluster
 
 T = TypeVar("T")
@@ -42,3 +42,12 @@ def revisions(cluster: ScriptCluster, *prefixes: str) -> dict[str, int]:
         return {one.key: one.mod_revision for answer in answers for one in answer.kvs}
 
     return ask_store(cluster, read)
+
+
+def delete_key(cluster: ScriptCluster, key: str) -> None:
+    """As somebody does it by hand."""
+
+    async def delete(kv: KeyValueStore) -> None:
+        await kv.txn(Txn((), (Delete(key),)), timeout=5.0)
+
+    ask_store(cluster, delete)

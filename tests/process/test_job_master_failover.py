@@ -18,7 +18,7 @@ from tests.kit.gated_jobs import GatedJobs
 from tests.kit.levels import reached
 from tests.kit.naps import attempts, run_naps
 from tests.kit.script_cluster import ScriptCluster
-from tests.kit.stored_keys import KEYS, revisions
+from tests.kit.stored_keys import KEYS, delete_key, revisions
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
@@ -199,3 +199,15 @@ def test_an_owner_whose_jobs_are_moved_while_it_is_frozen_has_no_effect(
     now = of_jobs(cluster)
     assert {key: now.get(key) for key in written} == written, "nothing that it wrote counts"
     assert [work.count(name, "begins") for name in (*names.values(), "waiting")] == [1] * 9, "nor what it ordered"
+
+
+def test_a_deleted_owner_record_restarts_no_task(
+    cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
+) -> None:  # R5, R6
+    jobs = GatedJobs(cluster, client, tmp_path)
+    job_id = jobs.submit("gated")
+    delete_key(cluster, KEYS.owner(job_id))
+    jobs.open_gate("gated")
+    reached(lambda: states(client, [job_id]) == {"FINISHED"}, "the job ends", timeout=30)
+    assert (jobs.count("gated", "begins"), jobs.count("gated", "ends")) == (1, 1)
+    assert len(takeovers(client, job_id)) == 1, "its JobMaster process refused once, or nobody had it any more"

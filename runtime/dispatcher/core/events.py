@@ -40,14 +40,15 @@ class JobOwner:
 class RecoveredJob:
     """A stored job, as a new term finds it. `ended` is the summary of a dirty result.
 
-    `first_epoch` is that of its first owner: another one has taken over what that one may have started (R6).
+    `graph_revision`: the revision of its graph, 0 if that is gone. An owner of that epoch was written with it, and is
+    the first one; any other takes over what an earlier one may have started (R6).
     `move_to` is the process that somebody wants to run it instead of the present owner, "" if nobody does.
     `cancel_reason` says why the cluster wants it cancelled, "" if a person does. `client_expires_millis` is when its
     client has promised to be back, 0 if nobody has to.
     """
 
     source: JobSource
-    first_epoch: int
+    graph_revision: int
     owner: JobOwner | None
     wants_cancel: bool
     ended: JobSummary | None
@@ -364,13 +365,17 @@ class StoreJob:
 
 @dataclass(frozen=True, slots=True)
 class StoreOwner:
-    """Run the assign transaction. `takeovers`: the last one is this, when its time is 0."""
+    """Run the assign transaction, after a pause that grows with `refusals` (R5).
+
+    `takeovers`: the last one is this, when its time is 0.
+    """
 
     job_id: JobId
     incarnation: Incarnation
     address: str
     previous_epoch: int
     takeovers: tuple[Takeover, ...] = ()
+    refusals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,8 +407,9 @@ class StoreMoveWish:
 class StoreEnd:
     """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`. A cancel may have one too.
 
-    `summary` is the job as shown until now, `previous_epoch` that of its last owner, 0 if it had none. `can_run`: that
-    one, or an earlier one, may have started tasks; they are stopped first (R16).
+    `summary` is the job as shown until now, `previous_epoch` that of the stored owner, 0 if there is none. `can_run`:
+    that one, or an earlier one, may have started tasks; they are stopped first (R16). `last_epoch`: the highest epoch
+    of the job that this leader knows, 0 if it knows none. `refusals`: as in StoreOwner.
     """
 
     source: JobSource
@@ -412,6 +418,8 @@ class StoreEnd:
     reason: str
     previous_epoch: int
     can_run: bool = False
+    last_epoch: int = 0
+    refusals: int = 0
 
 
 @dataclass(frozen=True, slots=True)

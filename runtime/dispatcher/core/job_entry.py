@@ -8,9 +8,11 @@ from enum import Enum
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob, StoreOwner
+from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob, StoreEnd, StoreOwner
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, TaskCounts
 from runtime.gateways.overview import Takeover
+
+OWNER_GONE = "the record of its owner is gone from the store"
 
 TAKEOVERS_MAX = 10
 """So many are kept of a job, the latest ones."""
@@ -46,10 +48,13 @@ JOB_PHASES = TransitionTable(
 
 @dataclass(slots=True)
 class JobEntry:
-    """A job that is not cleaned. `epoch` is 0 until there was an owner; `owner` "" while there is none to talk to.
+    """A job that is not cleaned. `epoch` is 0 while no owner is stored; `owner` "" while there is none to talk to.
 
     `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before, each of
-    them refused, or was never told. `may_have_begun`: the present owner was told, by this leader or an earlier one.
+    them refused, or was never told. It is never so of a job that is found without an owner: that there was none before
+    cannot be told from its record being gone. `gone_epoch`: of an owner whose record is gone. `refusals`: how often in
+    turn a process has refused the job, or the store a transaction of it; the next one waits for that (R5).
+    `may_have_begun`: the present owner was told, by this leader or an earlier one.
     `was_owned`: the owner was found in the store.
     `former` runs the job until the transaction that names another owner has succeeded. `move_to`: the process that
     somebody wants to run it; `move_requests` wait until that is durable. `cancel_reason`: why the cluster wants it
@@ -78,6 +83,8 @@ class JobEntry:
     refused_by: dict[Incarnation, bool] = field(default_factory=dict)
     takeovers: tuple[Takeover, ...] = ()
     left: Takeover | None = None
+    gone_epoch: int = 0
+    refusals: int = 0
 
     @property
     def job_id(self) -> JobId:
@@ -98,7 +105,7 @@ class JobEntry:
         self.is_wish_stored = found.wants_cancel
         self.wants_cancel = self.wants_cancel or found.wants_cancel
         self.cancel_reason = found.cancel_reason if found.wants_cancel else self.cancel_reason
-        self.takeovers = found.takeovers
+        self.takeovers = found.takeovers if found.owner is not None else self.takeovers
 
     def leave(self, reason: str) -> None:
         """The job is to get another owner than the present one."""
@@ -111,13 +118,32 @@ class JobEntry:
         self.is_fresh = self.is_fresh and not has_begun
         self.may_have_begun = False
 
+    def lose_record(self) -> str:
+        """No owner is stored. Why, if there was one: what it has started may run, and the next one takes over (R6)."""
+        if self.epoch:
+            if self.owner and self.phase.state is JobPhase.RELOADING:
+                self.leave(OWNER_GONE)
+            self.gone_epoch, self.epoch = self.epoch, 0
+            self.is_fresh = False
+            self.refused_by.clear()  # what it refused was to go on under that epoch
+        self.owner = NO_PROCESS
+        self.may_have_begun = False
+        return OWNER_GONE if self.gone_epoch else ""
+
+    def end_without_owner(self, status: JobStatus, reason: str) -> StoreEnd:
+        """The transaction that ends a job which nobody runs."""
+        last_epoch = self.epoch or self.gone_epoch
+        return StoreEnd(
+            self.source, self.summary, status, reason, self.epoch, self.can_have_begun, last_epoch, self.refusals
+        )
+
     def new_owner(self) -> StoreOwner:
         """The transaction that names the owner. It is a takeover where an earlier one can have begun something (R6)."""
         takeovers = self.takeovers
         if self.left is not None and not self.is_fresh:
             this = replace(self.left, owner=self.owner, owner_address=self.owner_address)
             takeovers = (*takeovers, this)[-TAKEOVERS_MAX:]
-        return StoreOwner(self.job_id, self.owner, self.owner_address, self.epoch, takeovers)
+        return StoreOwner(self.job_id, self.owner, self.owner_address, self.epoch, takeovers, self.refusals)
 
     def assignment(self) -> AssignJob:
         """The order to run this job."""
@@ -191,7 +217,8 @@ def new_entry(source: JobSource) -> JobEntry:
 
 def recovered_entry(source: JobSource, phase: JobPhase) -> JobEntry:
     """An entry for a job that was found in the store."""
-    return JobEntry(source, initial_summary(source), StateMachine(f"job {source.job_id}", JOB_PHASES, phase))
+    machine = StateMachine(f"job {source.job_id}", JOB_PHASES, phase)
+    return JobEntry(source, initial_summary(source), machine, is_fresh=False)
 
 
 def initial_summary(source: JobSource) -> JobSummary:

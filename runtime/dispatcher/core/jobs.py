@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
-from runtime.common.errors import FlinklikeError, NotFoundError, UnavailableError
+from runtime.common.errors import FlinklikeError, NotFoundError, PermanentError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import answers
@@ -27,6 +28,7 @@ from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOut
 
 Effects = list[ev.DispatcherEffect]
 PROCESS_LOST = "its JobMaster process was lost"
+GRAPH_GONE = "its graph is gone from the store, no wish can be stored for it"
 DEFAULT_MOVES = MoveSettings()
 
 
@@ -139,13 +141,8 @@ class JobRegistry:
 
     def dirty(self, limit: int, put_off: Container[JobId] = ()) -> list[JobId]:
         """Jobs with a stored result that are not cleaned, at most `limit`, without those that are put off."""
-        found = []
-        for entry in self._jobs.values():
-            if entry.phase.state is JobPhase.TERMINAL and entry.job_id not in put_off:
-                found.append(entry.job_id)
-                if len(found) == limit:
-                    break
-        return found
+        ended = (job_id for job_id, entry in self._jobs.items() if entry.phase.state is JobPhase.TERMINAL)
+        return list(islice((job_id for job_id in ended if job_id not in put_off), limit))
 
     # --- submit -------------------------------------------------------------------------------------------
 
@@ -277,14 +274,14 @@ class JobRegistry:
         status = JobStatus.CANCELED if entry.wants_cancel else JobStatus.FAILED
         reason = entry.cancel_reason if entry.wants_cancel else entry.summary.pending_reason
         told = self.shown.publish(entry.job_id) if entry.can_have_begun and entry.show_ending() else []
-        end = ev.StoreEnd(entry.source, entry.summary, status, reason, entry.epoch, entry.can_have_begun)
-        return [*told, end]
+        return [*told, entry.end_without_owner(status, reason)]
 
     def _on_end_stored(self, event: ev.EndStored) -> Effects:
         entry = self._jobs.get(event.job_id)
         if entry is None or entry.phase.state in {JobPhase.ASSIGNING, JobPhase.TERMINAL}:
             return []  # another transaction has found it, or will
         if event.summary is None:
+            entry.refusals += 1
             return self._reload(entry)
         entry.summary = event.summary
         return self._end(entry)
@@ -300,9 +297,7 @@ class JobRegistry:
 
     def _on_cancel_failed(self, event: ev.CancelFailed) -> Effects:
         entry = self._jobs.get(event.job_id)
-        if entry is None:
-            return []
-        return answers.refuse_cancels(entry, event.error)
+        return [] if entry is None else answers.refuse_cancels(entry, event.error)
 
     # --- assignment ---------------------------------------------------------------------------------------
 
@@ -402,6 +397,7 @@ class JobRegistry:
 
     def _on_owner_not_stored(self, event: ev.OwnerNotStored) -> Effects:
         entry = self._jobs[event.job_id]
+        entry.refusals += 1
         return self._settle(entry, event.found) + self._assign_waiting()
 
     def _on_assignment_refused(self, event: ev.AssignmentRefused) -> Effects:
@@ -409,6 +405,7 @@ class JobRegistry:
         if entry is None or not entry.is_owned_by(event.incarnation, event.epoch):
             return []
         entry.refused_by[event.incarnation] = event.is_permanent
+        entry.refusals += 1
         reason = f"JobMaster process {entry.owner_address} refused: {event.reason}"
         # One that broke has begun the job; one that has no room has not.
         return self._take_back(entry, reason, has_begun=event.is_permanent)
@@ -507,6 +504,7 @@ class JobRegistry:
                 continue
             if summary.status is JobStatus.SUSPENDED or not entry.accept(summary):
                 continue
+            entry.refusals = 0
             effects += self._end(entry) if summary.status.is_globally_terminal else self.shown.publish(entry.job_id)
             is_moved = is_moved or entry.job_id in self._moves.under_way
         return effects + self._moves.advance() if is_moved else effects
@@ -555,9 +553,10 @@ class JobRegistry:
 
     def _settle(self, entry: JobEntry, found: ev.RecoveredJob | None) -> Effects:
         """Bring an entry in line with what is stored."""
+        effects: Effects = []
         if found is None:
             message = f"job {entry.job_id} is not stored any more: another leader has cleaned it"
-            effects: Effects = [ev.Refuse(request, NotFoundError(message)) for request in entry.cancel_requests]
+            effects = [ev.Refuse(request, NotFoundError(message)) for request in entry.cancel_requests]
             effects += self._moves.vanished(entry)
             del self._jobs[entry.job_id]
             self.processes.release(entry.owner, entry.job_id)
@@ -567,12 +566,14 @@ class JobRegistry:
         if found.ended is not None:
             entry.summary = found.ended
             return self._end(entry)
+        if not found.graph_revision:
+            effects = answers.refuse_cancels(entry, PermanentError(f"job {entry.job_id}: {GRAPH_GONE}"))
         if found.owner is None:
             self.processes.release(entry.owner, entry.job_id)
-            entry.owner = NO_PROCESS
+            reason = entry.lose_record()
             entry.phase.to(JobPhase.WAITING, "no owner is stored")
-            return self._waiting_now(entry)
-        effects = self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.first_epoch)
+            return effects + self._waiting_now(entry, reason)
+        effects += self._settle_owned(entry, found.owner, is_fresh=found.owner.epoch == found.graph_revision)
         self._moves.recovered(entry, found.move_to)
         return effects
 
@@ -589,8 +590,7 @@ class JobRegistry:
     def _on_ticked(self, event: ev.Ticked) -> Effects:
         waiting = [self._jobs[job_id] for job_id in self._waiting]
         for entry in waiting:
-            for incarnation in [peer for peer, is_permanent in entry.refused_by.items() if not is_permanent]:
-                del entry.refused_by[incarnation]
+            entry.refused_by = {peer: True for peer, is_permanent in entry.refused_by.items() if is_permanent}
         doomed = [entry for entry in waiting if self.processes.have_all_refused(entry.refused_by)]
         drops, self._drops = self._drops, {}
         effects: Effects = [ev.SendDrop(incarnation, tuple(entries)) for incarnation, entries in drops.items()]

@@ -113,7 +113,8 @@ class OutputCommit:
 
     def _enter(self, state: CommitState) -> None:
         self._machine.to(state)
-        self._graph.is_committing = self.is_decided
+        # What is shown is durable (R3): until it is, a cancel is stored.
+        self._graph.is_committing = state not in {CommitState.OPEN, CommitState.DECIDING}
 
     def conflict(self, execution: Execution, outputs: Iterable[OutputDirectory]) -> str:
         """Why an attempt must not write there, because of what others of its job write; "" if it may."""

@@ -144,7 +144,7 @@ def test_a_stored_job_that_is_not_in_memory_is_taken_over() -> None:
     assert only(effects, ev.ReloadJob) == ev.ReloadJob(job(1))
     assert made.summary(job(1)) == initial_summary(source(1))
     owner = OwnerRecord(P1, "1:1")
-    unreadable = StoredJob(job(1), EMPTY_GRAPH, 9, owner, 7, None, 0, None, "unreadable", first_epoch=7)
+    unreadable = StoredJob(job(1), EMPTY_GRAPH, 7, owner, 7, None, 0, None, "unreadable")
     effects = made.handle(ev.JobReloaded(job(1), recovered_job(unreadable)))
     assert only(effects, ev.SendAssign).message == AssignJob(job(1), 7, True, b"{}", "", "d", 1001)
     assert only(effects, ev.StoreWanted) == ev.StoreWanted(job(1))
@@ -217,7 +217,7 @@ def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
     made = registry(P1, P2)
     assigned(made, 1)
     effects = made.handle(ev.AssignmentRefused(P1, job(1), 7, "full", is_permanent=False))
-    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7), ev.PublishSummary(job(1))]
+    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7, refusals=1), ev.PublishSummary(job(1))]
     effects = made.handle(ev.OwnerStored(job(1), 8))
     assert only(effects, ev.SendAssign).message.is_fresh
     effects = made.handle(ev.AssignmentRefused(P2, job(1), 8, "full too", is_permanent=True))
@@ -478,7 +478,7 @@ def test_an_assignment_that_finds_a_result_ends_the_job() -> None:
 
 
 def test_a_job_whose_owner_cannot_be_read_gets_another_one_under_a_later_epoch() -> None:
-    stored = StoredJob(job(1), EMPTY_GRAPH, 5, None, 7, None, 0, None, "unreadable", first_epoch=5)
+    stored = StoredJob(job(1), EMPTY_GRAPH, 5, None, 7, None, 0, None, "unreadable")
     made = registry(P1)
     order = only(made.recover([recovered_job(stored)], []), ev.StoreOwner)
     assert (order.incarnation, order.previous_epoch) == (P1, 7)

@@ -118,7 +118,7 @@ def test_an_owner_of_an_earlier_term_may_have_begun() -> None:  # R6
 
 def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     made = running(P1, P2)
-    assert ev.StoreOwner(JOB, P2, "2:1", 7, ANY) in made.handle(broke(7))
+    assert ev.StoreOwner(JOB, P2, "2:1", 7, ANY, refusals=1) in made.handle(broke(7))
     made.handle(ev.OwnerStored(JOB, 8))
     (end,) = [one for one in made.handle(broke(8, P2)) if isinstance(one, ev.StoreEnd)]
     assert (end.status, end.previous_epoch, end.can_run) == (JobStatus.FAILED, 8, True)

@@ -88,6 +88,7 @@ def test_the_decision_travels_with_the_last_acceptance_and_is_durable_before_any
     assert job.pending_events is not None
     assert job.pending_events.events[-1] == OutputsCommitting()
     assert job.commits == []
+    assert not job.core.summary().is_committing, "what is not durable is not shown (R3)"
     job.events_durable()
     assert movers(job) == [(2, 1)]
     assert len(job.durable) == 2, "no event of its own"
