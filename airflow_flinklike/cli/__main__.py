@@ -9,6 +9,7 @@ from typing import NoReturn
 import typer
 
 from airflow_flinklike.cli.app import app
+from airflow_flinklike.cli.render import plain
 from airflow_flinklike.cli.spark_submit import INSTEAD
 from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
 from runtime.common.errors import FlinklikeError
@@ -40,7 +41,7 @@ def _refuse_usage(sentence: str) -> NoReturn:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    sys.stderr.write(f"flinklike: {sentence}\n")
+    sys.stderr.write(f"flinklike: {plain(sentence)}\n")
     sys.exit(1)
 
 

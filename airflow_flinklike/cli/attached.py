@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 
 from airflow_flinklike.cli.output import TaskOutput
-from airflow_flinklike.cli.render import duration_text, state_text, vertices_table
+from airflow_flinklike.cli.render import duration_text, plain, state_text, vertices_table
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
 from airflow_flinklike.exceptions import ClusterUnavailableError, JobConflictError
@@ -123,9 +123,9 @@ def _watch(client: FlinklikeClient, job_id: JobId, errors: Console, output: Task
 
 def _progress(details: Mapping[str, Any]) -> Group:
     head = Text.assemble(
-        str(details["name"]), " ", state_text(details["state"]), " ", duration_text(details["duration"])
+        plain(str(details["name"])), " ", state_text(details["state"]), " ", duration_text(details["duration"])
     )
-    reason = str(details.get("pending-reason", ""))
+    reason = plain(str(details.get("pending-reason", "")))
     return Group(head, *([Text(reason, style="dim")] if reason else []), vertices_table(details))
 
 
@@ -176,11 +176,11 @@ def _report(ended: JobExecutionResult, errors: Console, output: TaskOutput | Non
     stack = str(failure.get("stack-trace", "")).strip()
     own = stack.partition(_CAUSED_BY)[2] if stack.startswith(_SUPPRESSED) else stack
     if output is None or not own or not output.has_shown(own):
-        errors.print(Text(cause, style="bold red"))
+        errors.print(cause, style="bold red")
         if stack not in {"", cause.strip()}:
-            errors.print(Text(stack))
+            errors.print(stack)
     sentence = one_sentence(failure)
-    errors.print(Text(f"Job {ended.job_id} FAILED after {spent}: {sentence}", style="red"))
+    errors.print(f"Job {ended.job_id} FAILED after {spent}: {sentence}", style="red")
     return 1
 
 

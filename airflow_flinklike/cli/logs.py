@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
+from airflow_flinklike.cli.render import plain
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.ids import JobId
@@ -105,14 +106,14 @@ class LogFollower:
     def _write(self, chunk: LogChunk) -> None:
         self.shown.setdefault((chunk.key.vertex_id, chunk.key.subtask), set()).add(chunk.key.attempt)
         if chunk.notice:
-            sys.stderr.write(f"the log of {chunk.title}: {chunk.notice}\n")
+            sys.stderr.write(plain(f"the log of {chunk.title}: {chunk.notice}\n"))
         elif self.as_json:
             self._write_json(chunk)
         else:
             self._write_text(chunk)
 
     def _write_text(self, chunk: LogChunk) -> None:
-        head = f"==> {chunk.title} {chunk.stream}"
+        head = plain(f"==> {chunk.title} {chunk.stream}")
         if head != self.last_head:
             sys.stdout.write(f"{head}\n")
             sys.stdout.flush()

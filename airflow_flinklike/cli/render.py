@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,9 +17,24 @@ _PIPE_WIDTH = 4000
 COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
 
 
+_CONTROLS = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def plain(text: str) -> str:
+    r"""What jobs have named or said, with control characters as `\x1b`: it may not steer the reader's terminal."""
+    return _CONTROLS.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
+
+
+class _PlainConsole(Console):
+    """Prints texts `plain`; what is not a str is printed as it is."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(plain(one) if isinstance(one, str) else one for one in objects), **how)
+
+
 def console(*, stderr: bool = False) -> Console:
     """stdout or stderr. Texts are shown as they are: brackets and colons in names are no markup."""
-    found = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    found = _PlainConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = _PIPE_WIDTH
     return found
@@ -53,7 +69,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     for name in header:
         found.add_column(name, overflow="fold")
     for row in rows:
-        found.add_row(*row)
+        found.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return found
 
 

@@ -4,7 +4,9 @@ import json
 import pickle
 import re
 import sys
+import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,27 @@ def test_a_failed_job_is_1_with_the_root_cause_first(flinklike: RunCommand, serv
     assert (done.code, done.out) == (1, "")
     assert lines[0:2] == ["ValueError: no such column", "Traceback ..."]
     assert re.fullmatch(r"Job \w+ FAILED after [\d.]+ s: ValueError: no such column", lines[-1])
+
+
+def test_control_characters_of_an_error_do_not_reach_the_terminal(
+    flinklike: RunCommand, server: RestThread, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = "\x1b[31mred\x00 \x9b2J \x7f ü"
+    failure = replace(FAILURE, message=f"{says}\nmore {says}", stack_trace=f"over\rTraceback ...\r\nValueError: {says}")
+    monkeypatch.setattr("tests.kit.rest.FAILURE", failure)
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    monkeypatch.setattr(FakeTaskExecutor, "text", b"\x1b[1mits own stdout\x1b[0m\n")
+    shown = "\\x1b[31mred\\x00 \\x9b2J \\x7f ü"
+    done = flinklike("run", "--job-id", JOB, f"{jobs}:built")
+    assert done.out.startswith("\x1b[1mits own stdout\x1b[0m\n"), "what a job writes passes as it is"
+    assert "\x1b" not in done.err
+    begin, stack, last = done.err.splitlines()[-3:]
+    assert (begin, stack) == ("over\\x0dTraceback ...", f"ValueError: {shown}")
+    assert last.endswith(f" s: ValueError: {shown}")
+    info = flinklike("info", JOB)
+    assert f"ValueError: {shown}" in info.out
+    for text in (done.err, info.out):
+        assert {one for one in text if unicodedata.category(one) == "Cc"} == {"\n"}
 
 
 def test_a_stack_that_the_tasks_have_shown_is_not_repeated(

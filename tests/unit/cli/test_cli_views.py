@@ -292,6 +292,15 @@ def test_a_wrong_token_is_one_sentence(flinklike: RunCommand, monkeypatch: pytes
     assert "This cluster requires its token" in done.err
 
 
+def test_control_characters_of_names_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a\x1b]0;title\x07b\x9b"
+    console().print(table(("name",), [(name,)]))
+    console(stderr=True).print(name, style="red")
+    out, err = capsys.readouterr()
+    escaped = "a\\x1b]0;title\\x07b\\x9b"
+    assert (out.splitlines()[1].strip(), err) == (escaped, f"{escaped}\n")
+
+
 @pytest.mark.parametrize(
     ("millis", "text"), [(-1, ""), (0, "0.00 s"), (1234, "1.23 s"), (61_900, "1 min 01 s"), (3_720_000, "1 h 02 min")]
 )
