@@ -17,11 +17,25 @@ SENTENCE_LENGTH_MAX = 400
 _PYTHON_EXCEPTION = "org.apache.spark.api.python.PythonException"
 _PYTHON_PROXY = "py4j.Py4JException"
 _WORKER_ENDED = "Python worker exited unexpectedly"
+_BARE = frozenset(
+    {
+        "java.lang.ClassNotFoundException",
+        "java.lang.NoClassDefFoundError",
+        "java.lang.NoSuchMethodException",
+        "java.net.SocketException",
+        "java.time.format.DateTimeParseException",
+    }
+)
+"""What they say means something only to who has caught them."""
+_ERROR_CLASS = re.compile(
+    r"\[(?!FAILED_|INTERNAL_ERROR|MALFORMED_RECORD_IN_PARSING|STREAM_FAILED|TASK_WRITE_FAILED)[A-Z][A-Z0-9_.]+\] "
+)
+"""An error that Spark has a name for, but for those that only say where another one came through."""
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python3\.\d+/|\.zip/pyspark/|^<frozen |\.pyx$")
-_SQL_STATE = re.compile(r"\s+SQLSTATE: \w+\s*$")
+_SQL_STATE = re.compile(r"\s+SQLSTATE: \w+(?:; line \d+ pos \d+)?\s*$")
 _STAGE_ABORTED = re.compile(r"Job aborted due to stage failure: (?:.*?\(TID \d+\) \([^)]*\): )?(?P<what>.*)", re.DOTALL)
 _THROWABLE = re.compile(r"(?P<name>(?:[\w$]+\.)+[\w$]+)(?:: (?P<says>.*))?$", re.DOTALL)
 _TRACED = re.compile(r"An error occurred while calling (?P<call>.+?)\. Trace:\n(?P<what>.*)", re.DOTALL)
@@ -58,7 +72,8 @@ def _wraps(cause: JavaCause) -> bool:
 
 def _is_python(cause: JavaCause) -> bool:
     """Does it carry the traceback of an exception that Python code has raised?"""
-    return cause.class_name in {_PYTHON_EXCEPTION, _PYTHON_PROXY} and _TRACEBACK in cause.message
+    is_wrapper = cause.class_name in {_PYTHON_EXCEPTION, _PYTHON_PROXY} or _ERROR_CLASS.match(cause.message)
+    return bool(is_wrapper) and _TRACEBACK in cause.message
 
 
 def _sentence(chain: Sequence[JavaCause]) -> str:
@@ -92,7 +107,14 @@ def _thrown(text: str) -> JavaCause:
 
 
 def _telling(causes: Sequence[JavaCause]) -> JavaCause:
-    return next((cause for cause in reversed(causes) if cause.message.strip()), causes[-1])
+    told = next((cause for cause in reversed(causes) if cause.message.strip()), causes[-1])
+    if told.class_name not in _BARE:
+        return told
+    return next((cause for cause in reversed(causes) if _says_all(cause)), told)
+
+
+def _says_all(cause: JavaCause) -> bool:
+    return cause.message.startswith(_WORKER_ENDED) or _ERROR_CLASS.match(cause.message) is not None
 
 
 def _words(cause: JavaCause) -> str:
@@ -104,6 +126,8 @@ def _words(cause: JavaCause) -> str:
     if cause.message.startswith(_WORKER_ENDED):
         return "a Python worker of Spark ended unexpectedly: it crashed, was killed, or its code has ended the process"
     says = _first_line(cause.message)
+    if _ERROR_CLASS.match(says):
+        return _bounded(says)
     name = f" ({cause.class_name})" if says and cause.class_name else cause.class_name
     return f"{_bounded(says)}{name}"
 

@@ -15,6 +15,7 @@ from runtime.taskexecutor.slots.causes import JavaCause
 RECORDED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("recorded_failures.json").read_text())
 
 WORKER = "in a Python worker of Spark"
+TRACED = "Traceback (most recent call last):"
 DIVIDED = "ZeroDivisionError: integer division or modulo by zero"
 TOKEN = (
     "Unrecognized token 'oops': was expecting (JSON String, Number (or 'NaN'/'+INF'/'-INF'), Array, Object or token "
@@ -67,6 +68,19 @@ LAST_LINES = {
         "(1024.0 KiB)"
     ),
     "jdbc": "No suitable driver (java.sql.SQLException)",
+    "no-data-source": (
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure the provider name is correct and the "
+        "package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"
+    ),
+    "udtf-analyze": "AnalysisException: KeyError: 'udtf analyze boom' (etl.py, line 12)",
+    "udtf-analyze-sql": "AnalysisException: KeyError: 'udtf analyze boom' (etl.py, line 12)",
+    "data-source-schema": "AnalysisException: ValueError: no schema (etl.py, line 25)",
+    "data-source-signature": (
+        "AnalysisException: TypeError: F.__init__() got an unexpected keyword argument 'options'"
+    ),
+    "planner-crash": (
+        "a Python worker of Spark ended unexpectedly: it crashed, was killed, or its code has ended the process"
+    ),
     "s3x": 'No FileSystem for scheme "s3x" (org.apache.hadoop.fs.UnsupportedFileSystemException)',
     "ansi-div": (
         "ArithmeticException: [DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and "
@@ -94,7 +108,9 @@ def test_the_last_line_of_a_run_names_the_cause(case: str) -> None:
 def test_what_spark_says_around_the_cause_follows(case: str) -> None:
     name, says = RECORDED[case]["chain"][0] if RECORDED[case]["chain"] else ("", "")
     begin = next((line.strip() for line in says.splitlines() if line.strip()), "")
-    if not name.endswith("PythonException"):  # its traceback is in the stack trace
+    if TRACED in begin and not name.endswith("StreamingQueryException"):
+        return  # its traceback is in the stack trace
+    if not begin.startswith("Python worker exited unexpectedly"):  # which is said in our words
         assert begin in message_of(case)
 
 
@@ -120,6 +136,19 @@ def test_a_failed_task_that_is_told_as_text_only_is_unwrapped() -> None:
         ("An error occurred while calling o1.f", (), "An error occurred while calling o1.f"),
         ("x", (JavaCause("java.lang.NullPointerException", ""),), "java.lang.NullPointerException"),
         ("x", (JavaCause("a.B", "b"), JavaCause("c.D", "")), "b (a.B)"),
+        (
+            "x",
+            (JavaCause("a.B", "[NO_D] No c.D."), JavaCause("java.lang.ClassNotFoundException", "c.D")),
+            "[NO_D] No c.D.",
+        ),
+        (
+            "x",
+            (
+                JavaCause("a.B", "[FAILED_READ_FILE.NO_HINT] Encountered an error."),
+                JavaCause("java.lang.ClassNotFoundException", "c.D"),
+            ),
+            "c.D (java.lang.ClassNotFoundException)\na.B: [FAILED_READ_FILE.NO_HINT] Encountered an error.",
+        ),
         (
             "[PATH_NOT_FOUND] Path does not exist: file:/nope.",
             (JavaCause("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] Path does not exist: file:/nope."),),
