@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -126,7 +127,8 @@ def run(
             errors = render.console(stderr=True)
             if not quiet:
                 errors.print(sentence)
-            code = follow(client, chosen, render.console(), errors, Shown(is_quiet=quiet, as_json=as_json))
+            shown = Shown(is_quiet=quiet, as_json=as_json, script=Path(target) if is_script(target) else None)
+            code = follow(client, chosen, render.console(), errors, shown)
     raise typer.Exit(code)
 
 

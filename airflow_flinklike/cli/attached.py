@@ -6,11 +6,14 @@ On a terminal progress is a table that follows the output; elsewhere it is a lin
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
@@ -33,15 +36,20 @@ _SENTENCE_LENGTH_MAX = 500
 _WRAPPERS = frozenset({"Py4JError", "Py4JJavaError", "PythonException"})
 """Classes that only say where an exception came through: the message of such a failure names the exception."""
 
+_NO_MODULE = re.compile(r"No module named '(?P<name>\w+)'")
 _SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What an attached run shows: `is_quiet` neither output nor progress, `as_json` one document on stdout."""
+    """What an attached run shows: `is_quiet` neither output nor progress, `as_json` one document on stdout.
+
+    `script`: the file that was sent, and without which what lies beside it.
+    """
 
     is_quiet: bool = False
     as_json: bool = False
+    script: Path | None = None
 
 
 class _TerminatedError(BaseException):
@@ -100,7 +108,7 @@ def _follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Co
         _write_document(ended)
     elif ended.status is JobStatus.FINISHED and ended.value is not None:
         console.print_json(json.dumps(ended.value))
-    return _report(ended, errors, output, asked_to_cancel=asked_to_cancel)
+    return _report(ended, errors, output, shown.script, asked_to_cancel=asked_to_cancel)
 
 
 def _watch(client: FlinklikeClient, job_id: JobId, errors: Console, output: TaskOutput | None) -> JobExecutionResult:
@@ -161,7 +169,9 @@ def _write_document(ended: JobExecutionResult) -> None:
     sys.stdout.write(json.dumps(document) + "\n")
 
 
-def _report(ended: JobExecutionResult, errors: Console, output: TaskOutput | None, *, asked_to_cancel: bool) -> int:
+def _report(
+    ended: JobExecutionResult, errors: Console, output: TaskOutput | None, script: Path | None, *, asked_to_cancel: bool
+) -> int:
     spent = duration_text(ended.net_runtime_millis)
     for loss in output.losses() if output is not None else ():
         errors.print(f"Not all output was shown: {loss}.", style="yellow")
@@ -180,8 +190,27 @@ def _report(ended: JobExecutionResult, errors: Console, output: TaskOutput | Non
         if stack not in {"", cause.strip()}:
             errors.print(stack)
     sentence = one_sentence(failure)
+    if script is not None and (hint := left_beside(script, sentence)):
+        sentence = f"{sentence}. {hint}"
     errors.print(f"Job {ended.job_id} FAILED after {spent}: {sentence}", style="red")
     return 1
+
+
+def left_beside(script: Path, sentence: str) -> str:
+    """What to do when a module that lies beside the script was missed: only the script itself is sent. "" else."""
+    missed = _NO_MODULE.search(sentence) if "ModuleNotFoundError: " in sentence else None
+    if missed is None:
+        return ""
+    module, package = script.with_name(f"{missed['name']}.py"), script.with_name(missed["name"])
+    if module.is_file():
+        return f"{module} lies beside the script and was not sent: send it with --py-files {shlex.quote(str(module))}"
+    if package.is_dir():
+        archive, folder = shlex.quote(f"{package}.zip"), shlex.quote(str(package))
+        return (
+            f"{package} lies beside the script and was not sent: send it with --py-files {archive}, which "
+            f"python3 -m zipfile -c {archive} {folder} makes"
+        )
+    return ""
 
 
 def one_sentence(failure: Mapping[str, Any]) -> str:

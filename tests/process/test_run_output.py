@@ -85,6 +85,18 @@ CODE = {
         ),
         r'file:.*/in.csv: malformed record \[null,b\]: For input string: "x" \(java.lang.NumberFormatException\)$',
     ),
+    "no-data-source": (
+        "spark.read.format('delta').load('/no/such')",
+        r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: delta\. Make sure ",
+    ),
+    "udtf-analyze": (
+        (
+            "from pyspark.sql.functions import lit, udtf\n@udtf\nclass T:\n    @staticmethod\n"
+            "    def analyze(x):\n        raise KeyError('no such day')\n    def eval(self, x):\n        yield 1,\n"
+            "T(lit(1)).show()"
+        ),
+        r"AnalysisException: KeyError: 'no such day' \(etl.py, line 12\)$",
+    ),
     "failed-stage": (
         "sc = spark.sparkContext\nopen('in.seq', 'wb').write(b'SEQ')\nsc.sequenceFile('in.seq').count()",
         r"file:.*/in.seq not a SequenceFile \(java.io.EOFException\)$",
@@ -175,6 +187,23 @@ def test_the_last_line_names_the_cause_and_not_what_is_around_it(
     done = spark_cluster.cli("run", script(FAILING + statement), str(tmp_path / "runs"), timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"FAILED after .* s: {words}", done.stderr.splitlines()[-1]), done.stderr
+
+
+def test_a_module_that_was_left_beside_the_script_comes_with_what_the_last_line_says(
+    spark_cluster: ScriptCluster, script: Callable[[str], str], tmp_path: Path
+) -> None:
+    path = script("import helper\nprint(helper.__name__)")
+    (tmp_path / "helper").mkdir()
+    (tmp_path / "helper" / "__init__.py").touch()
+    done = spark_cluster.cli("run", path)
+    told = re.search(
+        r"ModuleNotFoundError: No module named 'helper'.* --py-files (?P<archive>\S+), which (?P<command>.*) makes$",
+        done.stderr.splitlines()[-1],
+    )
+    assert told is not None, done.stderr
+    subprocess.run(told["command"].split(), check=True)
+    done = spark_cluster.cli("run", "--py-files", told["archive"], path)
+    assert (done.returncode, done.stdout) == (0, "helper\n"), done.stderr
 
 
 def test_output_above_the_limit_is_said_to_be_gone_and_why(

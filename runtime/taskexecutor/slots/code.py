@@ -48,7 +48,7 @@ class CodeLoader:
                     raise UnusableCodeError(message)
         except ImportError as error:
             hint = import_hint(error, self._task_manager_id)
-            message = f"the code of {operator.name!r} cannot be loaded: {error}\n{hint}"
+            message = f"the code of {operator.name!r} cannot be loaded: {error}\n{hint}".rstrip("\n")
             raise UnusableCodeError(message) from error
 
     def _unpickle(self, operator: str, python: str, sha256: str, payload: Callable[[], bytes]) -> UserFunction:

@@ -67,8 +67,10 @@ def _message_of(error: BaseException) -> str:
 
 
 def import_hint(error: ImportError, task_manager_id: str) -> str:
-    """What to do about a package that is not there."""
-    package = (error.name or str(error)).partition(".")[0]
+    """What to do about a package that is not there; "" where that is not what has failed."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    package = error.name.partition(".")[0]
     return (
         f"TaskManager {task_manager_id} cannot import what is needed of the package {package!r}: install it in the "
         "TaskManagers' environment, or send it with the job as py-file or wheel"

@@ -121,8 +121,8 @@ class TaskRunner:
         return encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {operator.name!r}")
 
     def _note_failure(self, error: BaseException, order: WorkOrder, result: _Result) -> None:
-        if isinstance(error, ImportError):
-            error.add_note(failures.import_hint(error, self._task_manager_id))
+        if isinstance(error, ImportError) and (hint := failures.import_hint(error, self._task_manager_id)):
+            error.add_note(hint)
         if isinstance(error, SystemExit):
             error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
         failure = failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)

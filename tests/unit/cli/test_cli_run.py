@@ -213,6 +213,49 @@ def test_the_cause_of_a_failure_is_one_sentence(failure: dict[str, str], sentenc
     assert one_sentence(failure) == sentence
 
 
+@pytest.mark.parametrize(
+    ("failure", "beside", "hint"),
+    [
+        (
+            ("ModuleNotFoundError", "No module named 'helper'"),
+            "helper.py",
+            "send it with --py-files 'my pkg/helper.py'",
+        ),
+        (
+            ("a.b.PythonException", "ModuleNotFoundError: No module named 'helper' (etl.py, line 3)"),
+            "helper/__init__.py",
+            (
+                "send it with --py-files 'my pkg/helper.zip', which "
+                "python3 -m zipfile -c 'my pkg/helper.zip' 'my pkg/helper' makes"
+            ),
+        ),
+        (("ModuleNotFoundError", "No module named 'helper'"), "other.py", ""),
+        (("ModuleNotFoundError", "No module named 'helper.sub'"), "helper/__init__.py", ""),
+        (("ValueError", "No module named 'helper'"), "helper.py", ""),
+    ],
+)
+def test_a_module_that_was_left_beside_the_script_is_named(
+    flinklike: RunCommand,
+    server: RestThread,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: tuple[str, str],
+    beside: str,
+    hint: str,
+) -> None:
+    for name in ("etl.py", beside):
+        path = tmp_path / "my pkg" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("pass")
+    class_name, message = failure
+    monkeypatch.setattr("tests.kit.rest.FAILURE", replace(FAILURE, class_name=class_name, message=message))
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    last = flinklike("run", "my pkg/etl.py").err.splitlines()[-1]
+    assert message in last
+    assert last.endswith(hint or message)
+    assert ("was not sent" in last) is bool(hint)
+
+
 def test_a_failed_job_as_json(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
     done = flinklike("run", "--json", f"{jobs}:built")

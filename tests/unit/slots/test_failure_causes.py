@@ -106,6 +106,24 @@ def test_whatever_was_raised_when_spark_was_gone_is_not_the_users() -> None:
     assert (failure.at_fault, failure.is_recoverable, failure.is_restart_vain) == (Fault.SYSTEM, True, False)
 
 
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            ModuleNotFoundError("No module named 'a.b'", name="a.b"),
+            "TaskManager tm-1 cannot import what is needed of the package 'a'",
+        ),
+        (ModuleNotFoundError("user code says so"), ""),
+        (ImportError("attempted relative import with no known parent package"), ""),
+        (ImportError("cannot import name 'x' from 'json'", name="json"), ""),
+    ],
+)
+def test_only_of_a_module_that_is_not_there_it_is_said_how_to_bring_it(error: ImportError, hint: str) -> None:
+    said = failures.import_hint(error, "tm-1")
+    assert said.startswith(hint)
+    assert bool(said) is bool(hint)
+
+
 class _Throwable:
     def __init__(self, name: str, message: str | None, cause: Any = None) -> None:
         self.name, self.message, self.cause = name, message, cause
