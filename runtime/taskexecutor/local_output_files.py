@@ -16,6 +16,7 @@ from pathlib import Path
 
 from runtime.gateways.task import outer_bases
 from runtime.taskexecutor.core.output_plan import Identity, Present, Written
+from runtime.taskexecutor.held_directory import HeldDirectory
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT, digest_of, is_hidden_work, is_inner_marker, is_output
 from runtime.taskexecutor.partitions import tree_of
 
@@ -142,24 +143,48 @@ class LocalOutputFiles:
 
     def __init__(self, base: str) -> None:
         self._base = base.rstrip("/") or "/"
+        self._held: HeldDirectory | None = None
 
     @property
     def base(self) -> str:
         """Its path."""
         return self._base
 
+    def hold(self) -> None:
+        """From now on the directory that this path leads to now."""
+        self._held = HeldDirectory(self._base)
+
+    def release(self) -> None:
+        """No more of it is asked for."""
+        if self._held is not None:
+            self._held.close()
+
+    @property
+    def elsewhere(self) -> str:
+        """Its path now, when the one that it had leads to another directory."""
+        return self._held.elsewhere if self._held is not None else ""
+
+    def name(self, error: OSError) -> None:
+        """With the path that people know."""
+        if self._held is not None:
+            self._held.name(error)
+
+    @property
+    def _root(self) -> str:
+        return self._held.root if self._held is not None else self._base
+
     def _path(self, name: str) -> str:
-        return f"{self._base}/{name}" if name else self._base
+        return f"{self._root}/{name}" if name else self._root
 
     @property
     def place(self) -> str:
         """The directory itself, whatever links its path goes through, and by whatever mount."""
-        return _place(self._base)
+        return _place(self._root)
 
     @property
     def outer_places(self) -> Sequence[str]:
         """The directories that it lies in."""
-        return [_place(outer) for outer in outer_bases(os.path.realpath(self._base))]
+        return [_place(outer) for outer in outer_bases(os.path.realpath(self._root))]
 
     def written(self, directory: str, /) -> Mapping[str, Written]:
         """All files below a directory. Links in it are what the attempt wrote, and are not followed."""
@@ -179,12 +204,12 @@ class LocalOutputFiles:
 
     def present(self) -> Present:
         """What the base shows."""
-        return _Walk(self._base).present()
+        return _Walk(self._root).present()
 
     def names(self) -> list[str]:
         """What the base holds at its top."""
         try:
-            return [entry.name for entry in os.scandir(self._base)]
+            return [entry.name for entry in os.scandir(self._root)]
         except FileNotFoundError:
             return []
 

@@ -23,6 +23,22 @@ class OutputFiles(Protocol):
     def base(self) -> str:
         """Its address, as messages have it."""
 
+    def hold(self) -> None:
+        """From now on this is the directory that its address leads to now, whatever becomes of that.
+
+        Raises FileNotFoundError when there is none.
+        """
+
+    def release(self) -> None:
+        """No thread works with it any more, and nothing more is asked of it. Idempotent."""
+
+    @property
+    def elsewhere(self) -> str:
+        """The address of what is held, when the one that messages have leads to something else by now; else ""."""
+
+    def name(self, error: OSError, /) -> None:
+        """Put the address that people know into an error of an operation."""
+
     @property
     def place(self) -> str:
         """The same for all names of one base."""

@@ -61,6 +61,10 @@ class _OvertakenError(InvalidInputError):
     """Another job has shown what this commit would undo."""
 
 
+class _GoneError(InvalidInputError):
+    """This is not the directory in which the tasks wrote, or somebody has deleted what they wrote."""
+
+
 class _HalfVisibleError(InvalidInputError):
     """Beside what another job has left half done nobody can say that the base is whole."""
 
@@ -153,15 +157,39 @@ class OutputMove:
     async def run(self) -> None:
         """Returns when everything is visible and tidy. Raises MoveStoppedError, and what cannot be mended."""
         try:
+            await self._run_explained()
+        except Exception:
+            self._release()
+            raise
+        self._release()  # not when this is cancelled: what a thread of it works with goes with the thread
+
+    def _release(self) -> None:
+        for base in self._bases:
+            base.files.release()
+
+    async def _run_explained(self) -> None:
+        try:
             await self._run()
         except _ENDED:
             raise
         except (FlinklikeError, OSError) as error:
             await self._give_turns_back()
-            raise self._explained(error) from error
+            raise self._explained(error, await self._led_elsewhere()) from error
+        for base, where in (await self._led_elsewhere()).items():
+            text = "the outputs of job %s are in %s: %s leads to another directory since its commit began"
+            logger.warning(text, self._message.job_id, where, base)
 
-    def _explained(self, error: FlinklikeError | OSError) -> Exception:
-        text = self._with_what_is_left(error)
+    async def _led_elsewhere(self) -> Mapping[str, str]:
+        """The bases whose paths lead to other directories by now, and where those are that the job has written to."""
+
+        def look() -> Mapping[str, str]:
+            found = {base.files.base: base.files.elsewhere for base in self._bases}
+            return {base: where for base, where in found.items() if where}
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, look)
+
+    def _explained(self, error: FlinklikeError | OSError, elsewhere: Mapping[str, str]) -> Exception:
+        text = self._with_what_is_left(error, elsewhere)
         if isinstance(error, RetryableError):
             return type(error)(text)
         if isinstance(error, OSError) and not is_final(error):
@@ -198,16 +226,31 @@ class OutputMove:
     def _open(self) -> list[_Base]:
         """One for each place. The owner compares names; what links make of them is seen here only."""
         found: dict[str, _Base] = {}
+        try:
+            self._open_in(found)
+        except BaseException:
+            for base in found.values():
+                base.files.release()
+            raise
+        return list(found.values())
+
+    def _open_in(self, found: dict[str, _Base]) -> None:
         for output in self._message.outputs:
-            files = output_files(output.base)
+            files, directory = output_files(output.base), within(output.base, output.directory)
+            try:
+                files.hold()
+            except FileNotFoundError as error:
+                raise _gone(output.directory) from error
             base = found.setdefault(files.place, _Base(files, output.mode, [], []))
+            if base.files is not files:
+                files.release()
             if base.mode != output.mode:
                 message = (
                     f"{base.files.base} and {output.base} are one directory, and the job writes there with"
                     f" mode={base.mode!r} and with mode={output.mode!r}: use one mode"
                 )
                 raise InvalidInputError(message)
-            base.directories.append(within(output.base, output.directory))
+            base.directories.append(directory)
             if files.base not in base.names:
                 base.names.append(files.base)
         for base in found.values() if len(found) > 1 else ():
@@ -219,7 +262,6 @@ class OutputMove:
                         " directories that do not lie within each other, or mode='append' for both"
                     )
                     raise InvalidInputError(message)
-        return list(found.values())
 
     def _claim(self, base: _Base) -> None:
         """Say whose the directories are from now on, before anything else: nobody else deletes them (R28)."""
@@ -324,11 +366,7 @@ class OutputMove:
         try:
             return base.files.written(directory)
         except FileNotFoundError as error:
-            message = (
-                f"{base.files.base}/{directory}, which was accepted, is gone, or this TaskManager does not see it: a"
-                " base has to be reachable under one name from every TaskManager"
-            )
-            raise InvalidInputError(message) from error
+            raise _gone(f"{base.files.base}/{directory}") from error
 
     async def _show(self, base: _Base) -> None:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
@@ -431,8 +469,13 @@ class OutputMove:
         """Not before a look whether this mover still may."""
 
         def looked() -> T:
-            self._permit.check()
-            return work()
+            try:
+                self._permit.check()
+                return work()
+            except OSError as error:
+                for base in self._bases:
+                    base.files.name(error)
+                raise
 
         self._permit.check_itself()
         return await asyncio.get_running_loop().run_in_executor(self._executor, looked)
@@ -469,7 +512,7 @@ class OutputMove:
         if failures:
             raise failures[0]
 
-    def _with_what_is_left(self, error: Exception) -> str:
+    def _with_what_is_left(self, error: Exception, elsewhere: Mapping[str, str]) -> str:
         told = in_words(error)
         directory = commit_names(self._message.job_id).directory
         if isinstance(error, _OvertakenError):
@@ -477,14 +520,25 @@ class OutputMove:
             return f"{told}: run the job again, and delete what is left of it there: {left}"
         claimed = [f"{base.files.base}/{directory}" for base in self._bases if base.is_claimed]
         if not self._moved and not any(base.is_done for base in self._bases):
-            how_far = "nothing of the job has become visible"
+            how_far = f"nothing of the job has become visible{' there' if isinstance(error, _GoneError) else ''}"
         else:
             how_far = f"{self._moved} of {self._total} files of the job are visible"
         if not claimed:
             return f"{told}; {how_far}, {how_to_commit(self._message.outputs)}"
         command = shlex.join(["bin/commit-outputs.sh", claimed[0]])
         repeat = "to commit it behind that" if isinstance(error, _HalfVisibleError) else "to repeat the commit"
+        for base, where in elsewhere.items():
+            repeat += f", once {base} leads to {where} again"
         return f"{told}; {how_far}, what its tasks wrote is kept; {repeat}: {command}"
+
+
+def _gone(directory: str) -> _GoneError:
+    message = (
+        f"{directory}, which was accepted, is gone, or the base is not the directory here in which the task wrote: it"
+        " has to be reachable under one name from every TaskManager, and this name has to lead to that directory until"
+        " the commit has ended"
+    )
+    return _GoneError(message)
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:

@@ -30,6 +30,20 @@ class RemoteOutputFiles:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
+    def hold(self) -> None:
+        """Nothing: a URL leads to one place."""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    @property
+    def elsewhere(self) -> str:
+        """Never."""
+        return ""
+
+    def name(self, error: OSError, /) -> None:
+        """It has its URL."""
+
     @property
     def place(self) -> str:
         """Its URL, in one spelling."""

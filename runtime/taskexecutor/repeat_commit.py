@@ -96,6 +96,7 @@ def _message(arguments: Sequence[str]) -> CommitOutputs | None:
         if stored is None:
             message = f"{base}/{name} holds no order to commit outputs: there is nothing to repeat"
             raise InvalidInputError(message)
+        _check_leads_here(base, name, stored)
         return stored
     outputs = [output for argument in arguments for output in _outputs(argument)]
     jobs = {_name(output.directory).partition("_")[0] for output in outputs}
@@ -107,6 +108,17 @@ def _message(arguments: Sequence[str]) -> CommitOutputs | None:
         if stored is not None:
             return stored  # a commit had begun after all, and has said what belongs to it
     return CommitOutputs(job_id, 0, VertexId(""), tuple(outputs), 1)
+
+
+def _check_leads_here(base: str, name: str, stored: CommitOutputs) -> None:
+    """Raises InvalidInputError when the names that the job had for its bases lead to none that has such a commit."""
+    names = dict.fromkeys(output.base for output in stored.outputs)
+    if all(output_files(one).read(f"{name}/order") is None for one in names):
+        message = (
+            f"{base}/{name} is the commit of a job that wrote to {', '.join(names)}, which leads to another directory"
+            f" now: let it lead to {base} again, then repeat this"
+        )
+        raise InvalidInputError(message)
 
 
 def _stored(base: str, name: str) -> CommitOutputs | None:

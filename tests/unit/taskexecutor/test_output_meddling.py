@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import fsspec
@@ -10,10 +12,11 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
+from runtime.taskexecutor import repeat_commit
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile
 from runtime.taskexecutor.local_output_files import LocalOutputFiles
 from runtime.taskexecutor.output_move import MoveStoppedError, Permit
-from tests.kit.committed_outputs import JOB, attempt, attempt_path, commit, visible
+from tests.kit.committed_outputs import COMMIT, JOB, attempt, attempt_path, commit, everything, tree, visible
 
 
 def stopped_behind(output: OutputDirectory, name: str) -> None:
@@ -104,3 +107,144 @@ def test_a_plan_without_identities_is_carried_out() -> None:
     assert [OutputPlan.decode(plan.encode()) for plan in (known, unknown)] == [known, unknown]
     assert b'"version":1' in known.encode()
     assert b"identities" not in unknown.encode()
+
+
+# --- bases whose path leads to another directory ----------------------------------------------------------------------
+
+
+OLD = {f"part-{number}": "old" for number in range(20)}
+
+
+def fill(directory: Path) -> Path:
+    directory.mkdir()
+    for name, text in OLD.items():
+        (directory / name).write_text(text)
+    return directory
+
+
+def retarget(base: Path, target: Path) -> None:
+    """As people switch from one version to the next."""
+    (base.parent / "next").symlink_to(target)
+    (base.parent / "next").replace(base)
+
+
+def replaced(base: Path) -> Path:
+    """Where the directory is from now on."""
+    now = base.rename(base.parent / "now")
+    fill(base)
+    return now
+
+
+@contextlib.contextmanager
+def when_written(name: str, do: Callable[[], object]) -> Iterator[None]:
+    """Of the records of the commit."""
+    real = LocalOutputFiles.write
+
+    def write(self: LocalOutputFiles, written: str, data: bytes, /) -> None:
+        real(self, written, data)
+        if written.endswith(f"/{name}"):
+            do()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalOutputFiles, "write", write)
+        yield
+
+
+@pytest.mark.parametrize("step", ["order", "plan", "moved"])
+def test_a_link_that_is_retargeted_takes_the_commit_nowhere_else(
+    tmp_path: Path, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, base = fill(tmp_path / "v1"), fill(tmp_path / "v2"), tmp_path / "cur"
+    base.symlink_to(first)
+    with when_written(step, lambda: retarget(base, second)):
+        commit([attempt(base, 0, mode=OVERWRITE, new="new")])
+    assert everything(second) == OLD.keys()
+    assert tree(first) == {"new", "_SUCCESS"}
+    assert f"are in {first}: {base} leads to another directory" in caplog.text
+
+
+@pytest.mark.parametrize("step", ["order", "plan", "moved"])
+def test_a_directory_that_is_put_in_the_place_of_the_base_is_left_alone(tmp_path: Path, step: str) -> None:
+    base = fill(tmp_path / "base")
+    with when_written(step, lambda: replaced(base)):
+        commit([attempt(base, 0, mode=OVERWRITE, new="new")])
+    assert everything(base) == OLD.keys()
+    assert tree(tmp_path / "now") == {"new", "_SUCCESS"}
+
+
+def test_the_next_mover_of_a_base_that_leads_elsewhere_is_refused_until_it_leads_back(tmp_path: Path) -> None:
+    first, second, base = fill(tmp_path / "v1"), fill(tmp_path / "v2"), tmp_path / "cur"
+    base.symlink_to(first)
+    output = attempt(base, 0, mode=OVERWRITE, new="new")
+    stopped_behind(output, "moved")
+    retarget(base, second)
+    with pytest.raises(InvalidInputError, match=r"this name has to lead to that directory.*has become visible there"):
+        commit([output], 2)
+    assert visible(second) == OLD
+    retarget(base, first)
+    commit([output], 3)
+    assert tree(first) == {"new", "_SUCCESS"}
+
+
+def test_a_failure_says_where_the_path_has_to_lead_for_its_repeat(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, base = fill(tmp_path / "v1"), fill(tmp_path / "v2"), tmp_path / "cur"
+    base.symlink_to(first)
+    output = attempt(base, 0, mode=OVERWRITE, a="new", b="new")
+    source = first / attempt_path(output).name / "b"
+
+    def meddle() -> None:
+        source.rename(tmp_path / "away")
+        retarget(base, second)
+
+    with when_written("plan", meddle), pytest.raises(InvalidInputError) as failed:
+        commit([output])
+    assert f"1 of 2 files of the job are visible, what its tasks wrote is kept; to repeat the commit, once {base}" in (
+        str(failed.value)
+    )
+    assert str(failed.value).endswith(f"leads to {first} again: bin/commit-outputs.sh {base}/{COMMIT}")
+    (tmp_path / "away").rename(source)
+    assert repeat_commit.main([f"{first}/{COMMIT}"]) == 1
+    assert f"leads to another directory now: let it lead to {first} again" in capsys.readouterr().err
+    assert visible(second) == OLD
+    retarget(base, first)
+    assert repeat_commit.main([f"{base}/{COMMIT}"]) == 0, capsys.readouterr().err
+    assert visible(first) == {"a": "new", "b": "new"}
+
+
+def test_messages_have_the_path_that_people_know(tmp_path: Path) -> None:
+    output = attempt(tmp_path, 0, a="1")
+    (tmp_path / COMMIT).write_text("in the way")
+    with pytest.raises(InvalidInputError) as failed:
+        commit([output])
+    assert f"'{tmp_path}/{COMMIT}" in str(failed.value)
+    assert "/proc/" not in str(failed.value)
+
+
+@pytest.mark.parametrize("name", ["a", "taken"])
+def test_a_commit_leaves_no_directory_open(tmp_path: Path, name: str) -> None:
+    outputs = [attempt(tmp_path / base, number, **{name: base}) for number, base in enumerate("xyz")]
+    outputs.append(attempt(tmp_path / "x", 9, other="1"))
+    (tmp_path / "z/taken").write_text("old")
+    refused = pytest.raises(InvalidInputError, match="exists already") if name == "taken" else contextlib.nullcontext()
+    before = set(Path("/proc/self/fd").iterdir())
+    with refused:
+        commit(outputs)
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_a_directory_that_was_let_go_is_reached_by_nobody(tmp_path: Path) -> None:
+    """Not the one either that has got its number since."""
+    files = LocalOutputFiles(str(tmp_path))
+    files.hold()
+    files.write("a", b"1")
+    files.release()
+    files.release()
+    other = os.open("/", os.O_PATH)
+    try:
+        assert files.read("a") is None
+        with pytest.raises(FileNotFoundError):
+            files.make_room("b")
+    finally:
+        os.close(other)
