@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -77,6 +79,49 @@ def test_who_touches_spark_before_its_slot_is_attached_is_told_of_no_threads(
         assert len({report.value for report in reports}) == 1, "one process"
     finally:
         slots.stop()
+
+
+def stream_into_python(ctx: Any, leave: str = "") -> int:
+    import os
+    import threading
+    from pathlib import Path
+
+    if leave == "thread":
+        held = threading.Lock()
+        held.acquire()
+        threading.Thread(target=held.acquire, name="mine", daemon=True).start()
+    Path("in").mkdir()
+    Path("in/rows").write_text("a\nb\n")
+    arrived = threading.Event()
+
+    def batch(rows: Any, number: int) -> None:
+        arrived.set()
+        if leave == "batch":
+            threading.Event().wait()
+
+    query = ctx.spark.readStream.text("in").writeStream.foreachBatch(batch).option("checkpointLocation", "state")
+    started = query.trigger(availableNow=True).start()
+    if leave == "batch":
+        assert arrived.wait(60)
+    else:
+        started.awaitTermination()
+    return os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("leave", "told"), [("", r"$"), ("thread", r"thread mine$"), ("batch", r"thread Thread-\d+ \(run\)$")]
+)
+def test_threads_by_which_the_jvm_calls_python_are_not_the_users(slots: SlotBox, leave: str, told: str) -> None:
+    """Unless they are in user code. The process, which the JVM can call, is not used again in any case."""
+    job = new_job()
+    first = slots.report(slots.work(lambda ctx: stream_into_python(ctx, leave), job_id=job, reuse_key="k"))
+    assert first.state is ExecutionState.FINISHED, first.failure
+    begin = "left when the task had returned, and ended with its process: " if leave else ""
+    left = [line for line in slots.bench.log(first, "stderr").splitlines() if line.startswith("left when")]
+    assert re.match(begin + told, (left or [""])[0])
+    after = slots.value(slots.work(lambda ctx: __import__("os").getpid(), job_id=job, reuse_key="k"))
+    assert first.value
+    assert after != json.loads(first.value)
 
 
 def test_an_idle_slot_is_attached_and_a_task_takes_it_at_once(slots: SlotBox) -> None:

@@ -68,6 +68,10 @@ class SparkAttachment:
         """Of this process's end of Spark. They are there from its attaching on, which user code may have asked for."""
         return self._attached.threads if self._attached is not None else ()
 
+    def callback_threads(self) -> Sequence[threading.Thread]:
+        """By which the JVM can call Python as long as this process lives, since a task has asked for that."""
+        return self._attached.callback_threads() if self._attached is not None else ()
+
     def start_attempt(self, order: WorkOrder) -> None:
         """Whose work comes next. No call to the JVM."""
         self._order = order

@@ -150,10 +150,11 @@ class TaskRunner:
         if self._channel.is_cancelled:
             return False
         is_spark_clean = self._attachment.end_attempt()
-        left = leftovers.found(self._attachment.threads)
+        called_by = self._attachment.callback_threads()
+        left = leftovers.found((*self._attachment.threads, *called_by))
         if left:
             _warn(order, f"left when the task had returned, and ended with its process: {', '.join(left)}")
-        return is_spark_clean and not left
+        return is_spark_clean and not left and not called_by
 
     def _outcome(
         self, order: WorkOrder, state: AttemptState | None, result: _Result, usage: _Usage, *, is_clean: bool

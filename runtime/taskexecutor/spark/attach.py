@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError, RetryableError
@@ -254,6 +255,18 @@ class AttachedSpark:
             self._tasks_looked_at = tasks
         return left
 
+    def callback_threads(self) -> list[threading.Thread]:
+        """Those by which the JVM calls Python (`foreachBatch`, DStreams) and that are in no such call: py4j's own."""
+        server = vars(self._context._gateway).get("_callback_server")  # noqa: SLF001 - no public way
+        if server is None:
+            return []
+        frames = sys._current_frames()  # noqa: SLF001 - the only way to see what another thread does
+        return [
+            thread
+            for thread in threading.enumerate()
+            if _callback_server_of(thread) is server and not _is_in_user_code(frames.get(thread.ident or 0))
+        ]
+
     def has_active_jobs(self) -> bool:
         """True while the status store shows a running job of this session."""
         return bool(self._slot.hasActiveJobs())
@@ -316,6 +329,23 @@ def _threads_of(context: SparkContext) -> tuple[threading.Thread, ...]:
         return getattr(thread, "deque", getattr(target, "__self__", None))
 
     return tuple(thread for thread in threading.enumerate() if any(server(thread) is one for one in served))
+
+
+def _callback_server_of(thread: threading.Thread) -> object:
+    """That it is, or serves a connection of. Other threads may be anything."""
+    from py4j.clientserver import ClientServerConnection, PythonServer
+
+    target = getattr(thread, "_target", None)
+    runs = target.__self__ if isinstance(target, MethodType) else None
+    if isinstance(runs, ClientServerConnection):
+        return runs.python_server
+    return runs if isinstance(runs, PythonServer) else None
+
+
+def _is_in_user_code(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "_call_proxy":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _move_temporary_files(context: SparkContext, directory: str) -> None:
