@@ -36,6 +36,7 @@ _SENTENCE_LENGTH_MAX = 500
 _WRAPPERS = frozenset({"Py4JError", "Py4JJavaError", "PythonException"})
 """Classes that only say where an exception came through: the message of such a failure names the exception."""
 
+_PLACE = re.compile(r"\([^()]+, line \d+\)")
 _NO_MODULE = re.compile(r"No module named '(?P<name>\w+)'")
 _SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
@@ -219,5 +220,5 @@ def one_sentence(failure: Mapping[str, Any]) -> str:
     says = next((line.strip() for line in str(failure.get("message", "")).splitlines() if line.strip()), "")
     if not says:
         return name
-    sentence = says if name in _WRAPPERS else f"{name}: {says}"
+    sentence = says if name in _WRAPPERS else f"{name}{'' if _PLACE.fullmatch(says) else ':'} {says}"
     return sentence if len(sentence) <= _SENTENCE_LENGTH_MAX else f"{sentence[:_SENTENCE_LENGTH_MAX]} ..."

@@ -164,7 +164,7 @@ def test_a_traceback_is_shown_once_and_the_last_line_says_why(
     done = spark_cluster.cli("run", script("print('begun')\nraise LookupError('no such day\\nnor night')\n"))
     assert (done.returncode, done.stdout) == (1, "begun\n")
     assert done.stderr.count("Traceback") == 1, done.stderr
-    assert re.search(r"FAILED after .* s: LookupError: no such day$", done.stderr.splitlines()[-1])
+    assert re.search(r"FAILED after .* s: LookupError: no such day \(etl.py, line 2\)$", done.stderr.splitlines()[-1])
 
 
 @pytest.mark.parametrize("case", CAUSES)

@@ -7,8 +7,10 @@ what its last task met, and what was read when it broke (file, record) stands be
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from runtime.taskexecutor.slots.causes import MKDIRS_FAILED, JavaCause, is_failed_mkdirs
 
@@ -44,6 +46,26 @@ _FILE = re.compile(r"Encountered error while reading file (?P<file>\S+?)\.(?:\s|
 _RECORD = re.compile(r"Malformed records are detected in record parsing: (?P<record>.+?)\.$", re.MULTILINE)
 _NO_RECORD = "_corrupt_record"
 _RECORD_LENGTH_MAX = 120
+
+
+_OURS = tuple(f"{Path(__file__).parents[3]}{os.sep}{package}{os.sep}" for package in ("runtime", "airflow_flinklike"))
+_SPEAK_FOR_THEMSELVES = frozenset({"pyspark", "py4j", "runtime", "airflow_flinklike"})
+"""Packages whose errors are sentences about what was asked, not about the line that asked it."""
+
+
+def with_place(message: str, error: BaseException) -> str:
+    """The message of an error of Python code, its first line with the innermost line of user code."""
+    if type(error).__module__.partition(".")[0] in _SPEAK_FOR_THEMSELVES:
+        return message
+    place = ""
+    step = error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if not (file.startswith(("<", *_OURS)) or _LIBRARY.search(file)):
+            place = f"({file.rpartition('/')[2]}, line {step.tb_lineno})"
+        step = step.tb_next
+    first, line_break, rest = message.partition("\n")
+    return f"{first} {place}".strip() + line_break + rest if place else message
 
 
 def cause_in_words(text: str, chain: Sequence[JavaCause]) -> str:

@@ -11,7 +11,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import PartitionId
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.taskexecutor.slots import causes
-from runtime.taskexecutor.slots.cause_sentence import cause_in_words
+from runtime.taskexecutor.slots.cause_sentence import cause_in_words, with_place
 from runtime.taskexecutor.slots.causes import RESOURCE, SYSTEM, USER
 from runtime.taskexecutor.slots.memory import format_bytes
 from runtime.taskexecutor.spark.environment import SparkLoss
@@ -39,9 +39,10 @@ def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
     """A failure as it happened in the slot process, with the user's part of the stack."""
     chain = causes.java_chain(error)
     verdict = causes.verdict_of(error, chain)
+    message = cause_in_words(_message_of(error), chain)
     return FailureInfo(
         class_name=_class_name(error),
-        message=_shorten(cause_in_words(_message_of(error), chain), MESSAGE_LENGTH_MAX),
+        message=_shorten(message if chain else with_place(message, error), MESSAGE_LENGTH_MAX),
         stack_trace=_shorten(_stack_of(error), STACK_LENGTH_MAX),
         kind=verdict.kind,
         is_recoverable=verdict.is_recoverable,

@@ -203,6 +203,7 @@ def test_a_stack_that_the_tasks_have_shown_is_not_repeated(
     [
         ({"class": "a.b.ValueError", "message": "\n  no such day\nmore"}, "ValueError: no such day"),
         ({"class": "MemoryError", "message": ""}, "MemoryError"),
+        ({"class": "AssertionError", "message": "(etl.py, line 2)"}, "AssertionError (etl.py, line 2)"),
         ({}, "Error"),
         ({"class": "X", "message": "y" * 9_999}, f"X: {'y' * 497} ..."),
         ({"class": "py4j.protocol.Py4JJavaError", "message": "no driver (a.B)\na.C: c"}, "no driver (a.B)"),

@@ -124,6 +124,37 @@ def test_only_of_a_module_that_is_not_there_it_is_said_how_to_bring_it(error: Im
     assert bool(said) is bool(hint)
 
 
+def raised_in(file: str, code: str) -> BaseException:
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - whichever the code raises
+        exec(compile(code, file, "exec"), {"__name__": "__main__"})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1\nassert x == 2", "(etl.py, line 2)"),
+        ("raise KeyboardInterrupt", "(etl.py, line 1)"),
+        ("raise LookupError('no such day\\nnor night')", "no such day (etl.py, line 1)\nnor night"),
+        ("import json\n\njson.loads('{')", "(etl.py, line 3)"),
+        ("def f():\n    raise type('Oops', (Exception,), {})('x')\n\nf()", "x (etl.py, line 2)"),
+        ("exec('1 / 0')", "division by zero (etl.py, line 1)"),
+        ("from runtime.common.ids import parse_job_id\nparse_job_id('x')", "hex digits"),
+    ],
+)
+def test_an_error_of_the_driver_names_its_line(code: str, message: str) -> None:
+    """The innermost one of user code, as errors of Python workers do; what is our own sentence needs none."""
+    said = failures.of_exception(raised_in("/srv/run/work/etl.py", code), timestamp_millis=1).message
+    assert message in said
+    assert ("etl.py" in message) is ("etl.py" in said)
+
+
+def test_what_spark_says_and_what_has_no_line_stay_as_they_are() -> None:
+    refused = raised_in("/srv/etl.py", "from pyspark.errors import AnalysisException\nraise AnalysisException('no x')")
+    assert failures.of_exception(refused, timestamp_millis=1).message == "no x"
+    assert failures.of_exception(ValueError("x"), timestamp_millis=1).message == "x"
+
+
 class _Throwable:
     def __init__(self, name: str, message: str | None, cause: Any = None) -> None:
         self.name, self.message, self.cause = name, message, cause
