@@ -14,10 +14,18 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import outer_bases
 from runtime.taskexecutor.core.output_plan import Identity, Present, Written
 from runtime.taskexecutor.held_directory import HeldDirectory
-from runtime.taskexecutor.output_names import HIDDEN_COMMIT, digest_of, is_hidden_work, is_inner_marker, is_output
+from runtime.taskexecutor.output_names import (
+    HIDDEN_ATTEMPT,
+    HIDDEN_COMMIT,
+    digest_of,
+    is_hidden_work,
+    is_inner_marker,
+    is_output,
+)
 from runtime.taskexecutor.partitions import tree_of
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS})
@@ -123,6 +131,20 @@ def _leads_to_file(link: os.DirEntry[str]) -> bool:
         return False
 
 
+def _check_link(name: str, link: os.DirEntry[str]) -> None:
+    """Raises InvalidInputError for one that leads to the directory of an attempt: to nothing when that is gone."""
+    target = str(Path(link).readlink())
+    ways = [target]
+    if target.startswith("/"):
+        ways += [os.path.realpath(target), os.path.realpath(target.rpartition("/")[0])]
+    if any(part.startswith(HIDDEN_ATTEMPT) for way in ways for part in way.split("/")):
+        message = (
+            f"{name} is a link to {target}, in the hidden directory of an attempt, which is gone when the commit is"
+            " over: link to the file's place behind the commit, or by a path relative to the link"
+        )
+        raise InvalidInputError(message)
+
+
 def _is_moved(new: str, size: int, identity: Identity | None, *, is_fresh: bool) -> bool:
     """R28: what has the name of a file whose source is gone is that file, which an earlier mover has moved.
 
@@ -198,6 +220,8 @@ class LocalOutputFiles:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(name)
                 elif is_output(name):
+                    if entry.is_symlink():
+                        _check_link(f"{self._base}/{directory}/{name}", entry)
                     file = entry.stat(follow_symlinks=False)
                     found[name] = Written(file.st_size, (file.st_ino, file.st_mtime_ns))
         return found

@@ -50,7 +50,7 @@ class OutputFiles(Protocol):
     def written(self, directory: str, /) -> Mapping[str, Written]:
         """All files below a directory of an attempt, relative to it.
 
-        Raises FileNotFoundError when it is gone.
+        Raises FileNotFoundError when it is gone, InvalidInputError for a link that will lead nowhere.
         """
 
     def present(self) -> Present:

@@ -28,7 +28,7 @@ from runtime.gateways.task import APPEND
 from runtime.taskexecutor.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
 from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
 from runtime.taskexecutor.output_files import OutputFiles, output_files, within
-from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, SUCCESS
+from runtime.taskexecutor.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS, is_hidden_work
 from runtime.taskexecutor.output_turns import StoredJobs, Turns
 from runtime.taskexecutor.overtaken_commits import half_visible, replaced_marks
 from runtime.taskexecutor.storage_failures import in_words, is_final
@@ -364,9 +364,16 @@ class OutputMove:
 
     def _written(self, base: _Base, directory: str) -> Mapping[str, Written]:
         try:
-            return base.files.written(directory)
+            written = base.files.written(directory)
         except FileNotFoundError as error:
             raise _gone(f"{base.files.base}/{directory}") from error
+        if own := [name for name in written if any(map(is_hidden_work, name.split("/")))]:
+            message = (
+                f"{base.files.base}/{directory}/{min(own)}: names that begin with {HIDDEN_ATTEMPT} or {HIDDEN_COMMIT}"
+                " are those of commits: write under another name"
+            )
+            raise InvalidInputError(message)
+        return written
 
     async def _show(self, base: _Base) -> None:
         """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""

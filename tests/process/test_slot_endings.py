@@ -82,6 +82,27 @@ async def test_an_output_path_that_cannot_be_committed_is_refused_at_once(
     assert report.outputs == ()
 
 
+async def test_an_output_directory_that_is_not_there_at_the_end_is_named(bench: SlotBench, tmp_path: Path) -> None:
+    def remove(ctx: Any) -> None:
+        import shutil
+        from pathlib import Path
+
+        for number in range(3):
+            directory = Path(ctx.output_path(f"{ctx.params['base']}/{number}"))
+            if number < 2:
+                directory.mkdir(parents=True)
+            if number == 1:
+                shutil.rmtree(directory)
+
+    report = await bench.run(bench.work(remove, params={"base": str(tmp_path)}))
+    assert report.state is ExecutionState.FINISHED
+    assert [output.base for output in report.outputs] == [f"{tmp_path}/0"]
+    lines = bench.log(report, "stderr").splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        f"nothing of this task is committed to {tmp_path}/{number}" for number in (1, 2)
+    ]
+
+
 async def test_secrets_reach_the_function_and_the_script_and_nothing_else(bench: SlotBench) -> None:
     def look(ctx: Any) -> Any:
         import os

@@ -7,13 +7,13 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo, PartitionDescriptor, TaskMetrics
+from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescriptor, TaskMetrics
 from runtime.jobgraph.graph import Operator, ScriptCode, parse_operators
 from runtime.taskexecutor.slots import failures
 from runtime.taskexecutor.slots.attempt_scope import AttemptLogging, JobScope, StreamRedirection
@@ -165,7 +165,8 @@ class TaskRunner:
         own = [file for file in read if file.consumer in {-1, order.attempt_id.subtask_index}]
         outputs = tuple(state.outputs.values()) if state is not None else ()
         if is_finished:
-            outputs = made_outputs(outputs)
+            asked, outputs = outputs, made_outputs(outputs)
+            _warn_of_missing_outputs(order, [output for output in asked if output not in outputs])
         visible = written_outputs(outputs if is_finished else ())
         metrics = TaskMetrics(
             read_bytes=sum(file.size_bytes for file in own),
@@ -212,6 +213,15 @@ def _hand_over(operator: Operator, value: Any, inline_bytes_max: int) -> Any:
         raise TaskError(message)
     encode_value(value, bytes_max=inline_bytes_max, what=f"the return value of {operator.name!r}")
     return [value]
+
+
+def _warn_of_missing_outputs(order: WorkOrder, missing: Iterable[OutputDirectory]) -> None:
+    for output in missing:
+        _warn(
+            order,
+            f"nothing of this task is committed to {output.base}: it has asked for ctx.output_path({output.base!r}),"
+            f" and there was no {output.directory} when it returned: it made none, or has deleted it",
+        )
 
 
 def _warn_of_vanishing_files(order: WorkOrder, script: Path) -> None:

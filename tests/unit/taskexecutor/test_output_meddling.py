@@ -248,3 +248,43 @@ def test_a_directory_that_was_let_go_is_reached_by_nobody(tmp_path: Path) -> Non
             files.make_room("b")
     finally:
         os.close(other)
+
+
+# --- what a job may not write -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [f".commit-{JOB}.turn", f".commit-{JOB}", ".attempt-x/part", "day=1/.commit-x"])
+@pytest.mark.parametrize("kind", ["local", "memory"])
+def test_names_of_the_commits_own_are_refused_before_anything_is_seen(tmp_path: Path, name: str, kind: str) -> None:
+    output = attempt(tmp_path, 0, mode=OVERWRITE, a="1", **{name: "mine"})
+    if kind == "memory":
+        root = f"memory://{tmp_path}"
+        output = OutputDirectory(root, f"{root}/{attempt_path(output).name}", OVERWRITE)
+        fsspec.filesystem("memory").pipe({f"{output.directory}/{one}": b"1" for one in ("a", name)})
+    said = f"{name}: names that begin with .* are those of commits.* nothing of the job has become visible, what"
+    with pytest.raises(InvalidInputError, match=said):
+        commit([output])
+    assert visible(tmp_path) == {}
+
+
+@pytest.mark.parametrize("way", ["{attempt}/a", "{alias}/a", "{attempt}", "{attempt}/out", "{hop}", "../{name}/a"])
+def test_a_link_into_the_directory_of_an_attempt_is_refused_before_anything_is_seen(tmp_path: Path, way: str) -> None:
+    """It would lead nowhere when that directory is gone."""
+    base = tmp_path / "base"
+    output = attempt(base, 0, a="1", b="2")
+    directory = attempt_path(output)
+    (tmp_path / "alias").symlink_to(directory)
+    (tmp_path / "hop").symlink_to(directory / "a")
+    (directory / "out").symlink_to("/dev/null")
+    target = way.format(attempt=directory, alias=tmp_path / "alias", hop=tmp_path / "hop", name=directory.name)
+    (directory / "link").symlink_to(target)
+    said = (
+        f"{directory.name}/link is a link to .*, in the hidden directory of an attempt.*nothing of the job has become"
+    )
+    with pytest.raises(InvalidInputError, match=said):
+        commit([output])
+    assert visible(base) == {}
+    (directory / "link").unlink()
+    (directory / "link").symlink_to("a")
+    commit([output], 2)
+    assert (base / "link").read_text() == "1"
