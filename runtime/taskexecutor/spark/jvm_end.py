@@ -76,7 +76,8 @@ def _signal(number: int) -> str:
 
 def _code(code: int, words: str) -> str:
     if code == _MEMORY_EXIT_CODE and words:
-        return f"the JVM is out of memory: {words} (exit code {code})"
+        what_to_do = "raise taskmanager.memory.spark.size, or collect less"
+        return f"the JVM is out of memory: {words} (exit code {code}); {what_to_do}"
     return f"the JVM ended with code {code} and has left no word, as after Runtime.halt, or an exit of native code"
 
 

@@ -20,7 +20,9 @@ REPORT = """#
 
 def test_an_exit_code_of_three_is_memory_only_where_the_jvm_says_so() -> None:
     exhausted = end_of_jvm("gone", 3, None, WORDS, "")
-    assert exhausted == JvmEnd(f"the JVM is out of memory: {WORDS} (exit code 3)")
+    assert exhausted == JvmEnd(
+        f"the JVM is out of memory: {WORDS} (exit code 3); raise taskmanager.memory.spark.size, or collect less"
+    )
     assert end_of_jvm("gone", 3, None, "", "").reason.startswith("the JVM ended with code 3 and has left no word")
     called = end_of_jvm("gone", 3, Witness("slot-0-a", TASK, "x.Y.eval"), WORDS, "")
     assert called == JvmEnd(
