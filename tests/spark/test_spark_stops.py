@@ -115,6 +115,10 @@ CHANGES = {
         "jvm.org.apache.spark.sql.internal.SQLConf.setSQLConfGetter(None)",
         "goes by itself",
     ),
+    "org.apache.spark.sql.execution.streaming.state.StateStore.stop": (
+        "jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()",
+        "goes by itself",
+    ),
     "java.util.Locale.setDefault": ("jvm.java.util.Locale.setDefault(jvm.java.util.Locale.JAPAN)", "option `locale`"),
     "org.apache.hadoop.security.UserGroupInformation.setLoginUser": (
         """
@@ -135,6 +139,54 @@ def test_the_gateway_refuses_what_would_change_the_jvm_for_all(box: SparkBox) ->
     assert slot.next() == 10
     read = "spark.sql(\"select current_timezone() != 'Asia/Tokyo', current_user() != 'alice'\").head()"
     assert box.evaluate(f"emit(list({read}))") == [True, True]
+
+
+PARTS = {
+    "scheduler.LiveListenerBus.stop": "shared.listenerBus().stop()",
+    "scheduler.DAGScheduler.stop": "shared.dagScheduler().stop(0)",
+    "scheduler.DAGScheduler.cancelAllJobs": "shared.dagScheduler().cancelAllJobs()",
+    "scheduler.DAGSchedulerEventProcessLoop.stop": "sc._jsc.sc().dagScheduler().eventProcessLoop().stop()",
+    "scheduler.TaskSchedulerImpl.stop": "sc._jsc.sc().taskScheduler().stop(0)",
+    "scheduler.local.LocalSchedulerBackend.stop": "sc._jsc.sc().schedulerBackend().stop()",
+    "ContextCleaner.stop": "sc._jsc.sc().cleaner().get().stop()",
+    "status.AppStatusStore.close": "shared.statusStore().close()",
+    "scheduler.DAGScheduler.stop by reflection": """
+types = sc._gateway.new_array(jvm.java.lang.Class, 1)
+types[0] = jvm.java.lang.Integer.TYPE
+values = sc._gateway.new_array(jvm.java.lang.Object, 1)
+values[0] = 0
+scheduler = shared.dagScheduler()
+scheduler.getClass().getMethod("stop", types).invoke(scheduler, values)
+""",
+}
+"""Below org.apache.spark: what Spark has once, and how a script comes to it."""
+
+OWN = """
+query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+query.stop()
+broadcast = sc.broadcast([1])
+broadcast.unpersist()
+broadcast.destroy()
+listening = jvm.org.apache.spark.SparkContext.getOrCreate().dagScheduler().eventProcessLoop().isActive()
+sc._jsc.sc().cancelAllJobs()
+emit([listening, query.isActive, shared.isStopped()])
+"""
+"""What a session ends and asks is its own, or harms nobody."""
+
+
+def test_the_gateway_refuses_to_stop_a_part_of_the_spark_of_all(box: SparkBox) -> None:
+    jvm = box.environment.process_ids[1]
+    victim = box.slot(f"while ask(): {COUNTS}", slot_index=1)
+    find = "sc = spark.sparkContext\nshared = spark._jvm.org.apache.spark.SparkContext.getOrCreate()\n"
+    slot = box.slot(find + tried(PARTS.values()) + OWN)
+    for name in PARTS:
+        told = slot.next()
+        assert f"org.apache.spark.{name.partition(' by')[0]} is refused: this JVM runs the Spark of other jobs" in told
+        victim.tell()
+        assert victim.next() == 10, name
+    assert slot.next() == 10
+    assert slot.next() == [True, False, False]
+    assert (box.environment.is_ready, box.environment.process_ids[1]) == (True, jvm)
 
 
 REACHES = """

@@ -4,6 +4,7 @@ import java.lang.reflect.Method;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Pattern;
 import py4j.Gateway;
 import py4j.ReturnObject;
 
@@ -16,15 +17,31 @@ public final class SlotGateway extends Gateway {
   /** What is refused, "class.method", or "class" to make one, with what to do instead. */
   private static final Map REFUSED = new HashMap();
 
+  private static final String SPARK = "org.apache.spark.";
+
+  /** What Spark has once for all who use it, below its package. What a session has of its own is elsewhere, as in `sql`. */
+  private static final Pattern SHARED =
+      Pattern.compile(
+          "(broadcast|deploy|executor|internal|memory|metrics|network|resource|rpc|scheduler|shuffle|status|storage|ui)"
+              + "\\..+|[^.]+");
+
+  /** Faces of what is shared, whose ends are a session's own or none. */
+  private static final Pattern FACE = Pattern.compile("SharedContext|Slot(?!Env).*");
+
+  private static final Pattern END =
+      Pattern.compile("(.*\\$|on|do)?(stop|shutdown|close|terminate|cancelAll|killAll|cleanUpAfter)([A-Z].*)?");
+
+  private static final String ALL = "What a job has in Spark goes by itself when it ends";
+
   static {
     String end = "End a script with sys.exit(), or by reaching its end";
     String zone = "For timestamps of SQL set spark.sql.session.timeZone";
     String locale = "Name the locale where it counts, as the option `locale` of the readers and writers does";
     String identity = "Put credentials into the job's own Hadoop conf, spark.hadoop.*";
     String program = "Start programs with subprocess of Python: then they end with their task";
-    String all = "What a job has in Spark goes by itself when it ends";
-    REFUSED.put("org.apache.spark.util.AccumulatorContext.clear", all);
-    REFUSED.put("org.apache.spark.sql.internal.SQLConf.setSQLConfGetter", all);
+    REFUSED.put("org.apache.spark.util.AccumulatorContext.clear", ALL);
+    REFUSED.put("org.apache.spark.sql.internal.SQLConf.setSQLConfGetter", ALL);
+    REFUSED.put("org.apache.spark.sql.execution.streaming.state.StateStore.stop", ALL);
     REFUSED.put("java.lang.ProcessBuilder", program);
     REFUSED.put("java.lang.ProcessBuilder.start", program);
     REFUSED.put("java.lang.ProcessBuilder.startPipeline", program);
@@ -58,11 +75,15 @@ public final class SlotGateway extends Gateway {
   public ReturnObject invoke(String method, String target, List arguments) {
     if (target.startsWith("z:")) {
       refuse(target.substring(2) + "." + method);
+      refuseEnd(target.substring(2), method);
+    } else if (END.matcher(method).matches()) {
+      refuseEnd(nameOf(getObjectFromId(target)), method);
     } else if ("exit".equals(method) || "halt".equals(method) || "exec".equals(method)) {
       refuse(nameOf(getObjectFromId(target)) + "." + method);
     } else if ("invoke".equals(method) && getObjectFromId(target) instanceof Method) {
       Method called = (Method) getObjectFromId(target);
       refuse(called.getDeclaringClass().getName() + "." + called.getName());
+      refuseEnd(nameOf(arguments.isEmpty() ? null : arguments.get(0)), called.getName());
     }
     return super.invoke(method, target, arguments);
   }
@@ -74,8 +95,22 @@ public final class SlotGateway extends Gateway {
   private static void refuse(String what) {
     String instead = (String) REFUSED.get(what);
     if (instead != null) {
-      throw new UnsupportedOperationException(
-          what + " is refused: this JVM runs the Spark of other jobs too. " + instead);
+      refuse(what, instead);
     }
+  }
+
+  /** What ends, or empties, a part of Spark that all use. */
+  private static void refuseEnd(String name, String method) {
+    if (name.startsWith(SPARK) && END.matcher(method).matches()) {
+      String below = name.substring(SPARK.length());
+      if (SHARED.matcher(below).matches() && !FACE.matcher(below).matches()) {
+        refuse(name + "." + method, ALL);
+      }
+    }
+  }
+
+  private static void refuse(String what, String instead) {
+    throw new UnsupportedOperationException(
+        what + " is refused: this JVM runs the Spark of other jobs too. " + instead);
   }
 }
