@@ -259,7 +259,7 @@ class LocalOutputFiles:
         old, new = self._path(source), self._path(target)
         try:
             if may_replace:
-                Path(old).replace(new)
+                os.replace(old, new)  # noqa: PTH105 - a string stays a string, for each of many files
             else:
                 self._link(old, new)
         except FileNotFoundError:
@@ -309,7 +309,8 @@ class LocalOutputFiles:
 
     def remove(self, name: str, /) -> None:
         """Delete a file, and directories that become empty by that."""
-        Path(self._path(name)).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(name))  # noqa: PTH108 - a string stays a string, for each of many files
         while "/" in name:
             name = name.rpartition("/")[0]
             try:
