@@ -96,7 +96,8 @@ def ended(client: FlinklikeClient, job_id: JobId) -> str:
 
 
 def reason(client: FlinklikeClient, job_id: JobId) -> str:
-    return str(client.get(f"/jobs/{job_id}").get("pending-reason", ""))
+    """As the leader has heard it, who answers a cancel by the same summary."""
+    return str(client.get(f"/jobs/{job_id}/status").get("pending-reason", ""))
 
 
 def held(base: Path, others: Sequence[int] = ()) -> int:

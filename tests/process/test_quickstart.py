@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.airflow,
     pytest.mark.slow,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(1000),
 ]
 
 OPTIONS = {
@@ -42,7 +42,7 @@ job = function_job(one)
 
 def quickstart(cluster: ScriptCluster) -> str:
     """Run it; what it says."""
-    done = cluster.script("quickstart.sh", "--scale-factor", "0.01", *cluster.dynamic, timeout=380)
+    done = cluster.script("quickstart.sh", "--scale-factor", "0.01", *cluster.dynamic, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
