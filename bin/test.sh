@@ -3,7 +3,7 @@
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
 #   --all   and then the `extended` ones, with nothing beside them; three quarters of an hour more
 # Light tests run in four processes (some wait), with mypy beside them; then those with Airflow and those with Spark in a process each
-# beside two of other heavy ones. Arguments go to all; -m is taken.
+# beside two of other heavy ones. Arguments go to all, but -m, which is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -50,22 +50,36 @@ joined() { # joined PID LOG: wait for what runs in the background, and show what
   rm "$2"
   return $code
 }
+background() { # background ARGUMENTS...: pytest; bash has what it puts into the background ignore Ctrl-C
+  env --default-signal=INT .venv/bin/pytest -q --durations=15 "$@"
+}
+either() { # either CODE CODE: of two pytests; one that found no test (exit code 5) says nothing
+  [ "$1" -eq 5 ] && return "$2"
+  [ "$1" -eq 0 ] && [ "$2" -ne 5 ] && return "$2"
+  return "$1"
+}
+airflow_tests() { # airflow_tests ARGUMENTS...: and behind them the slow ones with Spark, whose lane is the longest
+  local code
+  background "$@" -m "airflow and not extended"
+  code=$?
+  [ $code -ne 2 ] || return 2 # interrupted
+  background "$@" -m "spark and slow and not airflow and not extended"
+  either $code $?
+}
 heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so they do it together
   local logs pids code
   logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Tests with Airflow and with Spark write to $logs, which is shown at their end."
-  .venv/bin/pytest -q --durations=15 "$@" -m "airflow and not extended" > "$logs/airflow" 2>&1 &
+  airflow_tests "$@" > "$logs/airflow" 2>&1 &
   pids=($!)
-  .venv/bin/pytest -q --durations=15 "$@" -m "spark and not airflow and not extended" > "$logs/spark" 2>&1 &
+  background "$@" -m "spark and not slow and not airflow and not extended" > "$logs/spark" 2>&1 &
   pids+=($!)
-  trap 'kill -INT "${pids[@]}"; wait; exit 130' INT TERM
   tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended"
   code=$?
   joined "${pids[0]}" "$logs/airflow"
   count $? || code=1
   joined "${pids[1]}" "$logs/spark"
   count $? || code=1
-  trap - INT TERM
   rmdir "$logs"
   return $code
 }

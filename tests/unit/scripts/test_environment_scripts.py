@@ -11,7 +11,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-TOOLS = ("bash", "cat", "cksum", "cut", "dirname", "echo", "mktemp", "readlink", "rm", "sed", "sleep", "tail", "tr")
+TOOLS = (
+    "bash",
+    "cat",
+    "cksum",
+    "cut",
+    "dirname",
+    "echo",
+    "env",
+    "mktemp",
+    "readlink",
+    "rm",
+    "sed",
+    "sleep",
+    "tail",
+    "tr",
+)
 
 HALF_A_VENV = """#!/bin/sh
 if [ "$1" = -m ]; then mkdir -p .venv/bin; touch .venv/bin/python; chmod +x .venv/bin/python; exit 1; fi
@@ -131,6 +146,7 @@ echo "pytest $*"
 case "$*" in
   *" -m not "*) exit {light} ;;
   *" -m airflow"*) exit {airflow} ;;
+  *" -m spark and slow"*) exit {slow_spark} ;;
   *" -m spark"*) exit {spark} ;;
   *) exit {heavy} ;;
 esac
@@ -140,12 +156,18 @@ HEAVY, JVM = "etcd or process or slow", "spark or airflow"
 
 
 def run_tests(
-    home: Path, *arguments: str, light: int = 0, heavy: int = 0, airflow: int = 0, spark: int = 0
+    home: Path,
+    *arguments: str,
+    light: int = 0,
+    heavy: int = 0,
+    airflow: int = 0,
+    spark: int = 0,
+    slow_spark: int = 0,
 ) -> subprocess.CompletedProcess[str]:
     """bin/test.sh with tools that only say what they were told to do."""
     (home / "bin/environment.sh").write_text("ensure_environment() { :; }\n")
     (home / ".venv/bin").mkdir(parents=True, exist_ok=True)
-    pytest_tool = PYTEST.format(light=light, heavy=heavy, airflow=airflow, spark=spark)
+    pytest_tool = PYTEST.format(light=light, heavy=heavy, airflow=airflow, spark=spark, slow_spark=slow_spark)
     tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "pytest": pytest_tool}
     for name, text in tools.items():
         (home / ".venv/bin" / name).write_text(text)
@@ -158,7 +180,8 @@ def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_b
     lanes = [
         f"{QUIET} -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM}) and not extended\n",
         f"{QUIET} -x a b -m airflow and not extended\n",
-        f"{QUIET} -x a b -m spark and not airflow and not extended\n",
+        f"{QUIET} -x a b -m spark and slow and not airflow and not extended\n",
+        f"{QUIET} -x a b -m spark and not slow and not airflow and not extended\n",
     ]
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
@@ -183,27 +206,37 @@ def test_what_is_wrong_with_types_is_said(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("light", "heavy", "airflow", "spark", "said"),
+    ("light", "heavy", "airflow", "spark", "slow_spark", "said"),
     [
-        (0, 0, 0, 0, "All checks and tests passed."),
-        (5, 0, 5, 5, "All checks and tests passed."),
-        (0, 5, 5, 5, "All checks and tests passed."),
-        (5, 5, 0, 5, "All checks and tests passed."),
-        (5, 5, 5, 0, "All checks and tests passed."),
-        (5, 5, 5, 5, "Failed: no test is selected"),
-        (1, 5, 5, 5, "Failed: light tests"),
-        (5, 2, 0, 0, "Failed: heavy tests"),
-        (0, 0, 1, 0, "Failed: heavy tests"),
-        (0, 0, 0, 1, "Failed: heavy tests"),
-        (1, 1, 5, 5, "Failed: light tests heavy tests"),
+        (0, 0, 0, 0, 0, "All checks and tests passed."),
+        (5, 0, 5, 5, 5, "All checks and tests passed."),
+        (0, 5, 5, 5, 5, "All checks and tests passed."),
+        (5, 5, 0, 5, 5, "All checks and tests passed."),
+        (5, 5, 5, 0, 5, "All checks and tests passed."),
+        (5, 5, 5, 5, 0, "All checks and tests passed."),
+        (5, 5, 5, 5, 5, "Failed: no test is selected"),
+        (1, 5, 5, 5, 5, "Failed: light tests"),
+        (5, 2, 0, 0, 0, "Failed: heavy tests"),
+        (0, 0, 1, 0, 0, "Failed: heavy tests"),
+        (0, 0, 1, 0, 5, "Failed: heavy tests"),
+        (0, 0, 0, 1, 0, "Failed: heavy tests"),
+        (0, 0, 0, 0, 1, "Failed: heavy tests"),
+        (0, 0, 5, 0, 1, "Failed: heavy tests"),
+        (1, 1, 5, 5, 5, "Failed: light tests heavy tests"),
     ],
 )
 def test_a_selection_has_to_match_in_one_of_them(
-    home: Path, light: int, heavy: int, airflow: int, spark: int, said: str
+    home: Path, light: int, heavy: int, airflow: int, spark: int, slow_spark: int, said: str
 ) -> None:
-    done = run_tests(home, light=light, heavy=heavy, airflow=airflow, spark=spark)
+    done = run_tests(home, light=light, heavy=heavy, airflow=airflow, spark=spark, slow_spark=slow_spark)
     assert (done.stderr if "Failed" in said else done.stdout).splitlines()[-1] == said
     assert done.returncode == ("Failed" in said)
+
+
+def test_who_interrupts_waits_for_no_further_tests(home: Path) -> None:
+    done = run_tests(home, airflow=2)
+    assert "-m spark and slow" not in done.stdout
+    assert done.returncode == 1
 
 
 @pytest.mark.slow
