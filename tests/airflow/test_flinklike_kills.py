@@ -346,7 +346,7 @@ def test_a_kill_does_not_wait_for_a_cluster_that_does_not_answer(
         def kill_when_connected() -> None:
             with silent.accept()[0]:
                 operator.on_kill()
-                left.wait(10)
+                left.wait(100)
 
         killer = threading.Thread(target=kill_when_connected)
         left = threading.Event()

@@ -68,7 +68,7 @@ class BareSession:
         with self._process as process:  # closes its pipes
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            process.wait(100)
 
     def _read(self) -> str:
         assert self._process.stdout is not None

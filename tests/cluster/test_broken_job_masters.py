@@ -51,7 +51,7 @@ def half(plane: ControlPlane, task_manager: HollowTaskManager) -> TaskManagerFen
 
 
 async def fence_on(plane: ControlPlane, task_manager: HollowTaskManager, job_id: JobId) -> Fence:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while (fence := (await half(plane, task_manager).read()).fences.get(job_id)) is None:
             await asyncio.sleep(0.01)
     return fence

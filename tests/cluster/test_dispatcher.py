@@ -172,7 +172,7 @@ async def test_old_ids_are_forgotten(plane: ControlPlane) -> None:
             plane.runners.by_job[job.job_id].finish()
             await until(leader, job.job_id, JobStatus.FINISHED)
         await eventually(lambda: not leader.dispatcher._registry._jobs)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             while len((await plane.kv.range(plane.keys.all_done, is_prefix=True, timeout=1.0)).kvs) != 2 + unreadable:
                 await asyncio.sleep(0.01)
 
@@ -437,7 +437,7 @@ async def test_who_dials_and_says_nothing_is_cut_off(split: ControlPlane, kind: 
     rpc = await split.new_rpc(stranger)
     hello = StreamHello(kind, stranger, rpc.server.address, 1, None, "")
     stream = await rpc.open_stream(leader.rpc.server.address, hello, timeout=5.0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         with pytest.raises(UnavailableError):
             await stream.receive()
 

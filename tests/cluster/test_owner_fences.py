@@ -142,7 +142,7 @@ async def test_a_fence_that_somebody_has_taken_away_is_put_back_and_not_taken_fo
         box, incarnation = lost.box, lost.task_manager.incarnation
         fence = await fence_on(box, incarnation)
         await box.kv.txn(Txn((), (Delete(box.keys.fence(incarnation, JOB)),)), timeout=5)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             again = await fence_on(box, incarnation)
         assert (again.epoch, again.revision > fence.revision) == (fence.epoch, True)
         assert lost.runner is not None

@@ -113,7 +113,7 @@ async def stored(plane: ControlPlane) -> dict[Incarnation, GuardedTaskManager]:
 
 async def reached(plane: ControlPlane, task_manager: HollowTaskManager) -> None:
     """A leader has reached its guard, and the store knows."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while (await stored(plane))[task_manager.incarnation].guard != GuardRecord(is_reached=True):
             await asyncio.sleep(0.005)
 

@@ -83,7 +83,7 @@ async def test_the_time_without_etcd_does_not_count(tmp_path: Path) -> None:  # 
 async def test_jobs_that_are_over_are_ended_though_nobody_says_so(tmp_path: Path) -> None:  # R16
     async with task_executor_cluster(tmp_path) as cluster:
         await running_without_an_owner(cluster)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             while cluster.executor.unattended_jobs(idle=False) != [job_id(1)]:
                 await asyncio.sleep(0.005)
         cluster.executor.end_jobs([job_id(1)])

@@ -130,6 +130,6 @@ async def test_a_job_whose_graph_is_gone_is_not_assigned_without_a_pause_and_a_c
     await delete(split, split.keys.graph(job.job_id))
     split.runners.by_job[job.job_id].break_down()
     await eventually(lambda: max(asked, default=0) >= 6, "longer and longer pauses")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         with pytest.raises(PermanentError, match="its graph is gone from the store"):
             await leader.dispatcher.cancel_job(JobRequest(job.job_id))

@@ -175,7 +175,7 @@ async def test_a_watch_of_etcd_that_was_interrupted_says_so(own_etcd: EtcdProces
             assert (await anext(watch)).revision == written
             own_etcd.kill()
             own_etcd.start()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 assert await anext(watch) == WatchBatch(written, ())
     finally:
         await kv.close()

@@ -70,7 +70,7 @@ class Accepted:
         await self.release.wait()
 
     async def stream(self, index: int) -> MessageStream:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             return (await self.streams.wait_until(lambda streams: len(streams) > index))[index]
 
 
@@ -84,7 +84,7 @@ async def listen(
 
 async def take(stream: MessageStream, count: int) -> list[int]:
     taken: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while len(taken) < count:
             taken += [message.sequence for message in await stream.receive()]
     return taken
@@ -93,7 +93,7 @@ async def take(stream: MessageStream, count: int) -> list[int]:
 async def ended(stream: MessageStream) -> str:
     """Wait for the end as the stream's user sees it."""
     with pytest.raises(UnavailableError) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(100):
             await stream.receive()
     with pytest.raises(UnavailableError):
         stream.send(Heartbeat(0))
@@ -130,7 +130,7 @@ async def test_sends_of_one_step_share_a_frame(wire: Wire) -> None:
     for _ in range(4):
         stream.send(JobsEnded((JobId("x" * 40_000),)))
     received = 0
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while received < 4:
             received += len(await stream.receive())
     assert stream.frames_sent == 9, "64 KiB a frame"
@@ -169,7 +169,7 @@ async def test_slow_receiver_slows_its_sender_down(wire: Wire) -> None:
         pass
     assert sent < 100_000, "nobody reads, so the outbox must fill up"
     other, received = await accepted.stream(0), 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while received < sent:
             received += len(await other.receive())
     assert received == sent
@@ -183,7 +183,7 @@ async def test_message_above_the_limit_is_refused_at_send(wire: Wire) -> None:
         stream.send(JobsEnded((JobId("x" * LIMITS.message_size_max),)))
     largest = JobsEnded((JobId("x" * (LIMITS.message_size_max - 100)),))
     stream.send(largest)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         assert await stream.receive() == [largest]
 
 
@@ -316,7 +316,7 @@ async def test_stop_closes_streams_and_refuses(wire: Wire) -> None:
     address = wire.address(server)
     stream = await client.open_stream(address, hello(), timeout=5)
     (await accepted.stream(0)).send(Heartbeat(1))
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(100):
         await server.stop(grace=0)
     assert await take(stream, 1) == [1]
     await ended(stream)

@@ -75,7 +75,7 @@ from tests.kit.scripted_runners import ScriptedRunners
 GRAPH = b'{"name":"job"}'
 
 
-async def eventually(condition: Callable[[], bool], what: str = "the condition", timeout: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], what: str = "the condition", timeout: float = 100.0) -> None:
     """Let the loop run until `condition` holds."""
     try:
         async with asyncio.timeout(timeout):

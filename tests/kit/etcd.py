@@ -55,7 +55,7 @@ class EtcdProcess:
         """kill -9, and wait for the end."""
         process = psutil.Process(self.pid)
         process.kill()
-        process.wait(10)
+        process.wait(100)
 
     def freeze(self) -> None:
         """SIGSTOP; from the return on it does nothing."""

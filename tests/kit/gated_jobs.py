@@ -39,7 +39,7 @@ class GatedJobs:
         """One task, that runs. `padding`: so much larger is its graph, in bytes."""
         job_id = new_job_id()
         self.client.submit(self.graph(name, exclusive=exclusive, padding=padding), job_id=job_id)
-        reached(lambda: self.count(name, "begins") == 1, f"{name} runs", timeout=30)
+        reached(lambda: self.count(name, "begins") == 1, f"{name} runs")
         return job_id
 
     def graph(self, name: str, *, exclusive: bool | None = None, padding: int = 0) -> JobGraph:

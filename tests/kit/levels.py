@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def reached(look: Callable[[], T | None], what: str, *, timeout: float = 20.0, every: float = 0.02) -> T:
+def reached(look: Callable[[], T | None], what: str, *, timeout: float = 100.0, every: float = 0.02) -> T:
     """The first true answer of `look`; an AssertionError that names `what` when there is none in time."""
     until = time.monotonic() + timeout
     while True:

@@ -27,7 +27,7 @@ class OsProcess:
     log: Path
     facts: dict[str, str] = field(default_factory=dict)
 
-    def terminate(self, timeout: float = 15.0) -> int:
+    def terminate(self, timeout: float = 100.0) -> int:
         """SIGTERM; the exit code."""
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(timeout)
@@ -35,7 +35,7 @@ class OsProcess:
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
         self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(100)
 
     def output(self) -> str:
         """What it has said so far."""

@@ -103,7 +103,7 @@ class ScriptCluster:
             command, env=self.environment, capture_output=True, text=True, timeout=timeout, check=False, cwd=cwd
         )
 
-    def cli(self, *arguments: str, timeout: float = 60, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def cli(self, *arguments: str, timeout: float = 200, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run bin/flinklike against this cluster."""
         return self.script("flinklike", *arguments, timeout=timeout, cwd=cwd)
 

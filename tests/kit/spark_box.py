@@ -52,7 +52,7 @@ def spark_settings(directory: Path, *, archive: Path | None = None, **changes: A
     return dataclasses.replace(settings, **changes)
 
 
-def wait_until(predicate: Callable[[], object], timeout: float = 20.0) -> None:
+def wait_until(predicate: Callable[[], object], timeout: float = 100.0) -> None:
     """Wait for a level that another process reaches."""
     until = time.monotonic() + timeout
     while not predicate():
@@ -106,7 +106,7 @@ class SlotProcess:
                 self._emitted.put(json.loads(line[len(_MARK) :]))
         self._emitted.put(_ENDED)
 
-    def next(self, timeout: float = 60.0) -> Any:
+    def next(self, timeout: float = 100.0) -> Any:
         """The next value that the code emitted. AssertionError when it ends, or takes too long, before."""
         try:
             value = self._emitted.get(timeout=timeout)
@@ -121,7 +121,7 @@ class SlotProcess:
         self._process.stdin.write(text + "\n")
         self._process.stdin.flush()
 
-    def finish(self, timeout: float = 60.0) -> int:
+    def finish(self, timeout: float = 100.0) -> int:
         """The exit code."""
         code = self._process.wait(timeout)
         self._reader.join(5)

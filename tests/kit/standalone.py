@@ -46,7 +46,7 @@ def _deployed(directory: Path, class_name: str, *arguments: str) -> Iterator[Pat
         yield log
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(100)
 
 
 def _listening_port(log: Path) -> int:

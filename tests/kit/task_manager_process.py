@@ -166,7 +166,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def ended(manager: TaskManager, *, timeout: float = 30.0) -> tuple[int | None, str]:
+async def ended(manager: TaskManager, *, timeout: float = 100.0) -> tuple[int | None, str]:
     async with asyncio.timeout(timeout):
         _, errors = await manager.process.communicate()
     return manager.process.returncode, errors.decode()

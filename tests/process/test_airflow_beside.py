@@ -109,7 +109,7 @@ def test_it_ends_with_its_front(beside: Beside, number: signal.Signals, code: in
     front, _ = running(beside)
     with front:
         front.send_signal(number)
-        assert front.wait(30) == code
+        assert front.wait(100) == code
     assert beside.parts() == {}
 
 
@@ -118,10 +118,10 @@ def test_a_second_one_is_shown_the_first_and_stop_cluster_ends_it(beside: Beside
     with front, beside.begin() as second:
         assert second.stdout is not None
         said = second.stdout.read()
-        assert (second.wait(30), said.splitlines()[0][:15], greeting in said) == (0, "Already running", True)
+        assert (second.wait(100), said.splitlines()[0][:15], greeting in said) == (0, "Already running", True)
         assert len(beside.parts()) == 2
         assert "Stopping airflow standalone." in beside.stop_cluster()
-        assert front.wait(30) == 0
+        assert front.wait(100) == 0
     assert beside.parts() == {}
 
 
@@ -130,7 +130,7 @@ def test_what_a_killed_one_has_left_is_swept(beside: Beside) -> None:
     front, _ = running(beside)
     with front:
         front.kill()
-        front.wait(10)
+        front.wait(100)
         main = next(pid for pid, command in beside.parts().items() if "program.py" in command)
         os.kill(main, signal.SIGKILL)
         reached(lambda: len(beside.parts()) == 1, "only its child is left")

@@ -105,7 +105,7 @@ def other_job(spark_cluster: ScriptCluster, jobs: Path) -> Iterator[JobHandle]:
     stop = jobs / "stop"
     program = function_job(neighbour, args=[str(stop)])
     handle = program.submit(spark_cluster.url, token=spark_cluster.token, detached=True)
-    reached(lambda: rounds_of(handle) > 1, "the neighbour works", timeout=60)
+    reached(lambda: rounds_of(handle) > 1, "the neighbour works")
     yield handle
     stop.touch()
     with handle:

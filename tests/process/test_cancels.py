@@ -31,7 +31,7 @@ def test_a_cancel_of_many_jobs_warns_of_nothing() -> None:
         def states() -> set[str]:
             return {one["state"] for one in client.get("/jobs/overview")["jobs"]}
 
-        reached(lambda: states() == {"CANCELED"}, "all are cancelled", timeout=60)
+        reached(lambda: states() == {"CANCELED"}, "all are cancelled")
         slots = "slots-available"
-        reached(lambda: client.get("/overview")[slots] == JOBS, "every slot is free again", timeout=60)
+        reached(lambda: client.get("/overview")[slots] == JOBS, "every slot is free again")
         assert [line for line in warnings(cluster) if line not in before] == []

@@ -143,7 +143,7 @@ def test_etcd_may_come_back_while_the_cluster_is_idle(
     etcd = psutil.Process(cluster.pids()["etcd"][0])
     command = etcd.cmdline()
     etcd.kill()
-    etcd.wait(10)
+    etcd.wait(100)
     assert f"REST: {cluster.url}" in cluster.start()
     again = psutil.Process(cluster.pids()["etcd"][0])
     assert {role: pids for role, pids in cluster.pids().items() if role != "etcd"} == others

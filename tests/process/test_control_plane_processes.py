@@ -65,7 +65,7 @@ async def task_manager(cluster: OsCluster, leader: OsProcess, *, slots: int = 2)
     try:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(made.run(leader.facts["rpc"]))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(100):
                 await made.registered.wait()
             yield made
             running.cancel()
@@ -82,7 +82,7 @@ async def submit(client: httpx.AsyncClient) -> str:
 
 
 async def finished(client: httpx.AsyncClient, job_id: str) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while True:
             body = await get_json(client, f"/jobs/{job_id}/execution-result?wait=10")
             if body["status"]["id"] == "COMPLETED":
@@ -91,13 +91,13 @@ async def finished(client: httpx.AsyncClient, job_id: str) -> str:
 
 async def serving(client: httpx.AsyncClient) -> None:
     """Wait until this JobManager leads."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while (await client.get("/jobs/overview")).status_code != 200:
             await asyncio.sleep(0.05)
 
 
 async def ready_job_masters(client: httpx.AsyncClient, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while True:
             found = (await get_json(client, "/jobmasters"))["jobmasters"]
             if sum(one["state"] == "ready" for one in found) == count:
@@ -115,7 +115,7 @@ async def test_jobs_run_in_job_master_processes_and_survive_a_new_leader(cluster
             jobs = [await submit(client) for _ in range(6)]
             assert [await finished(client, job_id) for job_id in jobs] == ["FINISHED"] * 6
         waiting = await submit(client)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             while "TaskManager" not in (await get_json(client, f"/jobs/{waiting}/status"))["pending-reason"]:
                 await asyncio.sleep(0.05)
     first.kill()
@@ -169,7 +169,7 @@ async def test_in_process_job_masters_without_etcd(tmp_path: Path) -> None:
     cluster = OsCluster(tmp_path, {"jobmanager.rpc.port": "0", "rest.port": "0", "high-availability.type": "none"})
     try:
         problem = cluster.launch(JOB_MANAGER)
-        assert problem.popen.wait(20) == 1
+        assert problem.popen.wait(100) == 1
         assert "jobmanager.rpc.port" in problem.output()
         leader = cluster.start(JOB_MANAGER, jobmanager__rpc__port=str(free_port()))
         async with cluster.client(leader) as client, task_manager(cluster, leader):
@@ -195,17 +195,17 @@ def test_start_failures_are_one_sentence(tmp_path: Path) -> None:
     try:
         cluster.start(JOB_MANAGER, **options)
         taken = cluster.launch(JOB_MANAGER, **options)
-        assert taken.popen.wait(20) == 1
+        assert taken.popen.wait(100) == 1
         sentence = taken.output().strip().splitlines()[-1]
         assert port in sentence, taken.output()
         optimised = cluster.launch(JOB_MANAGER, "-O", **options)
-        assert optimised.popen.wait(20) == 1
+        assert optimised.popen.wait(100) == 1
         assert "python -O" in optimised.output()
         unknown = cluster.launch(JOB_MANAGER, jobmanager__rcp__port="1")
-        assert unknown.popen.wait(20) == 1
+        assert unknown.popen.wait(100) == 1
         assert "jobmanager.rpc.port" in unknown.output(), "the nearest option is named"
         master = cluster.launch(JOB_MASTER, **options)
-        assert master.popen.wait(20) == 1
+        assert master.popen.wait(100) == 1
         assert "jobmanager.jobmaster.single.enable" in master.output()
     finally:
         cluster.stop()

@@ -150,10 +150,10 @@ def test_an_outage_beyond_the_isolation_timeout_stops_exclusive_tasks_only(tmp_p
             etcd.kill()
             log = cluster.run / "run" / "log"
             said = "taskmanager.isolation-timeout: 6 s"
-            reached(lambda: any(said in path.read_text() for path in log.glob("*taskmanager*")), said, timeout=30)
+            reached(lambda: any(said in path.read_text() for path in log.glob("*taskmanager*")), said)
             away(LENGTH)
             etcd.start()
-            reached(lambda: work.count("exclusive", "begins") == 2, "it runs again", timeout=30)
+            reached(lambda: work.count("exclusive", "begins") == 2, "it runs again")
             reached(lambda: work.states(ids) == ["RUNNING", "RUNNING"], "both run")
             (same, _), (other, _) = work.attempts(ids)
             assert same == shared
@@ -177,14 +177,14 @@ def test_everything_is_killed_at_once_and_started_again(tmp_path: Path, folder: 
             job_id = new_job_id()
             client.submit(work.pipeline(), job_id=job_id)
             work.open_gate("first")
-            reached(lambda: work.count("second", "begins") == 1, "the second one runs", timeout=30)
+            reached(lambda: work.count("second", "begins") == 1, "the second one runs")
             guards = Keys.of_cluster("default").task_managers
             reached(lambda: '"is_reached":true' in etcd.ctl("get", "--prefix", guards), "the guard is known (R13)")
             kill_everything(cluster, etcd)
             etcd.start()
             started = cluster.script("start-cluster.sh", *cluster.dynamic)
             assert started.returncode == 0, started.stderr
-            reached(lambda: work.count("second", "begins") == 2, "the second one runs again", timeout=60)
+            reached(lambda: work.count("second", "begins") == 2, "the second one runs again")
             assert work.count("first", "begins") == 1, "its partition was accepted"
             work.open_gate("second")
             reached(lambda: work.states([job_id]) == ["FINISHED"], "the job ends")

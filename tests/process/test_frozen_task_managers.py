@@ -89,7 +89,7 @@ class Tasks:
     def lives(self, name: str) -> list[Life]:
         return lives(self._folder, name)
 
-    def reached_lives(self, name: str, count: int, *, timeout: float = 30.0) -> list[Life]:
+    def reached_lives(self, name: str, count: int, *, timeout: float = 100.0) -> list[Life]:
         return reached(
             lambda: found if len(found := self.lives(name)) >= count else [], f"{name} lives", timeout=timeout
         )
@@ -117,14 +117,14 @@ def tasks(cluster: ScriptCluster, tmp_path: Path) -> Iterator[Tasks]:
     """An exclusive task and two others on each TaskManager."""
     (tmp_path / "ledger").touch()
     with cluster.connect() as client:
-        reached(lambda: client.get("/overview")["slots-available"] == 12, "both TaskManagers are there", timeout=60)
+        reached(lambda: client.get("/overview")["slots-available"] == 12, "both TaskManagers are there")
         made = Tasks(client, tmp_path)
         for name in ("exclusive-1", "exclusive-2", "shared-1", "shared-2", "shared-3", "shared-4"):
             made.start(name, exclusive=name.startswith("exclusive"))
         yield made
         for name in made.jobs:
             made.end(name)
-        reached(lambda: made.states() <= {"FINISHED"}, "all jobs end", timeout=60)
+        reached(lambda: made.states() <= {"FINISHED"}, "all jobs end")
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def guarded() -> Iterator[Guarded]:
     for pid in (started.process.pid, started.guard, *started.everybody):
         if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
-    started.process.wait(10)
+    started.process.wait(100)
     assert started.process.stdout is not None
     started.process.stdout.close()
 
@@ -146,7 +146,7 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def wait_until(predicate: Callable[[], bool], *, timeout: float = 10) -> float:
+def wait_until(predicate: Callable[[], bool], *, timeout: float = 100) -> float:
     begun = time.monotonic()
     while not predicate():
         assert time.monotonic() - begun < timeout
@@ -197,7 +197,7 @@ def test_reaped_means_that_every_descendant_is_gone(guarded: Guarded) -> None:
         return True
 
     wait_until(is_stated)
-    assert guarded.process.wait(5) == 128 + signal.SIGKILL
+    assert guarded.process.wait(100) == 128 + signal.SIGKILL
 
 
 @pytest.mark.parametrize("whom", ["main", "guard", "watcher"])
@@ -222,14 +222,14 @@ def test_any_party_proves_a_death_by_dialling(guarded: Guarded, whom: str) -> No
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signals_are_forwarded_and_the_exit_code_is_the_mains(guarded: Guarded, number: int, code: int) -> None:
     guarded.process.send_signal(number)
-    assert guarded.process.wait(10) == code
+    assert guarded.process.wait(100) == code
     assert not any(map(exists, guarded.everybody))
 
 
 @pytest.mark.parametrize("code", [0, 1, 7])
 def test_the_guard_ends_with_its_main_and_leaves_nobody(code: int) -> None:
     started = start(ending=f"os._exit({code})")
-    assert started.process.wait(10) == code
+    assert started.process.wait(100) == code
     assert not any(map(exists, started.everybody))
     assert started.process.stdout is not None
     started.process.stdout.close()
@@ -257,7 +257,7 @@ def test_a_main_that_asks_for_it_gets_another_life(tmp_path: Path, stopped: str,
     process = subprocess.Popen(
         [sys.executable, "-c", GUARD, main], cwd=ROOT, env={**os.environ, "LIVES": str(told), "STOPPED": stopped}
     )
-    assert process.wait(30) == code
+    assert process.wait(100) == code
     names, guards = zip(*(line.split() for line in told.read_text().splitlines()), strict=True)
     assert len(set(names)) == len(names) == lives
     assert len(set(guards)) == lives, "each life has a guard of its own, below the same watcher"
@@ -416,7 +416,7 @@ class Isolated:
         for pid in (self.process.pid, *self.pids.values()):
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(100)
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             stream.close()

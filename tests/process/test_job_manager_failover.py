@@ -99,7 +99,7 @@ class Users(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         count = len(self.finished)
-        reached(lambda: self.failures or len(self.finished) > count, "users go on", timeout=40)
+        reached(lambda: self.failures or len(self.finished) > count, "users go on")
         self._is_over.set()
         self.join(60)
         assert not self.failures
@@ -127,7 +127,7 @@ def attached(cluster: ScriptCluster, directory: Path) -> Iterator[None]:
 
 
 def everything_goes_on(client: FlinklikeClient, ids: Sequence[JobId], before: Any, finished: JobId) -> None:
-    reached(lambda: len(attempts(client, ids)) == JOBS, "all jobs are known", timeout=30)
+    reached(lambda: len(attempts(client, ids)) == JOBS, "all jobs are known")
     assert attempts(client, ids) == before
     listed = {job["jid"]: job["state"] for job in client.get("/jobs/overview")["jobs"]}
     assert listed[finished] == "FINISHED"

@@ -76,8 +76,8 @@ def test_a_killed_job_master_restarts_no_task(cluster: ScriptCluster, client: Fl
     ids = run_naps(client, JOBS)
     before, begun = attempts(client, ids), begins(client, ids)
     os.kill(cluster.pids()["jobmaster"][0], signal.SIGKILL)
-    reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the other one owns all", timeout=30)
-    reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over", timeout=30)
+    reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the other one owns all")
+    reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over")
     assert attempts(client, ids) == before
     assert begins(client, ids) == begun
     assert "its JobMaster process was lost" in {reason for job_id in ids for reason in takeovers(client, job_id)}
@@ -92,11 +92,11 @@ def test_without_another_process_jobs_wait_and_the_next_one_takes_them(
     before = attempts(client, ids)
     for pid in cluster.pids()["jobmaster"]:
         os.kill(pid, signal.SIGKILL)
-    reached(lambda: owners(client) == [], "all registrations are gone", timeout=30)
+    reached(lambda: owners(client) == [], "all registrations are gone")
     started = cluster.script("start-jobmaster.sh", "start", *cluster.dynamic)
     assert started.returncode == 0, started.stderr
-    reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the new one owns all", timeout=30)
-    reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over", timeout=30)
+    reached(lambda: [one["jobs-running"] for one in owners(client)] == [JOBS], "the new one owns all")
+    reached(lambda: len(attempts(client, ids)) == JOBS, "all are taken over")
     assert attempts(client, ids) == before
 
 
@@ -125,9 +125,9 @@ def test_a_frozen_owner_is_replaced_and_has_no_say_when_it_wakes(impatient: Scri
         frozen = impatient.pids()["jobmaster"][0]
         os.kill(frozen, signal.SIGSTOP)
         try:
-            reached(lambda: len(owners(client)) == 1, "its lease has ended", timeout=30)
-            reached(lambda: states(client, short) == {"FINISHED"}, "what ended meanwhile counts", timeout=30)
-            reached(lambda: len(attempts(client, long)) == 3, "all are taken over", timeout=30)
+            reached(lambda: len(owners(client)) == 1, "its lease has ended")
+            reached(lambda: states(client, short) == {"FINISHED"}, "what ended meanwhile counts")
+            reached(lambda: len(attempts(client, long)) == 3, "all are taken over")
             reached(lambda: len(of_jobs(impatient)) == len({*short, *long}) + len(long), "all is written and cleaned")
             written = of_jobs(impatient)
             log = log_of(impatient, frozen)
@@ -208,6 +208,6 @@ def test_a_deleted_owner_record_restarts_no_task(
     job_id = jobs.submit("gated")
     delete_key(cluster, KEYS.owner(job_id))
     jobs.open_gate("gated")
-    reached(lambda: states(client, [job_id]) == {"FINISHED"}, "the job ends", timeout=30)
+    reached(lambda: states(client, [job_id]) == {"FINISHED"}, "the job ends")
     assert (jobs.count("gated", "begins"), jobs.count("gated", "ends")) == (1, 1)
     assert len(takeovers(client, job_id)) == 1, "its JobMaster process refused once, or nobody had it any more"

@@ -102,7 +102,7 @@ def reason(client: FlinklikeClient, job_id: JobId) -> str:
 
 def held(base: Path, others: Sequence[int] = ()) -> int:
     """The one mover that waits at the gate."""
-    reached(lambda: len(waiting(base) - {*others}) == 1, "one mover waits", timeout=60)
+    reached(lambda: len(waiting(base) - {*others}) == 1, "one mover waits")
     (mover,) = waiting(base) - {*others}
     return mover
 
@@ -119,7 +119,7 @@ def test_the_owner_dies_while_a_task_manager_moves(
         os.kill(pid, signal.SIGKILL)
         break
     other = submit(client, tmp_path / "other", vertex("busy", "wait", parallelism=4))
-    reached(lambda: "committing" in reason(client, job_id), "the commit goes on", timeout=60)
+    reached(lambda: "committing" in reason(client, job_id), "the commit goes on")
     assert waiting(base) == {mover}, owner
     gate.unlink()
     assert ended(client, job_id) == "FINISHED"
@@ -155,7 +155,7 @@ def test_the_mover_is_killed_between_copies_and_deletions(client: FlinklikeClien
     gate.unlink()
     assert ended(client, job_id) == "FINISHED"
     assert visible(base) == expected()
-    reached(lambda: [path.name for path in base.glob(".*")] == [], "nothing is left over", timeout=30)
+    reached(lambda: [path.name for path in base.glob(".*")] == [], "nothing is left over")
 
 
 def test_a_mover_that_was_given_up_has_no_say_when_it_wakes(client: FlinklikeClient, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_mover_that_was_given_up_has_no_say_when_it_wakes(client: FlinklikeCli
         after = {path.name: path.stat().st_ino for path in base.iterdir()}
     finally:
         wake(first)
-    reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back", timeout=60)
+    reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back")
     assert psutil.pid_exists(second)
     assert state(client, job_id) == "FINISHED"
     seen = {path.name: path.stat().st_ino for path in base.iterdir()}
@@ -204,7 +204,7 @@ def test_a_mover_that_stood_before_its_next_file_deletes_nothing_of_a_later_job(
         assert visible(base) == expected(name="later")
     finally:
         wake(first)
-    reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back", timeout=60)
+    reached(lambda: len(client.get("/taskmanagers")["taskmanagers"]) == 2, "it is back")
     assert visible(base) == expected(name="later")
     assert not psutil.pid_exists(first), "it was ended, so that it could not go on where it stood"
 
@@ -214,7 +214,7 @@ def test_a_cancel_while_files_move_is_too_late(client: FlinklikeClient, tmp_path
     gate = hold(base, "copy", 5)
     job_id = submit(client, base)
     held(base)
-    reached(lambda: reason(client, job_id).startswith("committing"), "it is said", timeout=30)
+    reached(lambda: reason(client, job_id).startswith("committing"), "it is said")
     with pytest.raises(FlinklikeClientError, match="cannot be cancelled any more"):
         client.cancel(job_id)
     assert state(client, job_id) == "RUNNING"
@@ -261,7 +261,7 @@ def test_two_jobs_that_write_to_one_base_do_so_one_after_the_other(
     first = submit(client, base, vertex("first", parallelism=2), mode=mode)
     held(base)
     second = submit(client, base, vertex("second", parallelism=2), mode=mode)
-    reached(lambda: f"job {first} commits to" in reason(client, second), "the second one waits", timeout=60)
+    reached(lambda: f"job {first} commits to" in reason(client, second), "the second one waits")
     assert not [name for name in visible(base) if "second" in name]
     assert not (base / "_SUCCESS").exists()
     gate.unlink()

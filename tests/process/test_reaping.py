@@ -195,7 +195,7 @@ class Box:
             for pid in (one.process.pid, one.said["guard"], *one.everybody):
                 if is_alive(pid):
                     os.kill(pid, signal.SIGKILL)
-            one.process.wait(10)
+            one.process.wait(100)
             for stream in (one.process.stdin, one.process.stdout):
                 assert stream is not None
                 stream.close()
@@ -235,7 +235,7 @@ def test_the_proof_comes_when_nothing_is_left(box: Box, whom: tuple[str, ...]) -
     reached(is_proved, "its death is proved")
     sizes = {name: (box.run / name).stat().st_size for name in started.users}
     assert reaped_lives(box.run / "guards") == [started.incarnation]
-    assert started.process.wait(10) != 0
+    assert started.process.wait(100) != 0
     assert sizes == {name: (box.run / name).stat().st_size for name in started.users}, "nobody writes any more"
 
 
@@ -243,7 +243,7 @@ def test_both_guards_killed_at_once_prove_nothing_before_the_next_start(box: Box
     started = box.start()
     started.kill("watcher", "guard")
     reached(lambda: not is_alive(started.said["main"]), "the parent-death signal ends the main process")
-    started.process.wait(10)
+    started.process.wait(100)
     assert is_alive(started.users["daemon"]), "nobody was left to end it"
     assert not started.is_proved_dead(), "the refusal of a killed guard says nothing"
     assert reaped_lives(box.run / "guards") == []
@@ -263,7 +263,7 @@ def test_a_start_leaves_those_alone_that_live(box: Box) -> None:
 def test_the_end_is_stated_for_as_long_as_somebody_may_ask(box: Box) -> None:
     started = box.start()
     started.kill("main")
-    started.process.wait(10)
+    started.process.wait(100)
     for _ in range(3):
         assert started.is_proved_dead()
     (box.run / "guards" / started.incarnation).unlink()
@@ -289,7 +289,7 @@ def test_sigquit_ends_everything_at_once_and_by_the_rules(box: Box) -> None:
     started = box.start()
     os.kill(started.said["main"], signal.SIGSTOP)
     os.kill(started.process.pid, signal.SIGQUIT)
-    assert started.process.wait(20) == 128 + signal.SIGKILL
+    assert started.process.wait(100) == 128 + signal.SIGKILL
     assert started.is_proved_dead()
     assert not [pid for pid in started.everybody if is_alive(pid)]
 
@@ -301,14 +301,14 @@ def test_it_does_so_where_a_shell_has_started_it_in_the_background(box: Box) -> 
     finally:
         signal.signal(signal.SIGQUIT, before)
     os.kill(started.process.pid, signal.SIGQUIT)
-    assert started.process.wait(20) == 128 + signal.SIGKILL
+    assert started.process.wait(100) == 128 + signal.SIGKILL
 
 
 def written_by(box: Box, change: Callable[[dict[str, object]], None]) -> list[str]:
     """What a start says was reaped, after the record of killed guards was changed."""
     started = box.start()
     started.kill("watcher", "guard")
-    started.process.wait(10)
+    started.process.wait(100)
     path = box.run / "guards" / started.incarnation
     fields = json.loads(path.read_text())
     change(fields)

@@ -16,7 +16,7 @@ def test_a_process_that_outlives_its_cluster_is_told_and_ended() -> None:
     with subprocess.Popen(["sleep", "600"], env=cluster.environment) as left:
         with pytest.raises(AssertionError, match=rf"left behind: {{{left.pid}: 'sleep 600 '}}"):
             cluster.close()
-        assert left.wait(10) != 0
+        assert left.wait(100) != 0
     assert not cluster.run.exists()
 
 

@@ -156,7 +156,7 @@ def visible(base: Path) -> list[str]:
 def test_what_a_sink_wrote_is_seen_when_all_of_it_is_accepted(either_client: FlinklikeClient, tmp_path: Path) -> None:
     base, gate = tmp_path / "out", tmp_path / "gate"
     handle = submit(either_client, sink_pipeline(base, gate))
-    reached(lambda: all(Path(f"{gate}.{number}").exists() for number in range(2)), "both have written", timeout=60)
+    reached(lambda: all(Path(f"{gate}.{number}").exists() for number in range(2)), "both have written")
     assert visible(base) == []
     assert not (base / "_SUCCESS").exists()
     gate.touch()
@@ -178,7 +178,7 @@ def ids_in(base: Path) -> Iterator[int]:
 def test_what_a_cancelled_sink_wrote_is_never_seen(spark_client: FlinklikeClient, tmp_path: Path) -> None:
     base, gate = tmp_path / "out", tmp_path / "gate"
     handle = submit(spark_client, sink_pipeline(base, gate))
-    reached(lambda: all(Path(f"{gate}.{number}").exists() for number in range(2)), "both have written", timeout=60)
+    reached(lambda: all(Path(f"{gate}.{number}").exists() for number in range(2)), "both have written")
     handle.cancel()
     assert handle.wait().status is JobStatus.CANCELED
     assert visible(base) == []

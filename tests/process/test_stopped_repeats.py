@@ -73,11 +73,11 @@ def test_a_repeat_that_was_stopped_in_its_terminal_deletes_nothing_of_a_later_jo
     mover = subprocess.Popen(
         [sys.executable, "-c", COMMIT, f"gated://{base}", write(base, failed, "new")], env=environment, cwd=ROOT
     )
-    reached(lambda: waiting(base) == {mover.pid}, "its TaskManager deletes old files", timeout=60)
+    reached(lambda: waiting(base) == {mover.pid}, "its TaskManager deletes old files")
     mover.kill()
     mover.wait()
     first = subprocess.Popen(repeat, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    reached(lambda: first.pid in waiting(base), "the first repeat deletes old files", timeout=60)
+    reached(lambda: first.pid in waiting(base), "the first repeat deletes old files")
     try:
         os.kill(first.pid, signal.SIGSTOP)
         hold.unlink()
@@ -139,7 +139,7 @@ def test_the_command_is_refused_while_the_job_is_not_over(
     gate = Path(f"{base}.hold-copy")
     gate.write_text("5")
     job_id = submit(client, base)
-    reached(lambda: len(waiting(base)) == 1, "its TaskManager moves", timeout=60)
+    reached(lambda: len(waiting(base)) == 1, "its TaskManager moves")
     kept = [base / f".commit-{job_id}/order", base / f".commit-{job_id}.turn"]
     before = [path.read_bytes() for path in kept]
     for arguments in ([], ["--job-is-over"]):
@@ -148,7 +148,7 @@ def test_the_command_is_refused_while_the_job_is_not_over(
         assert f"job {job_id} is not over" in done.stderr
     assert [path.read_bytes() for path in kept] == before
     gate.unlink()
-    reached(lambda: state(client, job_id) == "FINISHED", "the job ends", timeout=60)
+    reached(lambda: state(client, job_id) == "FINISHED", "the job ends")
     assert len(visible(base)) == FILES
 
 
@@ -160,7 +160,7 @@ def test_the_command_that_a_failure_names_knows_that_the_job_is_over(
 ) -> None:
     base = tmp_path / "out"
     job_id = submit(client, base, blocked=1)
-    reached(lambda: state(client, job_id) == "FAILED", "the job fails", timeout=60)
+    reached(lambda: state(client, job_id) == "FAILED", "the job fails")
     message = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"][0]["stacktrace"]
     arguments = shlex.split(message.rpartition("bin/commit-outputs.sh ")[2].splitlines()[0])
     (base / f".commit-{job_id}").unlink()

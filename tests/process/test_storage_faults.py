@@ -55,7 +55,7 @@ class Box:
 
     def failure(self, job_id: JobId) -> str:
         """Why a job has failed, once it has."""
-        reached(lambda: self.jobs.states([job_id]) == ["FAILED"], "it has failed", timeout=60)
+        reached(lambda: self.jobs.states([job_id]) == ["FAILED"], "it has failed")
         return str(self.client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"][0]["stacktrace"])
 
 
@@ -116,7 +116,7 @@ def test_what_is_spoiled_or_lost_fails_its_own_job_at_a_takeover(box: Box) -> No
     box.kill("jobmaster")
     assert "does not hold a readable GraphRecord" in box.failure(graph)
     assert "not found" in box.failure(large)
-    reached(lambda: box.jobs.attempts([good]) == [(attempt, "RUNNING")], "the good one goes on", timeout=30)
+    reached(lambda: box.jobs.attempts([good]) == [(attempt, "RUNNING")], "the good one goes on")
     for name in names:
         box.jobs.open_gate(name)
     reached(lambda: box.jobs.states([good]) == ["FINISHED"], "it ends")
@@ -127,13 +127,13 @@ def test_an_event_log_that_is_spoiled_fails_its_job_when_leader_and_owner_are_ne
     job_id, good = new_job_id(), box.jobs.submit("good")
     box.client.submit(box.jobs.pipeline(), job_id=job_id)
     box.jobs.open_gate("first")
-    reached(lambda: box.jobs.count("second", "begins") == 1, "the second one runs", timeout=30)
+    reached(lambda: box.jobs.count("second", "begins") == 1, "the second one runs")
     box.etcd.ctl("put", KEYS.event(job_id, 0), "spoiled")
     box.kill("jobmanager")
-    reached(lambda: box.jobs.states([job_id, good]) == ["RUNNING", "RUNNING"], "a leader reads no events", timeout=30)
+    reached(lambda: box.jobs.states([job_id, good]) == ["RUNNING", "RUNNING"], "a leader reads no events")
     box.kill("jobmaster")
     assert "does not hold a readable EventsRecord" in box.failure(job_id)
     for name in ("second", "good"):
         box.jobs.open_gate(name)
-    reached(lambda: box.jobs.states([good]) == ["FINISHED"], "the good one ends", timeout=30)
+    reached(lambda: box.jobs.states([good]) == ["FINISHED"], "the good one ends")
     assert box.jobs.count("second", "ends") == 0

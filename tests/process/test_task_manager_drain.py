@@ -47,7 +47,7 @@ def causes(jobs: GatedJobs, job_id: JobId) -> list[str]:
 
 
 def finished(jobs: GatedJobs, *ids: JobId) -> None:
-    reached(lambda: set(jobs.states(ids)) == {"FINISHED"}, "all jobs finish", timeout=30)
+    reached(lambda: set(jobs.states(ids)) == {"FINISHED"}, "all jobs finish")
 
 
 def test_a_drained_task_manager_lets_go_of_its_tasks_and_is_used_again(jobs: GatedJobs) -> None:
@@ -58,8 +58,8 @@ def test_a_drained_task_manager_lets_go_of_its_tasks_and_is_used_again(jobs: Gat
     assert task_managers(jobs)[away]["state"] in {"draining", "drained"}
     third = jobs.submit("third")
     assert place(jobs, third) != away, "it takes no more"
-    reached(lambda: task_managers(jobs)[away]["state"] == "drained", "it has let go of everything", timeout=30)
-    reached(lambda: place(jobs, ids[1]) == place(jobs, ids[0]), "its task runs elsewhere", timeout=30)
+    reached(lambda: task_managers(jobs)[away]["state"] == "drained", "it has let go of everything")
+    reached(lambda: place(jobs, ids[1]) == place(jobs, ids[0]), "its task runs elsewhere")
     assert causes(jobs, ids[1]) == ["TaskManagerDrained"]
     assert (jobs.count("slow", "begins"), jobs.count("slow", "ends")) == (2, 0)
     assert jobs.cluster.cli("taskmanagers", "undrain", away).returncode == 0
@@ -81,7 +81,7 @@ def test_the_script_that_drains_waits_for_tasks_and_the_one_that_stops_does_not(
     print(f"stopped after {time.monotonic() - begun:.1f} s")
     assert "Killing it" not in stopped.stdout
     assert len(task_managers(jobs)) >= 1
-    reached(lambda: "" not in {place(jobs, one) for one in ids}, "both run on the one that is left", timeout=30)
+    reached(lambda: "" not in {place(jobs, one) for one in ids}, "both run on the one that is left")
     assert sorted(map(len, (causes(jobs, one) for one in ids))) == [0, 1]
     jobs.open_gate("one")
     drained = jobs.cluster.script("taskmanager.sh", "drain", *jobs.cluster.dynamic)

@@ -50,7 +50,7 @@ def tasks(jobs: GatedJobs, job_id: JobId) -> list[tuple[str, str]]:
 def one_with_another_behind(jobs: GatedJobs, job_id: JobId, count: int) -> int:
     """The subtask that runs while the next one waits in its slot."""
     for number in range(1, count, 2):
-        reached(partial(jobs.count, f"many-{number}", "begins"), f"{number} runs", timeout=60)
+        reached(partial(jobs.count, f"many-{number}", "begins"), f"{number} runs")
         if tasks(jobs, job_id)[number + 1][0] == "DEPLOYING":
             return number
         jobs.open_gate(f"many-{number}")  # the one before it took too long for another one to be deployed behind it
@@ -77,5 +77,5 @@ def test_a_task_that_never_began_runs_elsewhere_and_the_one_that_runs_is_left(jo
     running, moved = tasks(jobs, job_id)[runs : runs + 2]
     assert (running, moved[1] == first) == (("RUNNING", first), False)
     jobs.open_gate(f"many-{runs}")
-    reached(lambda: jobs.states([job_id]) == ["FINISHED"], "it finishes", timeout=60)
+    reached(lambda: jobs.states([job_id]) == ["FINISHED"], "it finishes")
     assert {jobs.count(f"many-{n}", what) for n in range(count) for what in ("begins", "ends")} == {1}

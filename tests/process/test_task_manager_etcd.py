@@ -139,7 +139,7 @@ async def test_a_record_of_it_that_was_damaged_is_written_again(tmp_path: Path, 
         (name,) = registered
         for damaged in (b"not JSON", encode_record(replace(registered[name], address="elsewhere:1"))):
             await made.put(made.keys.task_manager(name), damaged)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 while await made.registered() != registered:
                     await asyncio.sleep(0.02)
 
@@ -228,7 +228,7 @@ async def start_task(
 
 
 async def until(predicate: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not predicate():
             await asyncio.sleep(0.01)
 
@@ -345,7 +345,7 @@ async def test_a_fence_stops_a_jobs_tasks_and_is_confirmed(tmp_path: Path, etcd:
         epoch = await made.owned(1)
         name = made.manager.registration.incarnation
         revision = await made.owner.fence(job_id(1), epoch, name)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             assert await made.owner.wait_settled(job_id(1), name, revision)
         assert not is_alive(fenced)
         assert is_alive(other)

@@ -45,7 +45,7 @@ def leaves_daemon(directory: str) -> Callable[[Any], None]:
 
 
 async def until(predicate: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while not predicate():
             await asyncio.sleep(0.01)
 

@@ -112,12 +112,12 @@ def test_a_lost_task_manager_is_nobodys_code(cluster: ScriptCluster, tmp_path: P
     )
     done = cluster.cli("run", "-d", "--json", str(script), str(runs), str(stop))
     job_id = json.loads(done.stdout)["job_id"]
-    reached(lambda: runs.exists() and len(runs.read_text()) == 1, "the script runs", timeout=60)
+    reached(lambda: runs.exists() and len(runs.read_text()) == 1, "the script runs")
     started = cluster.script("taskmanager.sh", "start", *cluster.dynamic)
     assert started.returncode == 0, started.stdout + started.stderr
     for pid in task_managers_of(cluster)[:1]:
         os.kill(pid, signal.SIGKILL)
-    reached(lambda: len(runs.read_text()) == 2, "it runs elsewhere", timeout=60)
+    reached(lambda: len(runs.read_text()) == 2, "it runs elsewhere")
     stop.touch()
     with cluster.connect() as client:
         ended = client.result_within(job_id, wait=60)
@@ -136,10 +136,10 @@ def test_a_lost_template_is_nobodys_fault_and_counts_for_nothing(cluster: Script
     done = cluster.cli("run", "-d", "--json", "--restart-strategy", "none", str(script), str(runs), str(stop))
     job_id = json.loads(done.stdout)["job_id"]
     for count in (1, 2):
-        reached(partial(has_run, runs, count), f"it runs, {count}", timeout=60)
+        reached(partial(has_run, runs, count), f"it runs, {count}")
         for template in templates_of(cluster):
             os.kill(template, signal.SIGKILL)
-    reached(partial(has_run, runs, 3), "it runs again", timeout=60)
+    reached(partial(has_run, runs, 3), "it runs again")
     stop.touch()
     with cluster.connect() as client:
         ended = client.result_within(job_id, wait=60)
@@ -161,7 +161,7 @@ def test_a_lost_spark_is_nobodys_code(spark_cluster: ScriptCluster, tmp_path: Pa
     asked = ("--restart-strategy", "fixed-delay,attempts=3,delay_seconds=0.1", "--user-failures", "final")
     done = spark_cluster.cli("run", "-d", "--json", *asked, str(script), str(runs), str(stop))
     job_id = json.loads(done.stdout)["job_id"]
-    reached(lambda: runs.exists() and runs.read_text() == "x", "the script uses Spark", timeout=60)
+    reached(lambda: runs.exists() and runs.read_text() == "x", "the script uses Spark")
     (jvm,) = [pid for pid, line in spark_cluster.processes().items() if "org.apache.spark.deploy.SparkSubmit" in line]
     os.kill(jvm, signal.SIGKILL)
     with spark_cluster.connect() as client:

@@ -373,7 +373,7 @@ def test_progress_of_spark_is_told(slots: SlotBox, tmp_path: Path) -> None:
     listener, running = slots.begin(work)
 
     async def told() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await listener.progresses.wait_until(lambda all_: any(p.spark_tasks_total == 2 for p in all_))
 
     slots.do(told())
@@ -439,7 +439,7 @@ def test_the_loss_of_spark_fails_only_what_used_it(slots: SlotBox) -> None:
     ignorer, ignorer_running = slots.begin(ignores, slot=1)
 
     async def waiting() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             for listener in (user, ignorer):
                 await listener.progresses.wait_until(bool)
 

@@ -72,7 +72,7 @@ class Box:
 async def polling(box: Box, *, linger: float = 0.05) -> AsyncIterator[SharedPoll[Access]]:
     """At the end nobody is left and everything is closed."""
     poll = SharedPoll(box.look_up, box.connect, gather=0.01, linger=linger)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         yield poll
         await eventually(lambda: poll.is_idle)
         await eventually(lambda: all(one.is_closed for one in box.clients))

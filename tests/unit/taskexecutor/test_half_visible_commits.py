@@ -353,7 +353,7 @@ def test_markers_within_go_many_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     def remove(self: LocalOutputFiles, name: str, /) -> None:
         if name.startswith("day=") and name.endswith("/_SUCCESS"):
             was_whole.append(is_whole(tmp_path))
-            together.wait(20)
+            together.wait(100)
         real(self, name)
 
     monkeypatch.setattr(LocalOutputFiles, "remove", remove)

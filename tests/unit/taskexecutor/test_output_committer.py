@@ -249,7 +249,7 @@ async def test_the_guard_holds_this_process_from_before_the_first_file_to_behind
     monkeypatch.setattr(LocalOutputFiles, "write", observed)
     guard.is_frozen = True
     real.begin(order([attempt(tmp_path / "slow", 0, a="1")]))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while guard.refused < 2:
             await asyncio.sleep(0.01)
     assert seen == [], "nothing is touched before the guard knows"

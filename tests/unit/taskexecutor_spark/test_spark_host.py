@@ -72,4 +72,4 @@ def test_workers_of_a_job_end_even_when_its_catalog_stays(tmp_path: Path, daemon
         host = SparkHost(driver, SimpleNamespace(), ours, SystemClock(), SeededEntropy(1))  # type: ignore[arg-type]  # no archive
         with pytest.raises(Py4JJavaError):
             host._end_job({"job_id": "j" * 32})
-    assert daemon.wait(10) == -9
+    assert daemon.wait(100) == -9
