@@ -18,7 +18,7 @@ from runtime.taskexecutor.spark.archive_builder import archive_for
 from tests.kit.etcd import EtcdProcess
 from tests.kit.spark_box import SparkBox, spark_settings, wait_until
 
-BUILD_TIMEOUT = 300.0
+BUILD_TIMEOUT = 550.0
 
 
 @pytest.fixture(scope="session")
