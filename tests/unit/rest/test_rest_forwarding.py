@@ -116,7 +116,8 @@ async def test_two_that_take_each_other_for_the_leader_end_it_at_once(pair: Pair
 async def test_a_leader_that_is_not_there_is_503(pair: Pair) -> None:
     pair.standby.other_leader.set("127.0.0.1:1")
     answer = await pair.http.post("/jobs", json={})
-    assert (answer.status_code, answer.json()) == (503, {"errors": [LEADER_UNKNOWN]})
+    assert answer.status_code == 503, answer.text
+    assert answer.json() == {"errors": [LEADER_UNKNOWN]}
 
 
 async def test_who_waits_for_a_leader_that_leads_no_more_is_told_at_once(pair: Pair) -> None:
