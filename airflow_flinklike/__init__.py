@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         FixedDelayRestartStrategy,
     )
     from runtime.jobgraph.task_context import TaskContext
+    from runtime.jobgraph.task_credentials import task_credentials
     from runtime.jobgraph.task_secrets import task_secrets
 
 __version__ = VERSION
@@ -41,6 +42,7 @@ _HOMES = {
     "TaskContext": "runtime.jobgraph.task_context",
     "function_job": "airflow_flinklike.function",
     "script_job": "airflow_flinklike.script",
+    "task_credentials": "runtime.jobgraph.task_credentials",
     "task_secrets": "runtime.jobgraph.task_secrets",
 }
 
@@ -60,6 +62,7 @@ __all__ = [
     "TaskContext",
     "function_job",
     "script_job",
+    "task_credentials",
     "task_secrets",
 ]
 

@@ -80,7 +80,7 @@ class ArtifactCollector:
 
 
 PY_FILE_SUFFIXES = (".py", ".zip", ".egg", ".whl")
-ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".jar")
+ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".jar")
 WHEEL_SUFFIXES = (".whl",)
 
 

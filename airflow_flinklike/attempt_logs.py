@@ -14,7 +14,7 @@ from typing import Any
 from airflow_flinklike.client.operations import post_json
 from airflow_flinklike.client.protocol import Operation
 from runtime.common.ids import JobId
-from runtime.common.log_position import STREAMS, AttemptKey, LogPosition
+from runtime.common.log_position import STREAMS, SUBTASK_MAX, AttemptKey, LogPosition
 
 LINE_BYTES_MAX = 8 * 1024
 """What is longer without an end of line is taken in parts."""
@@ -101,6 +101,7 @@ class AttemptLogs:
         if wait > 0:
             document |= {"wait": wait, "since": since}
         answer: dict[str, Any] = yield from post_json(f"/jobs/{self._job_id}/logs", document)
+        _check(answer)
         return answer
 
     def take(self, answer: Mapping[str, Any], *, is_last: bool = False) -> list[LogChunk]:
@@ -146,6 +147,19 @@ class AttemptLogs:
         """A TaskManager may be away for a moment, and a new leader learns only bit by bit which there are."""
         self._missed[key] = self._missed.get(key, 0) + 1
         return is_last or self._missed[key] >= _MISSED_LOOKS
+
+
+def _check(answer: Mapping[str, Any]) -> None:
+    """What no shape says. Raises ValueError."""
+    vertices = {one["id"] for one in answer["vertices"]}
+    for attempt in answer["attempts"]:
+        if attempt["vertex"] not in vertices or attempt["subtask"] > SUBTASK_MAX:
+            message = f"it has a log of {attempt['vertex'][:80]!r}, subtask {attempt['subtask']}, and no such task"
+            raise ValueError(message)
+        for piece in attempt["logs"].values():
+            if len(base64.b64decode(piece["data"])) > piece["next-offset"]:
+                message = f"it has a piece of a log that ends at {piece['next-offset']}, and is longer"
+                raise ValueError(message)
 
 
 def _whole_lines(data: bytes) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.printable import printable
 
 
 class FlinklikeClientError(Exception):
@@ -39,6 +40,14 @@ class ClusterUnavailableError(FlinklikeClientError):
     """No JobManager answered in time, or none leads. Nothing is known to be wrong with the job."""
 
 
+class ForeignAnswerError(ClusterUnavailableError):
+    """What answers is no JobManager of a release that this client knows. Nothing is known of the job."""
+
+
+class HandshakeRefusedError(ClusterUnavailableError):
+    """Every JobManager is there, and none comes to TLS with this client: certificates or addresses are wrong."""
+
+
 class AuthenticationError(FlinklikeClientError):
     """The cluster's token is missing or wrong."""
 
@@ -65,7 +74,7 @@ class JobFailedError(FlinklikeClientError):
     def __init__(self, job_id: str, failure: Mapping[str, Any]) -> None:
         self.job_id = job_id
         self.failure = dict(failure)
-        super().__init__(f"{self.root_cause}\n(job {job_id} FAILED)")
+        super().__init__(f"{printable(self.root_cause)}\n(job {job_id} FAILED)")
 
     def __reduce__(self) -> tuple[type[JobFailedError], tuple[str, dict[str, Any]]]:
         return type(self), (self.job_id, self.failure)
@@ -121,7 +130,7 @@ class JobCanceledError(FlinklikeClientError):
     """The job was CANCELED. `reason`: why the cluster did it, "" when a person did."""
 
     def __init__(self, job_id: str, reason: str = "") -> None:
-        super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""))
+        super().__init__(f"job {job_id} was canceled" + (f": {printable(reason)}" if reason else ""))
         self.job_id = job_id
         self.reason = reason
 

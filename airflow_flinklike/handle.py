@@ -12,9 +12,12 @@ from airflow_flinklike.client import (
     JobExecutionResult,
     JobState,
     find_address,
-    find_token,
+    find_credential,
+    find_tls,
+    local_ca,
     new_job_id,
 )
+from airflow_flinklike.client.retrying import needs_tls
 from airflow_flinklike.program import JobProgram
 from runtime.common.ids import JobId, parse_job_id
 
@@ -73,8 +76,10 @@ def submit_program(
 ) -> JobHandle:
     """Upload what the cluster lacks and submit. Raises JobRefusedError, ClusterUnavailableError, ..."""
     chosen = new_job_id() if job_id is None else parse_job_id(job_id)
-    found = token if token is not None else find_token(token_file=token_file)
-    client = FlinklikeClient((address or find_address()).split(","), found)
+    addresses, tls = (address or find_address()).split(","), find_tls(local_ca=local_ca())
+    certificate = tls.cert if needs_tls(addresses) else ""
+    found = token if token is not None else find_credential(token_file=token_file, certificate=certificate)
+    client = FlinklikeClient(addresses, found, tls=tls)
     try:
         client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python")
     except BaseException:

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
+from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError
 from airflow_flinklike.task_log import LogLine, TaskLog
+from runtime.common.printable import printable
 from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ class _JobLines:
     def _tell(self, state: JobState) -> None:
         line = f"{state.status.value} {state.pending_reason}".rstrip()
         if line != self._seen:
-            self._log.info("Job %s: %s", state.job_id, line)
+            self._log.info("Job %s: %s", state.job_id, printable(line))
         self._seen = line
         if self._task_log is None and self._settings is not None and state.status not in _WAITING:
             self._task_log = TaskLog(
@@ -153,13 +155,14 @@ class JobObserver(_JobLines):
         before = client.retry_for
         client.retry_for = min(before, _LOOK_SECONDS)
         try:
-            answer = client.run(task_log.look())
+            with understood("the look at its logs"):
+                lines = task_log.take(client.run(task_log.look()), self._clock(), is_last=is_last)
         except FlinklikeClientError as error:
             self._look_failed(task_log, error)
             return False
         finally:
             client.retry_for = before
-        self._say(task_log.take(answer, self._clock(), is_last=is_last))
+        self._say(lines)
         return True
 
 
@@ -179,10 +182,12 @@ class AsyncJobObserver(_JobLines):
         try:
             async with _gate(), asyncio.timeout(_LOOK_SECONDS):
                 answer = await client.run(task_log.look())
+            with understood("the look at its logs"):
+                lines = task_log.take(answer, self._clock())
         except (FlinklikeClientError, TimeoutError) as error:
             self._look_failed(task_log, error)
             return
-        self._say(task_log.take(answer, self._clock()))
+        self._say(lines)
 
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()

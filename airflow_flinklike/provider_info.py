@@ -51,6 +51,12 @@ def _connection_type() -> dict[str, Any]:
         "conn-fields": {
             "tls": _field("TLS", "Speak https to the cluster", "boolean", default=False),
             "verify": _field("Verify TLS", "true, false, or the path of a CA file", "string", default="true"),
+            "cert": _field(
+                "Client certificate",
+                "Where the cluster asks for one: PEM file on the workers and the triggerer, with its key or beside Key",
+                "string",
+            ),
+            "key": _field("Key", "PEM file of the client certificate's key", "string"),
             "addresses": _field("More JobManagers", "Asked when Host does not answer: jm-2:8081,jm-3:8081", "string"),
             "token_file": _field(
                 "Token file",
@@ -58,6 +64,7 @@ def _connection_type() -> dict[str, Any]:
                 "string",
             ),
             "ui_url": _field("URL for browsers", "Where the job links lead; default: the first address", "string"),
+            "namespace": _field("Namespace", "Of the jobs that are submitted; default: that of the token", "string"),
             "conf": _field(
                 "Default Spark conf",
                 "Of scripts and functions; what a task sets itself wins",

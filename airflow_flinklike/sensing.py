@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_flinklike.client import JobState, operations
-from airflow_flinklike.client.protocol import Operation
+from airflow_flinklike.client.protocol import Operation, told_job_id
 from runtime.common.ids import JobId, parse_job_id
 from runtime.common.states import JobStatus
 
@@ -110,7 +110,7 @@ def newest(wish: JobWish, overview: Mapping[str, Any]) -> JobId | None:
     for job in overview["jobs"]:
         begun = job["start-time"]
         if job["name"] == wish.name and (begun < 0 or begun >= wish.started_after_millis):
-            return JobId(job["jid"])
+            return told_job_id(job["jid"])
     return None
 
 

@@ -17,6 +17,7 @@ from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
 from airflow_flinklike.client.protocol import Operation
 from airflow_flinklike.progress import ProgressLines
 from runtime.common.ids import JobId
+from runtime.common.printable import printable, printable_output
 
 LOG_LIMIT = 1_000_000
 LINE_COST = 100
@@ -114,7 +115,7 @@ class TaskLog:
         is_wide = sum(int(one["parallelism"]) for one in answer["vertices"]) > 1
         lines = list(self._said(chunks, is_wide=is_wide))
         if not is_last and (progress := self._progress.take(answer["vertices"], now)):
-            lines.append(LogLine(f"Progress: {progress}"))
+            lines.append(LogLine(printable(f"Progress: {progress}")))
         if lines:
             self._heard_at = now
         if self.has_more:
@@ -129,7 +130,8 @@ class TaskLog:
             group = list(members)
             if is_wide:
                 subtasks = len({chunk.key.subtask for chunk in group})
-                yield LogLine(f"::group::{group[0].vertex}: {_counted(group)} of {subtasks} of {group[0].parallelism}")
+                vertex = printable(group[0].vertex)
+                yield LogLine(f"::group::{vertex}: {_counted(group)} of {subtasks} of {group[0].parallelism}")
             yield from self._bounded(self._lines_of(group))
             if is_wide:
                 self._head = ""
@@ -152,20 +154,20 @@ class TaskLog:
     def _lines_of(self, chunks: Iterable[LogChunk]) -> Iterator[LogLine]:
         for chunk in chunks:
             if chunk.notice:
-                yield LogLine(f"The log of {chunk.title} cannot be read: {chunk.notice}", logging.WARNING)
+                yield LogLine(printable(f"The log of {chunk.title} cannot be read: {chunk.notice}"), logging.WARNING)
                 continue
-            head = f"==> {chunk.title} {chunk.stream}"
+            head = printable(f"==> {chunk.title} {chunk.stream}")
             if head != self._head:
                 self._head = head
                 yield LogLine(head)
             if chunk.loss:
-                yield LogLine(chunk.loss, logging.WARNING)
+                yield LogLine(printable(chunk.loss), logging.WARNING)
             level = logging.INFO
             for text in chunk.lines() if chunk.data else ():
                 begin = _LEVEL.match(text) if chunk.stream != "stdout" else None
                 # A line without a time of its own goes on with what the one before has begun: a stack trace.
                 level = _LEVELS.get(begin.group(1), logging.INFO) if begin else level
-                yield LogLine(text, level)
+                yield LogLine(printable_output(text), level)
 
     def _stop(self) -> None:
         """Read no more logs; progress goes on."""

@@ -15,7 +15,7 @@ if [ -z "$FLINKLIKE_PYTHON" ]; then
   exit 1
 fi
 # One of each of our requirements: an environment that is not ours lacks them, and a half-made one may.
-if ! _missing="$("$FLINKLIKE_PYTHON" - psutil yaml pydantic grpc typer 2>&1 << 'EOF'
+if ! _missing="$("$FLINKLIKE_PYTHON" - psutil yaml pydantic grpc typer cryptography 2>&1 << 'EOF'
 import sys
 from importlib.util import find_spec
 if sys.version_info < (3, 11):

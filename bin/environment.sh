@@ -6,6 +6,14 @@ _fail() {
   exit 1
 }
 
+_as_configuration() { # _as_configuration -D key=value ...: the same as lines of conf/config.yaml
+  local one
+  for one in "$@"; do
+    one="${one#-D}"
+    if [ -n "$one" ]; then echo "  ${one/=/: }"; fi
+  done
+}
+
 _find_python() {
   for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3; do
     [ -n "$candidate" ] && command -v "$candidate" > /dev/null || continue

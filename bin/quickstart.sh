@@ -2,6 +2,7 @@
 # From nothing to a running cluster on which Airflow has run the example DAG.
 #   bin/quickstart.sh            runs the DAG once with `airflow dags test`
 #   bin/quickstart.sh --airflow  starts a whole Airflow with the DAGs and the connection in place
+#   --secure                     with certificates of its own: every link encrypted, REST by https
 #   -D key=value                 configures the cluster, for instance -D rest.port=18081
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
@@ -9,15 +10,17 @@ export FLINKLIKE_HOME
 source "$FLINKLIKE_HOME/bin/environment.sh"
 
 with_airflow=false
+secure=false
 options=()
 scale_factor=0.1
 while [ $# -gt 0 ]; do
   case "$1" in
     --airflow) with_airflow=true ;;
+    --secure) secure=true ;;
     --scale-factor) [ $# -gt 1 ] || _fail "--scale-factor needs a number, for instance 0.1."; scale_factor="$2"; shift ;;
     -D) [ $# -gt 1 ] || _fail "-D needs key=value."; options+=(-D "$2"); shift ;;
     -D?*) options+=("$1") ;;
-    -h | --help) sed -n '2,5p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    -h | --help) sed -n '2,6p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
     *) _fail "Unknown argument '$1': see bin/quickstart.sh --help." ;;
   esac
   shift
@@ -27,6 +30,31 @@ trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM HUP
 
 _control() {
   "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control "$@" "${options[@]}"
+}
+
+run="${FLINKLIKE_RUN_DIR:-$FLINKLIKE_HOME/run}"
+certs="$run/certs"
+
+_certs() { # _certs COMMAND...: what it says only when it fails
+  local said
+  said="$("$FLINKLIKE_PYTHON" -m airflow_flinklike.cli certs "$@" 2>&1)" || _fail "$said"
+}
+
+_running() { # _running TEXT: a JobManager that runs here has said that
+  grep -qs -- "$1" "$run"/pid/jobmanager-*.json
+}
+
+_make_certificates() {
+  (umask 077 && mkdir -p "$run") || exit 1
+  if [ ! -e "$certs/rest-ca-key.pem" ]; then _certs init "$certs"; fi
+  for name in internal rest; do
+    [ -e "$certs/$name-localhost.pem" ] ||
+      _certs issue "$certs" --name "$name" --host localhost --host "$(hostname)" --ip 127.0.0.1 --ip ::1
+    secure_options+=("security.ssl.$name.enabled=true" "security.ssl.$name.cert=$certs/$name-localhost.pem"
+      "security.ssl.$name.key=$certs/$name-localhost.pem" "security.ssl.$name.ca=$certs/$name-ca.pem")
+  done
+  _certs renew "$certs"
+  for option in "${secure_options[@]}"; do options+=(-D "$option"); done
 }
 
 _airflow() { # _airflow LOG ARGUMENTS...: always in the background, and the process itself, so that it can be ended
@@ -39,8 +67,21 @@ echo "[1/4] Python"
 ensure_environment requirements/examples.txt
 source "$FLINKLIKE_HOME/bin/config.sh"
 
+if ! $secure && _running "\"ca\": \"$certs/"; then
+  echo "The cluster that runs here was started with --secure: going on with that."
+  secure=true
+fi
+secure_options=()
+if $secure; then
+  if _running '"url": "http://'; then
+    _fail "A cluster in plain text runs here: stop it with bin/stop-cluster.sh, then run this again."
+  fi
+  _make_certificates
+  echo "Certificates: $certs (bin/flinklike certs renew $certs renews them)"
+fi
+
 echo "[2/4] Cluster (etcd, JobManager, JobMaster processes, TaskManager with warm Spark slots)"
-_control start-cluster || _fail "The cluster did not start; its logs are in ${FLINKLIKE_RUN_DIR:-$FLINKLIKE_HOME/run}/log."
+_control start-cluster || _fail "The cluster did not start; its logs are in $run/log."
 
 echo "[3/4] Airflow"
 # The connection, as users would set it up in Airflow's own way.
@@ -77,4 +118,8 @@ report="$(find "$FLINKLIKE_DATA_DIR/reports" -name report.txt -newer "$begun" -p
 cat "$report"
 echo
 _control status-cluster
+if $secure; then
+  echo "All links are encrypted. To start it like this yourself, put into conf/config.yaml:"
+  _as_configuration "${options[@]}"
+fi
 echo "Jobs: bin/flinklike list    Stop: bin/stop-cluster.sh    A whole Airflow: bin/quickstart.sh --airflow"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-#   --all   and then the `extended` ones, with nothing beside them; three quarters of an hour more
+#   --all   and then the `extended` ones, with nothing beside them; an hour and a half more, or longer
 # Light tests run in four processes (some wait), with mypy beside them; then those with Airflow and those with Spark in a process each
 # beside two of other heavy ones. Arguments go to all, but -m, which is taken.
 set -u

@@ -79,8 +79,8 @@ class JobMasterEntryPoint:
         rpc = context.make_rpc(
             options.rpc_settings(
                 configuration,
+                context.layout,
                 context.incarnation,
-                options.cluster_token(configuration, context.layout),
                 address=jm.JOBMASTER_ADDRESS,
                 bind_host=jm.JOBMASTER_BIND_HOST,
                 port=jm.JOBMASTER_PORT,
@@ -96,6 +96,7 @@ class JobMasterEntryPoint:
             boot_clock=context.boot_clock,
             entropy=context.entropy,
             store=context.store,
+            lease_keeper=context.lease_keeper,
         )
         try:
             await ha.start()

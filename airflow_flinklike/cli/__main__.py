@@ -9,10 +9,15 @@ from typing import NoReturn
 import typer
 
 from airflow_flinklike.cli.app import app
-from airflow_flinklike.cli.render import plain
 from airflow_flinklike.cli.spark_submit import INSTEAD
-from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
+from airflow_flinklike.exceptions import (
+    ClusterUnavailableError,
+    FlinklikeClientError,
+    ForeignAnswerError,
+    HandshakeRefusedError,
+)
 from runtime.common.errors import FlinklikeError
+from runtime.common.printable import printable
 
 _NEAR = 0.75
 """How alike an option and what was typed have to be; of less, a suggestion misleads."""
@@ -22,6 +27,10 @@ def main() -> None:
     """Run the command line."""
     try:
         sys.exit(app(prog_name="flinklike", standalone_mode=False))
+    except (HandshakeRefusedError, ForeignAnswerError) as error:
+        _refuse(str(error))
+    except RecursionError:
+        _refuse("what was answered is nested too deep to be shown")
     except ClusterUnavailableError as error:
         _refuse(f"{error}. Is it started? bin/start-cluster.sh starts the cluster that conf/ describes")
     except (FlinklikeClientError, FlinklikeError) as error:
@@ -41,7 +50,7 @@ def _refuse_usage(sentence: str) -> NoReturn:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    sys.stderr.write(f"flinklike: {plain(sentence)}\n")
+    sys.stderr.write(f"flinklike: {printable(sentence)}\n")
     sys.exit(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,12 +14,16 @@ from typer.core import TyperCommand
 from airflow_flinklike.cli import planned, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
+from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
+from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.task_managers import task_managers
+from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.client import new_job_id
+from airflow_flinklike.client.token import NO_TOKEN
 from airflow_flinklike.explain import explain_graph
 from runtime.common.ids import parse_job_id
 from runtime.common.restart_strategies import USER_FAILURES, in_words
@@ -38,6 +43,9 @@ _TARGET = "module:pipeline, file.py:pipeline, a script.py, or a JobGraph as .jso
 app.add_typer(task_managers)
 app.add_typer(planned.job_masters)
 app.add_typer(planned.jobs)
+app.add_typer(certificates)
+app.add_typer(tokens)
+app.command("delegation-tokens")(delegation_tokens)
 
 
 def _version(value: bool) -> None:
@@ -52,8 +60,21 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
+    ca: Annotated[str, typer.Option(help="PEM file of the CA of REST, where that is https (or FLINKLIKE_CA)")] = "",
+    cert: Annotated[
+        str, typer.Option(help="PEM file of our certificate, where REST asks for one (or FLINKLIKE_CERT)")
+    ] = "",
+    key: Annotated[str, typer.Option(help="PEM file of its key, unless it is in the same (or FLINKLIKE_KEY)")] = "",
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="show no token, so that the certificate signs in (or FLINKLIKE_NO_TOKEN)")
+    ] = False,
 ) -> None:
     del version
+    for name, given in (("CA", ca), ("CERT", cert), ("KEY", key)):
+        if given:
+            os.environ[f"FLINKLIKE_{name}"] = given
+    if no_token:
+        os.environ[NO_TOKEN] = "true"
     if context.invoked_subcommand is None:
         sys.stderr.write("flinklike: name a command (see --help)\n")
         raise typer.Exit(1)
@@ -100,11 +121,14 @@ def run(
     user_failures: Annotated[
         str, typer.Option(help=f"what follows from a failure of user code: {', '.join(USER_FAILURES)}")
     ] = "",
+    namespace: Annotated[str, typer.Option(help="whose job it is; without it the namespace of the token")] = "",
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Submit a job, show what it writes, and wait for its end. Exit code 1 when it fails; the last line says why.
+
+    Exit code 4 when the token is not taken any more: the job goes on.
 
     What the tasks write to stdout goes to stdout, what they write to stderr and log goes to stderr, and progress too.
     Options stand before a script, as with spark-submit: what follows the script are its arguments.
@@ -116,7 +140,9 @@ def run(
     loaded = with_restarts(loaded, restart_strategy, user_failures)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
-        submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run")
+        submitted = client.submit(
+            loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run", namespace=namespace
+        )
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         # From here on the job runs whatever the JobManager does and whoever reads: only news of it wait, or are lost.
         with lasting_streams():
@@ -135,6 +161,7 @@ def run(
 @app.command("list")
 def list_jobs(
     state: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="only jobs in this state")] = None,
+    namespace: Annotated[str, typer.Option(help="only jobs of this namespace")] = "",
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -145,6 +172,8 @@ def list_jobs(
     jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
     if state:
         jobs = [job for job in jobs if job["state"] == state.value]
+    if namespace:
+        jobs = [job for job in jobs if job.get("namespace") == namespace]
     show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)
 
 
@@ -163,9 +192,8 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         return
     console = render.console()
     console.print(f"{details['name']}  {details['jid']}")
-    console.print(
-        render.state_text(details["state"]), render.duration_text(details["duration"]), details["pending-reason"]
-    )
+    reason = details.get("pending-reason", "")
+    console.print(render.state_text(details["state"]), render.duration_text(details["duration"]), reason)
     for line in render.ownership_lines(details):
         console.print(line)
     console.print(in_words(config["restart-strategy"], config.get("user-failures", "")))
@@ -174,7 +202,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         console.print(f"\n{render.failure_title(entry)}", style="red")
         console.print(entry["stacktrace"])
     if result and result.get("result") is not None:
-        console.print_json(json.dumps(result["result"]))
+        console.print(render.value_text(result["result"]))
 
 
 @app.command()

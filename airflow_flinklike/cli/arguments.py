@@ -14,7 +14,9 @@ import typer
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.connection import connect
 
-Address = Annotated[str | None, typer.Option("--address", "-a", help="http://host:port of REST; several with commas")]
+Address = Annotated[
+    str | None, typer.Option("--address", "-a", help="http(s)://host:port of REST; several with commas")
+]
 TokenFile = Annotated[Path | None, typer.Option(help="file with the cluster's token")]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Job = Annotated[str, typer.Argument(help="job id, 32 hex digits")]

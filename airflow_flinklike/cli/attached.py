@@ -21,16 +21,20 @@ from rich.live import Live
 from rich.text import Text
 
 from airflow_flinklike.cli.output import TaskOutput
-from airflow_flinklike.cli.render import duration_text, plain, state_text, vertices_table
+from airflow_flinklike.cli.render import duration_text, state_text, value_text, vertices_table
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
-from airflow_flinklike.exceptions import ClusterUnavailableError, JobConflictError
+from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, JobConflictError
 from airflow_flinklike.progress import ProgressLines
 from runtime.common.ids import JobId
+from runtime.common.printable import printable
 from runtime.common.states import JobStatus
 
 ATTACHED_RETRY_SECONDS = 300.0
 """How long a cluster that does not answer is asked again for a job that it has accepted."""
+
+SIGNED_OUT = 4
+"""Exit code of who is not signed in any more: the job goes on, and its end is not known here."""
 
 _SENTENCE_LENGTH_MAX = 500
 _WRAPPERS = frozenset({"Py4JError", "Py4JJavaError", "PythonException"})
@@ -66,6 +70,7 @@ def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Con
 
     Ctrl-C asks on a terminal whether to detach or to cancel; without a terminal it detaches and leaves the job alone.
     So do SIGTERM and SIGHUP, with exit codes 143 and 129, and say how to watch the job instead of starting another one.
+    A token that is taken no more ends the watching only: SIGNED_OUT.
     """
     before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -76,6 +81,15 @@ def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Con
             f"the same run with --job-id {job_id} watches it instead of starting another one"
         )
         return 128 + ended.number
+    except AuthenticationError as error:
+        errors.print(
+            f"Job {job_id} goes on in the cluster, which does not let us watch it any more: {error}\n"
+            f"With what signs in, `flinklike status {job_id}` looks at it, and the same run with --job-id {job_id} "
+            "watches it instead of starting another one"
+        )
+        if shown.as_json:
+            _write_detached(job_id)
+        return SIGNED_OUT
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -97,7 +111,7 @@ def _follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Co
             if choice == "detach":
                 errors.print(f"Detached; the job goes on: flinklike status {job_id}")
                 if shown.as_json:
-                    sys.stdout.write(json.dumps({"job_id": job_id, "detached": True}) + "\n")
+                    _write_detached(job_id)
                 return 0
             if choice == "cancel":
                 asked_to_cancel = True
@@ -108,7 +122,7 @@ def _follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Co
     if shown.as_json:
         _write_document(ended)
     elif ended.status is JobStatus.FINISHED and ended.value is not None:
-        console.print_json(json.dumps(ended.value))
+        console.print(value_text(ended.value))
     return _report(ended, errors, output, shown.script, asked_to_cancel=asked_to_cancel)
 
 
@@ -132,9 +146,9 @@ def _watch(client: FlinklikeClient, job_id: JobId, errors: Console, output: Task
 
 def _progress(details: Mapping[str, Any]) -> Group:
     head = Text.assemble(
-        plain(str(details["name"])), " ", state_text(details["state"]), " ", duration_text(details["duration"])
+        printable(str(details["name"])), " ", state_text(details["state"]), " ", duration_text(details["duration"])
     )
-    reason = plain(str(details.get("pending-reason", "")))
+    reason = printable(str(details.get("pending-reason", "")))
     return Group(head, *([Text(reason, style="dim")] if reason else []), vertices_table(details))
 
 
@@ -157,6 +171,10 @@ def _cancel(client: FlinklikeClient, job_id: JobId, errors: Console) -> None:
         client.cancel(job_id)
     except JobConflictError as error:
         errors.print(str(error))
+
+
+def _write_detached(job_id: JobId) -> None:
+    sys.stdout.write(json.dumps({"job_id": job_id, "detached": True}) + "\n")
 
 
 def _write_document(ended: JobExecutionResult) -> None:

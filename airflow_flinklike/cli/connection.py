@@ -5,27 +5,60 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from airflow_flinklike.client import FlinklikeClient, find_token
-from airflow_flinklike.client.token import local_addresses
+from airflow_flinklike.client import ClientTls, FlinklikeClient, find_credential, find_tls
+from airflow_flinklike.client.retrying import needs_tls
+from airflow_flinklike.client.token import NO_TOKEN, is_without_token, local_addresses, local_ca
+from airflow_flinklike.exceptions import AuthenticationError
 from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
-from runtime.config.options.cluster import SECURITY_AUTHENTICATION, SECURITY_TOKEN_FILE
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_ADDRESSES, REST_PORT
+from runtime.config.options.security import (
+    SECURITY_AUTHENTICATION,
+    SECURITY_TOKEN_FILE,
+    SSL_REST_CA,
+    SSL_REST_CERT,
+    SSL_REST_ENABLED,
+    SSL_REST_KEY,
+)
 
 
 def connect(address: str | None, token_file: Path | None, *, retry_for: float = 20.0) -> FlinklikeClient:
-    """A client. `address` may list several addresses separated by commas. Raises InvalidConfigurationError."""
+    """A client. `address` may list several addresses separated by commas. Raises InvalidConfigurationError.
+
+    A certificate of `--cert` or FLINKLIKE_CERT signs in alone, unless somebody names a token too.
+    """
     addresses = (address or os.environ.get("FLINKLIKE_ADDRESS") or local_address()).split(",")
-    token = find_token(token_file=str(token_file) if token_file else _configured_token_file())
-    return FlinklikeClient(addresses, token, retry_for=retry_for)
+    if token_file and is_without_token():
+        message = f"--token-file names a token, and --no-token (or {NO_TOKEN}) says to show none"
+        raise AuthenticationError(message)
+    named = os.environ.get("FLINKLIKE_CERT", "") if needs_tls(addresses) else ""
+    installed = None if token_file or named or is_without_token() else _configured_token_file()
+    token = find_credential(token_file=str(token_file) if token_file else None, installed=installed, certificate=named)
+    return FlinklikeClient(addresses, token, retry_for=retry_for, tls=_tls())
 
 
 def local_address() -> str:
     """REST of the installation that this command belongs to: what its JobManagers said, and what conf/ says."""
     configuration = _configuration(Layout.from_environment(os.environ))
-    named = [f"http://{one}" for one in configuration.get(REST_ADDRESSES)]
+    scheme = "https" if configuration.get(SSL_REST_ENABLED) else "http"
+    named = [f"{scheme}://{one}" for one in configuration.get(REST_ADDRESSES)]
     known = [one for one in (*local_addresses().split(","), *named) if one]
-    return ",".join(dict.fromkeys(known)) or f"http://{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"
+    return (
+        ",".join(dict.fromkeys(known)) or f"{scheme}://{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"
+    )
+
+
+def _tls() -> ClientTls:
+    """What the options and the environment name; else what conf/ names, of which others than its user have the CA."""
+    configuration = _configuration(Layout.from_environment(os.environ))
+    tls = find_tls(local_ca=local_ca())
+    if not configuration.get(SSL_REST_ENABLED):
+        return tls
+    ca = tls.ca if os.environ.get("FLINKLIKE_CA") else configuration.get(SSL_REST_CA) or tls.ca
+    cert, key = configuration.get(SSL_REST_CERT), configuration.get(SSL_REST_KEY)
+    if tls.cert or not os.access(key, os.R_OK):
+        return ClientTls(ca, tls.cert, tls.key)
+    return ClientTls(ca, cert, key)
 
 
 def _configured_token_file() -> str | None:

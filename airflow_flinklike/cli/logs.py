@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
-from airflow_flinklike.cli.render import plain
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.ids import JobId
 from runtime.common.log_position import STREAMS
+from runtime.common.printable import printable, printable_output
 from runtime.common.states import JobStatus
 
 _PAUSE_SECONDS = 0.5
@@ -106,23 +106,27 @@ class LogFollower:
     def _write(self, chunk: LogChunk) -> None:
         self.shown.setdefault((chunk.key.vertex_id, chunk.key.subtask), set()).add(chunk.key.attempt)
         if chunk.notice:
-            sys.stderr.write(plain(f"the log of {chunk.title}: {chunk.notice}\n"))
+            sys.stderr.write(printable(f"the log of {chunk.title}: {chunk.notice}\n"))
         elif self.as_json:
             self._write_json(chunk)
         else:
             self._write_text(chunk)
 
     def _write_text(self, chunk: LogChunk) -> None:
-        head = plain(f"==> {chunk.title} {chunk.stream}")
+        head = printable(f"==> {chunk.title} {chunk.stream}")
         if head != self.last_head:
             sys.stdout.write(f"{head}\n")
             sys.stdout.flush()
             self.last_head = head
         if chunk.loss:
-            sys.stdout.write(f"[{chunk.loss}]\n")
+            sys.stdout.write(printable(f"[{chunk.loss}]\n"))
             sys.stdout.flush()
-        sys.stdout.buffer.write(chunk.data)
-        sys.stdout.buffer.flush()
+        if _is_terminal():
+            sys.stdout.write(printable_output(chunk.data.decode("utf-8", "replace")))
+            sys.stdout.flush()
+        else:
+            sys.stdout.buffer.write(chunk.data)
+            sys.stdout.buffer.flush()
 
     def _write_json(self, chunk: LogChunk) -> None:
         document = {
@@ -136,6 +140,10 @@ class LogFollower:
         }
         sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def parse_attempt(text: str) -> int | None:

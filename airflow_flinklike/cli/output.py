@@ -14,8 +14,9 @@ from rich.text import Text
 
 from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk, loss_in_words
 from airflow_flinklike.client import FlinklikeClient
-from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError
+from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, FlinklikeClientError
 from runtime.common.ids import JobId
+from runtime.common.printable import printable_output
 from runtime.common.states import JobStatus
 
 _PAUSE_SECONDS = 0.25
@@ -52,7 +53,7 @@ class TaskOutput:
         """Wait a moment for a change of the job, and show what is new."""
         try:
             answer = self._client.run(self._logs.look(wait=self._pause, since=self._since))
-        except ClusterUnavailableError:
+        except (ClusterUnavailableError, AuthenticationError):
             raise
         except FlinklikeClientError as error:
             self.is_readable = False
@@ -100,7 +101,7 @@ class TaskOutput:
     def _write_stderr(self, chunk: LogChunk) -> None:
         if self._errors.is_terminal:
             for line in chunk.lines():
-                self._errors.print(Text.from_ansi(line), soft_wrap=True)
+                self._errors.print(Text.from_ansi(printable_output(line)), soft_wrap=True)
         else:
             sys.stderr.buffer.write(chunk.data)
             sys.stderr.buffer.flush()

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
+from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
+
+from runtime.common.namespaces import ALL_NAMESPACES
+from runtime.common.printable import printable
 
 _PIPE_WIDTH = 4000
 """Columns when nobody looks: no line of a table or a message is broken for a program that reads it."""
 
+_STEERING_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
 
 
-_CONTROLS = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
-def plain(text: str) -> str:
-    r"""What jobs have named or said, with control characters as `\x1b`: it may not steer the reader's terminal."""
-    return _CONTROLS.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
-
-
 class _PlainConsole(Console):
-    """Prints texts `plain`; what is not a str is printed as it is."""
+    """Prints texts as they are `printable`; what is not a str is printed as it is."""
 
     def print(self, *objects: Any, **how: Any) -> None:
-        super().print(*(plain(one) if isinstance(one, str) else one for one in objects), **how)
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **how)
+
+
+def value_text(value: Any) -> Text:
+    """A result as JSON, which it stays: characters that would steer the terminal are escaped as JSON has them."""
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:  # with an indent Python writes less deep than it reads
+        text = json.dumps(value, ensure_ascii=False)
+    return JSONHighlighter()(_STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -69,7 +76,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     for name in header:
         found.add_column(name, overflow="fold")
     for row in rows:
-        found.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
+        found.add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in row))
     return found
 
 
@@ -83,18 +90,47 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
             time_text(job["start-time"]),
             duration_text(job["duration"]),
             f"{job['tasks']['finished']}/{job['tasks']['total']}",
+            whose_text(job),
             str(job.get("pending-reason", "")),
         )
         for job in jobs
     ]
-    return table(("job", "name", "state", "started", "time", "tasks", ""), rows)
+    return table(("job", "name", "state", "started", "time", "tasks", "of", ""), rows)
+
+
+def whose_text(job: Mapping[str, Any]) -> str:
+    """Namespace and submitter, who has none being the admin. A cluster of an earlier release does not tell."""
+    return f"{job['namespace']}/{job.get('submitter') or 'admin'}" if job.get("namespace") else ""
+
+
+def principals_table(principals: Sequence[Mapping[str, Any]]) -> Table:
+    """One line each."""
+    rows = [(one["name"], one["role"], one["namespace"], _tokens_text(one)) for one in principals]
+    return table(("name", "role", "namespace", "tokens"), rows)
+
+
+def _tokens_text(principal: Mapping[str, Any]) -> str:
+    if principal.get("problem"):  # a cluster of an older release does not tell
+        return f"unreadable, revoke replaces it: {printable(principal['problem'])}"
+    ends = [one["expires"] for one in principal["tokens"]]
+    shown = [f"until {time_text(end)}" if end else "without an end" for end in ends]
+    if principal.get("certificate"):  # a cluster of an older release does not tell
+        shown.append(f"certificate {printable(principal['certificate'])}")
+    return ", ".join(shown) or "revoked"
+
+
+def granted_in_words(principal: Mapping[str, Any]) -> str:
+    """One line about what somebody has been given."""
+    namespace = principal["namespace"]
+    where = "all namespaces (*)" if namespace == ALL_NAMESPACES else f"namespace {namespace}"
+    return f"{principal['name']}: role {principal['role']}, {where}, {_tokens_text(principal)}"
 
 
 def ownership_lines(details: Mapping[str, Any]) -> list[str]:
     """Who runs a job, and each change of that, newest first. A cluster of an older release does not tell."""
     lines = []
     if details.get("jobmaster-id"):
-        lines.append(f"JobMaster process {details['jobmaster-id']} at {details['jobmaster']}")
+        lines.append(f"JobMaster process {details['jobmaster-id']} at {details.get('jobmaster', '')}")
     for one in details.get("takeovers", ()):
         when = time_text(one["timestamp"])
         lines.append(f"{when}: taken over from {one['from']} by {one['to']} because {one['reason']}")
@@ -140,13 +176,23 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
             str(one["path"]),
             f"{one.get('state', '')}: {one['problem']}" if one.get("problem") else str(one.get("state", "")),
             f"{one['freeSlots']}/{one['slotsNumber']}",
+            _whom_it_serves(one),
             "yes" if one.get("spark") else "no",
             "yes" if one.get("warm") else "no",
+            " ".join(one.get("not-enforced", ())) or "-",
             time_text(one["timeSinceLastHeartbeat"]),
         )
         for one in managers
     ]
-    return table(("taskmanager", "address", "state", "free slots", "spark", "warm", "last heard"), rows)
+    return table(
+        ("taskmanager", "address", "state", "free slots", "serves", "spark", "warm", "not enforced", "last heard"), rows
+    )
+
+
+def _whom_it_serves(manager: Mapping[str, Any]) -> str:
+    if manager.get("tenancy", "shared") == "shared":
+        return "all"
+    return str(manager.get("tenant")) or "one namespace"
 
 
 def job_masters_table(processes: Sequence[Mapping[str, Any]]) -> Table:

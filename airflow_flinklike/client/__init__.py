@@ -7,16 +7,21 @@
 from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob, new_job_id
 from airflow_flinklike.client.sync import FlinklikeClient
-from airflow_flinklike.client.token import find_address, find_token
+from airflow_flinklike.client.tls import ClientTls, find_tls
+from airflow_flinklike.client.token import find_address, find_credential, find_token, local_ca
 
 __all__ = [
     "AsyncFlinklikeClient",
+    "ClientTls",
     "FlinklikeClient",
     "JobExecutionResult",
     "JobState",
     "LogPiece",
     "SubmittedJob",
     "find_address",
+    "find_credential",
+    "find_tls",
     "find_token",
+    "local_ca",
     "new_job_id",
 ]

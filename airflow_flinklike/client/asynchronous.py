@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -11,10 +12,13 @@ import httpx
 
 from airflow_flinklike.artifacts import BlobSource
 from airflow_flinklike.client import operations
+from airflow_flinklike.client.deadlines import AsyncBoundedTransport
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
-from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response
+from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response, understood
+from airflow_flinklike.client.receiving import Receiving, headers_of
 from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses, needs_tls
-from airflow_flinklike.client.token import authorization
+from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedAsyncTransport
+from airflow_flinklike.client.token import Credential, bearer, shown_in_words
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph
 
@@ -27,10 +31,10 @@ class AsyncFlinklikeClient:
     def __init__(
         self,
         addresses: Sequence[str],
-        token: str | None,
+        token: Credential,
         *,
         retry_for: float = 60.0,
-        verify: bool | str = True,
+        tls: ClientTls = NO_FILES,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -38,10 +42,13 @@ class AsyncFlinklikeClient:
         self.retry_for = retry_for
         self._sleep = sleep
         self._next = 0
+        self._shown = shown_in_words(token, tls.cert)
+        if transport is None:
+            transport = RenewedAsyncTransport(tls) if needs_tls(self.addresses) else AsyncBoundedTransport()
         self._http = httpx.AsyncClient(
-            headers=authorization(token),
+            auth=bearer(token),
             transport=transport,
-            verify=verify if needs_tls(self.addresses) else False,
+            verify=False,  # noqa: S501 - plain http: its own transport loads no certificates
             trust_env=False,
         )
 
@@ -63,10 +70,19 @@ class AsyncFlinklikeClient:
         await self._http.aclose()
 
     async def submit(
-        self, graph: JobGraph, *, job_id: JobId, contents: operations.BlobContents | None = None, client: str = ""
+        self,
+        graph: JobGraph,
+        *,
+        job_id: JobId,
+        contents: operations.BlobContents | None = None,
+        client: str = "",
+        namespace: str = "",
     ) -> SubmittedJob:
-        """Make the job durable. Idempotent by job id. Raises JobRefusedError, JobConflictError."""
-        return await self.run(operations.submit(job_id, graph, contents or {}, client=client))
+        """Make the job durable, in that namespace or the one of whoever signs in. Idempotent by job id.
+
+        Raises JobRefusedError, JobConflictError, AuthenticationError.
+        """
+        return await self.run(operations.submit(job_id, graph, contents or {}, client=client, namespace=namespace))
 
     async def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
         """State of a job, as a long poll when `wait` is given."""
@@ -105,13 +121,22 @@ class AsyncFlinklikeClient:
     async def run(self, operation: Operation[T]) -> T:
         """Drive an operation to its end."""
         answer: Response | AnswerLostError | None = None
+        asked = ""
         while True:
             try:
-                step = operation.throw(answer) if isinstance(answer, AnswerLostError) else operation.send(answer)
+                if isinstance(answer, AnswerLostError):
+                    step = operation.throw(answer)
+                elif answer is None:
+                    step = operation.send(None)
+                else:
+                    with understood(asked):
+                        step = operation.send(answer)
             except StopIteration as done:  # must not leave a coroutine
                 value: T = done.value
                 return value
             answer = await self._answer(step)
+            if isinstance(step, Request) and isinstance(answer, Response):
+                asked = f"{answer.address}{step.path}"
 
     async def _answer(self, step: Request | Pause) -> Response | AnswerLostError | None:
         if isinstance(step, Pause):
@@ -132,22 +157,33 @@ class AsyncFlinklikeClient:
     async def _insist(self, request: Request, attempts: Attempts) -> Response:
         while True:
             try:
-                answer = await self._http.request(
-                    request.method,
-                    attempts.address + request.path,
-                    params=dict(request.params),
-                    content=_content(request),
-                    headers={"content-type": request.content_type} if request.body is not None else {},
-                    timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
-                )
+                response = await self._exchange(request, attempts.address)
+            except ssl.SSLError as error:  # what is read: httpx passes it on as it is
+                lost = httpx.ReadError(str(error))
+                lost.__cause__ = error
+                await self._sleep(attempts.pause_for_failure(request, lost))
+                continue
             except httpx.RequestError as error:
                 await self._sleep(attempts.pause_for_failure(request, error))
                 continue
-            response = Response(answer.status_code, dict(answer.headers), answer.content)
             pause = attempts.pause_for_answer(response)
             if pause is None:
                 return response
             await self._sleep(pause)
+
+    async def _exchange(self, request: Request, address: str) -> Response:
+        async with self._http.stream(
+            request.method,
+            address + request.path,
+            params=dict(request.params),
+            content=_content(request),
+            headers=headers_of(request),
+            timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
+        ) as answer:
+            received = Receiving(request, address, answer.headers)
+            async for piece in answer.aiter_bytes():
+                received.take(piece)
+            return Response(answer.status_code, dict(answer.headers), received.body(), self._shown, address)
 
 
 def _content(request: Request) -> bytes | AsyncIterator[bytes] | None:

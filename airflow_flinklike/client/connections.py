@@ -12,26 +12,34 @@ from collections.abc import Sequence
 
 import httpx
 
+from airflow_flinklike.client.deadlines import BoundedTransport
 from airflow_flinklike.client.retrying import needs_tls
-from airflow_flinklike.client.token import authorization
+from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedTransport
+from airflow_flinklike.client.token import Credential, bearer, shown_in_words
 
 
 class Connections:
-    """A pool, for threads at once. `preferred` is the index of the address to begin with."""
+    """A pool, for threads at once. `preferred` is the index of the address to begin with.
+
+    `shown`: what its requests show, in words.
+    """
 
     def __init__(
         self,
         addresses: Sequence[str],
-        token: str | None,
+        token: Credential,
         *,
-        verify: bool | str = True,
+        tls: ClientTls = NO_FILES,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self.preferred = 0
+        self.shown = shown_in_words(token, tls.cert)
+        if transport is None:
+            transport = RenewedTransport(tls) if needs_tls(addresses) else BoundedTransport()
         self.http = httpx.Client(
-            headers=authorization(token),
+            auth=bearer(token),
             transport=transport,
-            verify=verify if needs_tls(addresses) else False,
+            verify=False,  # noqa: S501 - plain http: its own transport loads no certificates
             trust_env=False,
         )
 
@@ -40,20 +48,20 @@ class Connections:
         self.http.close()
 
 
-_Key = tuple[tuple[str, ...], str | None, bool | str]
+_Key = tuple[tuple[str, ...], Credential, ClientTls]
 _shared: dict[_Key, Connections] = {}
 _lock = threading.Lock()
 _of_parents: list[Connections] = []
 """Kept by forks, so that they do not even close what belongs to another process."""
 
 
-def shared_connections(addresses: Sequence[str], token: str | None, *, verify: bool | str = True) -> Connections:
+def shared_connections(addresses: Sequence[str], token: Credential, *, tls: ClientTls = NO_FILES) -> Connections:
     """Those of this process to that cluster. Nobody closes them; they are opened when they are used."""
-    key: _Key = (tuple(addresses), token, verify)
+    key: _Key = (tuple(addresses), token, tls)
     with _lock:
         found = _shared.get(key)
         if found is None or found.http.is_closed:
-            found = _shared[key] = Connections(addresses, token, verify=verify)
+            found = _shared[key] = Connections(addresses, token, tls=tls)
         return found
 
 

@@ -27,12 +27,13 @@ class SubmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """State of a job; `last_modification` is what a long poll continues from."""
+    """State of a job; `last_modification` is what a long poll continues from. `is_own`: not somebody else's job."""
 
     job_id: JobId
     status: JobStatus
     last_modification: int
     pending_reason: str
+    is_own: bool = True
 
 
 @dataclass(frozen=True, slots=True)

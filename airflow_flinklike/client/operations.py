@@ -7,7 +7,16 @@ from typing import Any
 
 from airflow_flinklike.artifacts import BlobSource
 from airflow_flinklike.client.model import JobExecutionResult, JobNews, JobState, LogPiece, SubmittedJob
-from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, ask, json_request
+from airflow_flinklike.client.protocol import (
+    AnswerLostError,
+    Operation,
+    Pause,
+    Request,
+    ask,
+    json_request,
+    told,
+    told_job_id,
+)
 from airflow_flinklike.exceptions import ClusterUnavailableError, JobNotFoundError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -16,6 +25,7 @@ from runtime.jobgraph.graph import Artifact, JobGraph
 LONG_POLL_SECONDS = 20.0
 _ANSWER_SECONDS = 30.0
 _LOST_ANSWERS_MAX = 6
+_REASON_MAX = 10_000
 _LOST_ANSWER_PAUSE = 0.2
 _STATUS_OF_APPLICATION = {
     "SUCCEEDED": JobStatus.FINISHED,
@@ -27,13 +37,16 @@ BlobContents = Mapping[str, BlobSource]
 """sha256 -> content of artifacts that are not inline."""
 
 
-def submit(job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str) -> Operation[SubmittedJob]:
+def submit(
+    job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str, namespace: str = ""
+) -> Operation[SubmittedJob]:
     """Upload what is missing, then submit. A lost answer is settled by asking for the job (semantics.md, Identity)."""
     complete = yield from upload_artifacts(graph, contents)
     document = {
         "job_id": job_id,
         "job_graph": complete.document(),
-        "options": {"client": client},
+        # Left out when it is not chosen: a cluster of an earlier release would refuse what it does not know.
+        "options": {"client": client} | ({"namespace": namespace} if namespace else {}),
     }
     request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True)
     reason = ""
@@ -46,17 +59,17 @@ def submit(job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: st
             reason = str(lost)
             yield Pause(_LOST_ANSWER_PAUSE * (1 << tried))
         else:
-            return SubmittedJob(job_id, is_new=response.json().get("outcome") != "ALREADY_SUBMITTED")
+            return SubmittedJob(job_id, is_new=told(request, response).get("outcome") != "ALREADY_SUBMITTED")
     message = f"submitting job {job_id}: the connection broke {_LOST_ANSWERS_MAX} times before an answer came: {reason}"
     raise ClusterUnavailableError(message)
 
 
 def _is_known(job_id: JobId) -> Operation[bool]:
     try:
-        yield from status(job_id, wait=0, since=0)
+        found = yield from status(job_id, wait=0, since=0)
     except JobNotFoundError:
         return False
-    return True
+    return found.is_own  # else the cluster says whose it is not, when it is asked again
 
 
 def upload_artifacts(graph: JobGraph, contents: BlobContents) -> Operation[JobGraph]:
@@ -70,45 +83,47 @@ def upload_artifacts(graph: JobGraph, contents: BlobContents) -> Operation[JobGr
 
 def _upload_missing(artifacts: Iterable[Artifact], contents: BlobContents) -> Operation[dict[str, str]]:
     digests = [{"sha256": one.sha256, "size_bytes": one.size_bytes} for one in artifacts]
-    response = yield from ask(json_request("POST", "/blobs/missing", {"digests": digests}))
-    answer = response.json()
+    request = json_request("POST", "/blobs/missing", {"digests": digests})
+    answer = told(request, (yield from ask(request)))
     keys: dict[str, str] = dict(answer["keys"])
     for sha256 in answer["missing"]:
         kind = "application/octet-stream"
         request = Request("PUT", f"/blobs/{sha256}", body=contents[sha256], content_type=kind, timeout=600.0)
-        response = yield from ask(request)
-        keys[sha256] = str(response.json()["key"])
+        keys[sha256] = told(request, (yield from ask(request)))["key"]
     return keys
 
 
 def status(job_id: JobId, *, wait: float, since: int) -> Operation[JobState]:
     """State of a job; with `wait` a long poll for a change after `since`."""
     params = {"wait": f"{wait:g}", "since": str(since)} if wait > 0 else {}
-    response = yield from ask(Request("GET", f"/jobs/{job_id}/status", params, timeout=_ANSWER_SECONDS + wait))
-    body = response.json()
+    request = Request("GET", f"/jobs/{job_id}/status", params, timeout=_ANSWER_SECONDS + wait)
+    body = told(request, (yield from ask(request)))
     state = JobStatus(body["status"])
-    return JobState(job_id, state, int(body.get("last-modification", 0)), str(body.get("pending-reason", "")))
+    modified = int(body.get("last-modification", 0))
+    return JobState(job_id, state, modified, _reason(body), is_own=bool(body.get("is-own", True)))
 
 
 def wait_for_news(known: Mapping[JobId, int], *, wait: float, name: str) -> Operation[JobNews]:
     """Long poll for many jobs by the last modification that is known of each. Ends an earlier poll of that `name`."""
     document = {"known": dict(known), "wait": wait, "name": name}
-    response = yield from ask(json_request("POST", "/jobs/wait", document, timeout=_ANSWER_SECONDS + wait))
-    body = response.json()
-    return JobNews(tuple(map(_listed_state, body["jobs"])), frozenset(map(JobId, body["unknown"])))
+    request = json_request("POST", "/jobs/wait", document, timeout=_ANSWER_SECONDS + wait)
+    body = told(request, (yield from ask(request)))
+    return JobNews(tuple(map(_listed_state, body["jobs"])), frozenset(map(told_job_id, body["unknown"])))
 
 
 def _listed_state(body: Mapping[str, Any]) -> JobState:
     """A job as /jobs/overview lists it."""
-    modified, reason = int(body["last-modification"]), str(body.get("pending-reason", ""))
-    return JobState(JobId(body["jid"]), JobStatus(body["state"]), modified, reason)
+    return JobState(told_job_id(body["jid"]), JobStatus(body["state"]), int(body["last-modification"]), _reason(body))
+
+
+def _reason(body: Mapping[str, Any]) -> str:
+    return str(body.get("pending-reason", ""))[:_REASON_MAX]
 
 
 def result_within(job_id: JobId, *, wait: float) -> Operation[JobExecutionResult | None]:
     """The result, waiting at most `wait` seconds for the end; None while the job goes on."""
     request = Request("GET", f"/jobs/{job_id}/execution-result", {"wait": f"{wait:g}"}, timeout=_ANSWER_SECONDS + wait)
-    response = yield from ask(request)
-    body = response.json()
+    body = told(request, (yield from ask(request)))
     if body["status"]["id"] != "COMPLETED":
         return None
     return parse_result(job_id, body["job-execution-result"])
@@ -120,7 +135,7 @@ def parse_result(job_id: JobId, body: Mapping[str, Any]) -> JobExecutionResult:
         job_id=job_id,
         status=_STATUS_OF_APPLICATION[body["application-status"]],
         value=body.get("result"),
-        failure=body.get("failure-cause") or {},
+        failure=dict(body.get("failure-cause") or {}),
         net_runtime_millis=int(body.get("net-runtime", 0)),
     )
 
@@ -149,14 +164,20 @@ def heartbeat(job_id: JobId, expires_millis: int) -> Operation[None]:
 
 def get_json(path: str, params: Mapping[str, str] | None = None) -> Operation[Any]:
     """Any other GET that answers JSON."""
-    response = yield from ask(Request("GET", path, params or {}))
-    return response.json()
+    request = Request("GET", path, params or {})
+    return told(request, (yield from ask(request)))
 
 
 def post_json(path: str, document: Any) -> Operation[Any]:
     """Any other POST of JSON that answers JSON. It must be idempotent: it is sent again when no answer comes."""
-    response = yield from ask(json_request("POST", path, document))
-    return response.json()
+    request = json_request("POST", path, document)
+    return told(request, (yield from ask(request)))
+
+
+def delete(path: str) -> Operation[Any]:
+    """A DELETE that answers JSON. Idempotent."""
+    request = Request("DELETE", path)
+    return told(request, (yield from ask(request)))
 
 
 def log(

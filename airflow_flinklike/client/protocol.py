@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.client.answers import check_answer
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
     FlinklikeClientError,
+    ForeignAnswerError,
     JobConflictError,
     JobNotFoundError,
     JobRefusedError,
 )
+from runtime.common.ids import JobId, is_hex_id
+from runtime.common.json_text import parse_json
 
 T = TypeVar("T")
 
@@ -49,26 +54,71 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, headers (lower-case names) and body."""
+    """Status, headers (lower-case names) and body. `shown`: what signed in or did not, for who is refused.
+
+    `address`: of whoever has answered.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    shown: str = ""
+    address: str = ""
 
     def json(self) -> Any:
-        """The body as JSON. Raises ClusterUnavailableError when it is none: this is not our REST endpoint."""
+        """The body as JSON. Raises ValueError when it is none."""
         try:
-            return json.loads(self.body)
+            return parse_json(self.body)
         except ValueError as error:
-            message = f"the answer is not JSON but {self.body[:80]!r}: is this the cluster's REST address?"
-            raise ClusterUnavailableError(message) from error
+            message = f"it is not JSON but {self.body[:80]!r}"
+            raise ValueError(message) from error
 
+
+_BUSY_SECONDS_MAX = 600.0
+"""How long a cluster may say that it is busy."""
 
 Operation = Generator[Request | Pause, Response | None, T]
 
 
+_SENTENCES_MAX = 200
+_SENTENCE_MAX = 10_000
+
+
 class AnswerLostError(FlinklikeClientError):
     """The connection broke after the request was sent."""
+
+
+@contextmanager
+def understood(asked: str) -> Iterator[None]:
+    """What is read out of an answer. Raises ForeignAnswerError where it has another shape: not ours (R52)."""
+    try:
+        yield
+    except ValueError as error:
+        raise foreign_answer(asked, str(error)[:300]) from error
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise foreign_answer(asked, f"{type(error).__name__}: {str(error)[:300]}") from error
+
+
+def foreign_answer(asked: str, what: str) -> ForeignAnswerError:
+    """What is wrong with the answer of a URL."""
+    return ForeignAnswerError(
+        f"the answer of {asked} is not one of a JobManager: {what}. Is this the cluster's REST address?"
+    )
+
+
+def told(request: Request, response: Response) -> Any:
+    """What an answer says, in the shape that clients rely on. Raises ValueError."""
+    answer = response.json()
+    check_answer(request.method, request.path, answer)
+    return answer
+
+
+def told_job_id(value: Any) -> JobId:
+    """A job id out of an answer. Raises ValueError where it is none."""
+    if not isinstance(value, str) or not is_hex_id(value):
+        message = f"{str(value)[:80]!r} is not a job id"
+        raise ValueError(message)
+    return JobId(value)
 
 
 def json_request(method: str, path: str, document: Any, **more: Any) -> Request:
@@ -77,15 +127,21 @@ def json_request(method: str, path: str, document: Any, **more: Any) -> Request:
 
 
 def ask(request: Request) -> Operation[Response]:
-    """Yield one request; wait out 429; raise the error of any other refusal."""
+    """Yield one request; wait out 429, but not for ever; raise the error of any other refusal."""
+    waited = 0.0
     while True:
         response = yield request
         assert response is not None, request
-        if response.status != 429:
+        if response.status != 429 or waited > _BUSY_SECONDS_MAX:
             break
-        yield Pause(retry_after(response))
+        pause = retry_after(response)
+        waited += pause
+        yield Pause(pause)
     if response.status >= 400:
         raise error_of(response)
+    if not 200 <= response.status < 300:
+        message = f"it is HTTP {response.status}, and this client goes nowhere else"
+        raise ValueError(message)
     return response
 
 
@@ -100,8 +156,9 @@ def error_of(response: Response) -> FlinklikeClientError:
     sentences = tuple(error_sentences(response))
     text = refusal_text(response)
     match response.status:
-        case 401 | 403:
-            return AuthenticationError(text)
+        case 401 | 403 as status:
+            shown = f" ({response.shown})" if response.shown and status == 401 else ""
+            return AuthenticationError(f"{text}{shown}")
         case 404 if not sentences:
             message = f"{text}: is this the address of a flinklike cluster?"
             return ClusterUnavailableError(message)
@@ -109,7 +166,7 @@ def error_of(response: Response) -> FlinklikeClientError:
             return JobNotFoundError(text)
         case 409:
             return JobConflictError(text)
-        case 400 | 413 | 422:
+        case 400 | 413 | 415 | 422:
             return JobRefusedError(text, sentences or (text,))
         case _:
             return ClusterUnavailableError(text)
@@ -127,9 +184,9 @@ def refusal_text(response: Response) -> str:
 def error_sentences(response: Response) -> Iterator[str]:
     """The sentences of Flink's error body; none when the body is something else."""
     try:
-        document = json.loads(response.body)
+        document = parse_json(response.body)
     except ValueError:
         return
     errors = document.get("errors") if isinstance(document, dict) else None
     if isinstance(errors, list):
-        yield from map(str, errors)
+        yield from (one[:_SENTENCE_MAX] for one in errors[:_SENTENCES_MAX] if isinstance(one, str))

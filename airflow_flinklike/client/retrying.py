@@ -9,7 +9,13 @@ from urllib.parse import urlsplit
 import httpx
 
 from airflow_flinklike.client.protocol import AnswerLostError, Request, Response, refusal_text
-from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError, JobRefusedError
+from airflow_flinklike.client.tls import tls_refusal
+from airflow_flinklike.exceptions import (
+    ClusterUnavailableError,
+    FlinklikeClientError,
+    HandshakeRefusedError,
+    JobRefusedError,
+)
 
 CONNECT_SECONDS = 5.0
 _FIRST_PAUSE = 0.1
@@ -57,6 +63,8 @@ class Attempts:
         self._budget = budget
         self._tried = 0
         self._spent = 0.0
+        self._refusals: list[str] = []
+        """What addresses of this round have said that come to no TLS with us: trying again does not help there."""
         self.index = first
 
     @property
@@ -71,6 +79,7 @@ class Attempts:
         self._move_on()
         if self._tried % len(self._addresses):
             return 0.0
+        self._refusals.clear()
         if self._spent >= self._budget:
             message = f"no JobManager answers at {', '.join(self._addresses)}{self._effort()}: {reason}"
             raise ClusterUnavailableError(message)
@@ -89,6 +98,9 @@ class Attempts:
     def pause_for_failure(self, request: Request, error: httpx.RequestError) -> float:
         """Seconds until the next try after a failure of the transport. Raises AnswerLostError, FlinklikeClientError."""
         reason = str(error) or type(error).__name__
+        refusal = tls_refusal(error)
+        if refusal is not None:
+            return self._pause_for_refusal(refusal)
         if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol):
             message = f"{request.method} {request.path} cannot be sent: {reason}"
             raise FlinklikeClientError(message) from error
@@ -98,6 +110,13 @@ class Attempts:
             self._move_on()
             raise AnswerLostError(reason) from error
         return self.next_pause(reason, lost_seconds=_lost_seconds(request, error))
+
+    def _pause_for_refusal(self, refusal: str) -> float:
+        self._refusals.append(f"{self.address}: {refusal}")
+        if len(self._refusals) == len(self._addresses):
+            message = f"no JobManager can be asked: {'; '.join(self._refusals)}"
+            raise HandshakeRefusedError(message)
+        return self.next_pause(refusal)
 
     def _move_on(self) -> None:
         self.index = (self.index + 1) % len(self._addresses)

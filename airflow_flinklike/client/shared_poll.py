@@ -41,6 +41,9 @@ LINGER_SECONDS = 5.0
 LOOK_SECONDS = 60.0
 """How old may be what is known of the cluster's addresses and token."""
 
+_UNANSWERED_SECONDS = 1.0
+"""Before who has answered with something else is asked again; who does not answer has taken longer already."""
+
 PATIENCE_SECONDS = 900.0
 """How long a cluster that does not answer is tried."""
 
@@ -207,6 +210,7 @@ class SharedPoll(Generic[AccessT]):
                 self._looked = float("-inf")
                 if asyncio.get_running_loop().time() - begun >= patience:
                     raise
+                await asyncio.sleep(_UNANSWERED_SECONDS)
 
     async def _get(self, path: str, patience: float) -> Any:
         return await self.run(lambda: operations.get_json(path), patience=patience)
@@ -230,6 +234,7 @@ class SharedPoll(Generic[AccessT]):
             self._looked = float("-inf")
             silence = asyncio.get_running_loop().time() - self._heard
             self._fail([token for token, one in self._waiters.items() if silence > one.patience], error)
+            await asyncio.sleep(_UNANSWERED_SECONDS)
         except FlinklikeClientError as error:
             self._fail(self._board.tokens(), error)
         finally:

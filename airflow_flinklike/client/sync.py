@@ -13,8 +13,11 @@ from airflow_flinklike.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.connections import Connections
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
-from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response
+from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response, understood
+from airflow_flinklike.client.receiving import Receiving, headers_of
 from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses
+from airflow_flinklike.client.tls import NO_FILES, ClientTls
+from airflow_flinklike.client.token import Credential
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph
 
@@ -31,10 +34,10 @@ class FlinklikeClient:
     def __init__(
         self,
         addresses: Sequence[str],
-        token: str | None,
+        token: Credential,
         *,
         retry_for: float = 60.0,
-        verify: bool | str = True,
+        tls: ClientTls = NO_FILES,
         transport: httpx.BaseTransport | None = None,
         connections: Connections | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -43,7 +46,7 @@ class FlinklikeClient:
         self.retry_for = retry_for
         self._sleep = sleep
         self._has_own = connections is None
-        self._connections = connections or Connections(self.addresses, token, verify=verify, transport=transport)
+        self._connections = connections or Connections(self.addresses, token, tls=tls, transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -59,10 +62,19 @@ class FlinklikeClient:
             self._connections.close()
 
     def submit(
-        self, graph: JobGraph, *, job_id: JobId, contents: operations.BlobContents | None = None, client: str = ""
+        self,
+        graph: JobGraph,
+        *,
+        job_id: JobId,
+        contents: operations.BlobContents | None = None,
+        client: str = "",
+        namespace: str = "",
     ) -> SubmittedJob:
-        """Make the job durable. Idempotent by job id. Raises JobRefusedError, JobConflictError."""
-        return self.run(operations.submit(job_id, graph, contents or {}, client=client))
+        """Make the job durable, in that namespace or the one of whoever signs in. Idempotent by job id.
+
+        Raises JobRefusedError, JobConflictError, AuthenticationError.
+        """
+        return self.run(operations.submit(job_id, graph, contents or {}, client=client, namespace=namespace))
 
     def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
         """State of a job, as a long poll when `wait` is given."""
@@ -94,6 +106,10 @@ class FlinklikeClient:
         """An idempotent POST: /jobmasters/:id/drain, /jobs/:id/move ..."""
         return self.run(operations.post_json(path, {} if document is None else document))
 
+    def delete(self, path: str) -> Any:
+        """An idempotent DELETE: /tokens/:name."""
+        return self.run(operations.delete(path))
+
     def log(
         self, job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int = 65536
     ) -> LogPiece:
@@ -118,7 +134,8 @@ class FlinklikeClient:
             response = self._send(step)
         except AnswerLostError as lost:
             return operation.throw(lost)
-        return operation.send(response)
+        with understood(f"{response.address}{step.path}"):
+            return operation.send(response)
 
     def _send(self, request: Request) -> Response:
         attempts = Attempts(self.addresses, self.retry_for, first=self._connections.preferred)
@@ -130,22 +147,28 @@ class FlinklikeClient:
     def _insist(self, request: Request, attempts: Attempts) -> Response:
         while True:
             try:
-                answer = self._connections.http.request(
-                    request.method,
-                    attempts.address + request.path,
-                    params=dict(request.params),
-                    content=_content(request),
-                    headers={"content-type": request.content_type} if request.body is not None else {},
-                    timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
-                )
+                response = self._exchange(request, attempts.address)
             except httpx.RequestError as error:
                 self._sleep(attempts.pause_for_failure(request, error))
                 continue
-            response = Response(answer.status_code, dict(answer.headers), answer.content)
             pause = attempts.pause_for_answer(response)
             if pause is None:
                 return response
             self._sleep(pause)
+
+    def _exchange(self, request: Request, address: str) -> Response:
+        with self._connections.http.stream(
+            request.method,
+            address + request.path,
+            params=dict(request.params),
+            content=_content(request),
+            headers=headers_of(request),
+            timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
+        ) as answer:
+            received = Receiving(request, address, answer.headers)
+            for piece in answer.iter_bytes():
+                received.take(piece)
+            return Response(answer.status_code, dict(answer.headers), received.body(), self._connections.shown, address)
 
 
 def _content(request: Request) -> bytes | Iterator[bytes] | None:

@@ -1,7 +1,8 @@
 """What an Airflow connection of type `flinklike` says, read and checked. No I/O but a token file.
 
-host (or several `host:port` separated by commas), port, password = the cluster's token; extra: tls, verify,
-addresses (more JobManagers), token_file, ui_url (how browsers reach the cluster), conf (default Spark conf of jobs).
+host (or several `host:port` separated by commas), port, password = the cluster's token; extra: tls, verify (a CA file),
+cert and key (files of a client certificate), addresses (more JobManagers), token_file, ui_url (how browsers reach the
+cluster), conf (default Spark conf of jobs), namespace (of the jobs that are submitted, default that of the token).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_flinklike.client import find_token
+from airflow_flinklike.client import ClientTls, find_credential, find_tls, local_ca
+from airflow_flinklike.client.retrying import needs_tls
+from airflow_flinklike.client.token import Credential, token_of
 from airflow_flinklike.exceptions import JobRefusedError
 from runtime.common.spark_conf import conf_text
 
@@ -27,9 +30,12 @@ class ClusterAccess:
 
     addresses: tuple[str, ...]
     token: str | None
-    verify: bool | str
+    tls: ClientTls
     ui_url: str
     conf: Mapping[str, str] = field(default_factory=dict)
+    namespace: str = ""
+    credential: Credential = None
+    """The token, or its file, which is read again when it changes."""
 
     def job_url(self, job_id: str) -> str:
         """The page of a job."""
@@ -37,7 +43,7 @@ class ClusterAccess:
 
 
 def parse_connection(connection: Connection) -> ClusterAccess:
-    """Read a connection. The token is its password, then extra's token_file, then what `find_token` finds.
+    """Read a connection. The token is its password, then extra's token_file, then what `find_credential` finds.
 
     Raises JobRefusedError for what cannot be meant, AuthenticationError for a token file that cannot be read.
     """
@@ -46,9 +52,13 @@ def parse_connection(connection: Connection) -> ClusterAccess:
     hosts = [*_listed(connection.host), *_listed(extra.get("addresses"))] or ["127.0.0.1"]
     addresses = tuple(dict.fromkeys(_address(host, scheme, connection.port or DEFAULT_PORT) for host in hosts))
     token_file = str(extra.get("token_file") or "") or None
-    token = connection.password or find_token(token_file=token_file)
+    tls = _tls(extra)
+    credential = connection.password or find_credential(
+        token_file=token_file, certificate=tls.cert if needs_tls(addresses) else ""
+    )
     ui_url = str(extra.get("ui_url") or addresses[0]).rstrip("/")
-    return ClusterAccess(addresses, token, _verify(extra.get("verify")), ui_url, _conf(extra.get("conf")))
+    namespace = str(extra.get("namespace") or "")
+    return ClusterAccess(addresses, token_of(credential), tls, ui_url, _conf(extra.get("conf")), namespace, credential)
 
 
 def _listed(given: str | Iterable[str] | None) -> list[str]:
@@ -73,6 +83,14 @@ def _switch(name: str, value: Any) -> bool:
         message = f"the connection's extra {name!r} is {value!r}, expected true or false"
         raise JobRefusedError(message)
     return text == "true"
+
+
+def _tls(extra: Mapping[str, Any]) -> ClientTls:
+    """What is not said there is found as `find_tls` says."""
+    found = find_tls(local_ca=local_ca())
+    verify, cert = extra.get("verify"), str(extra.get("cert") or "")
+    ca = found.ca if verify is None or verify == "" else _verify(verify)
+    return ClientTls(ca, cert, str(extra.get("key") or "")) if cert else ClientTls(ca, found.cert, found.key)
 
 
 def _verify(value: Any) -> bool | str:

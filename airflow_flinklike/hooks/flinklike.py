@@ -47,13 +47,13 @@ class FlinklikeHook(BaseHook):
     def connect(self, access: ClusterAccess) -> FlinklikeClient:
         """A blocking client on the connections that all clients of this process share; closing it keeps them open."""
         addresses = check_addresses(access.addresses)
-        connections = shared_connections(addresses, access.token, verify=access.verify)
-        return FlinklikeClient(addresses, access.token, retry_for=self.retry_for, connections=connections)
+        connections = shared_connections(addresses, access.credential, tls=access.tls)
+        return FlinklikeClient(addresses, access.credential, retry_for=self.retry_for, connections=connections)
 
     async def aget_conn(self) -> AsyncFlinklikeClient:
         """An asyncio client; close it, or use it in an `async with`."""
         access = await self.aaccess()
-        return AsyncFlinklikeClient(access.addresses, access.token, retry_for=self.retry_for, verify=access.verify)
+        return AsyncFlinklikeClient(access.addresses, access.credential, retry_for=self.retry_for, tls=access.tls)
 
     def test_connection(self) -> tuple[bool, str]:
         """What the button in the connection form does: every address is asked, and one answer is enough."""
@@ -64,7 +64,7 @@ class FlinklikeHook(BaseHook):
         found, silent = "", []
         for address in access.addresses:
             try:
-                with FlinklikeClient([address], access.token, retry_for=0.0, verify=access.verify) as client:
+                with FlinklikeClient([address], access.credential, retry_for=0.0, tls=access.tls) as client:
                     welcome = _welcome(client.get("/overview"), address)
                 found = found or welcome
             except AuthenticationError as error:

@@ -59,6 +59,7 @@ class FlinklikeJobOperator(ReportingOperator):
     :param orphan_timeout: when only the worker goes away, the cluster cancels the job after this time unless the next
         try has come for it; None: never
     :param poll_interval: seconds of one long poll
+    :param namespace: whose job it is; default that of the connection, else that of its token
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     """
 
@@ -77,6 +78,7 @@ class FlinklikeJobOperator(ReportingOperator):
         orphan_timeout: float | timedelta | None = 300.0,
         poll_interval: float = 10.0,
         wait_for_completion: bool = True,
+        namespace: str = "",
         **kwargs: Any,
     ) -> None:
         if poll_interval <= 0:
@@ -94,6 +96,7 @@ class FlinklikeJobOperator(ReportingOperator):
         self.orphan_timeout = orphan_timeout
         self.poll_interval = poll_interval
         self.wait_for_completion = wait_for_completion
+        self.namespace = namespace
         self._calls: InterruptibleCalls | None = None
         self._is_killed_early = False
         self.default_conf: Mapping[str, str] = {}
@@ -192,7 +195,7 @@ class FlinklikeJobOperator(ReportingOperator):
     ) -> JobRun:
         orphan = None if self.orphan_timeout is None else timedelta(seconds=_seconds(self.orphan_timeout))
         settings = RunSettings(
-            self.durable_job, self.cancel_on_kill, self.poll_interval, orphan, self.flinklike_conn_id
+            self.durable_job, self.cancel_on_kill, self.poll_interval, orphan, self.flinklike_conn_id, self.namespace
         )
         self.default_conf = access.conf
         observer = self.make_observer(access, bookmark)

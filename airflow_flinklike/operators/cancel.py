@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from runtime.common.errors import InvalidInputError
@@ -71,9 +72,11 @@ class FlinklikeCancelOperator(BaseOperator):
 
     def _jobs(self, client: FlinklikeClient) -> Iterator[JobId]:
         if self.job_name is not None:
-            for job in client.get("/jobs/overview")["jobs"]:
-                if job["name"] == self.job_name and not JobStatus(job["state"]).is_globally_terminal:
-                    yield JobId(job["jid"])
+            overview = client.get("/jobs/overview")
+            with understood("/jobs/overview"):
+                named = [one for one in overview["jobs"] if one["name"] == self.job_name]
+                found = [parse_job_id(one["jid"]) for one in named if not JobStatus(one["state"]).is_globally_terminal]
+            yield from found
             return
         given = self.job_id.split(",") if isinstance(self.job_id, str) else self.job_id or ()
         for text in given:

@@ -20,7 +20,7 @@ from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
-from airflow_flinklike.exceptions import FlinklikeClientError, JobConflictError, JobNotFoundError
+from airflow_flinklike.exceptions import AuthenticationError, FlinklikeClientError, JobConflictError, JobNotFoundError
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.observation import JobObserver, Log
 from airflow_flinklike.operators.adoption import (
@@ -68,6 +68,7 @@ class RunSettings:
     poll_interval: float
     orphan_timeout: timedelta | None
     conn_id: str
+    namespace: str = ""
 
     @property
     def insist_seconds(self) -> float:
@@ -202,10 +203,15 @@ class JobRun:
 
     def _status(self, job_id: JobId) -> JobStatus | None:
         try:
-            return self._calls.run(lambda: self.client.status(job_id)).status
+            found = self._calls.run(lambda: self.client.status(job_id))
         except JobNotFoundError:
             self._log.info("The cluster does not know job %s of an earlier try", job_id)
             return None
+        if not found.is_own:
+            # Ids can be guessed: what somebody else has submitted under one is not this task's.
+            message = f"job {job_id}, which an earlier try of this task would have, was submitted by somebody else"
+            raise AuthenticationError(message)
+        return found.status
 
     def _see_end(self, decision: EndThenSubmit) -> JobStatus | None:
         job_id = decision.job_id
@@ -243,7 +249,10 @@ class JobRun:
 
     def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:
         try:
-            self.client.submit(program.graph, job_id=job_id, contents=program.uploads, client=label)
+            namespace = self.settings.namespace or self.access.namespace
+            self.client.submit(
+                program.graph, job_id=job_id, contents=program.uploads, client=label, namespace=namespace
+            )
         finally:
             self._is_sent.set()
 
@@ -345,7 +354,7 @@ class JobRun:
 
     def _apart(self, request: Callable[[FlinklikeClient], None], seconds: float) -> None:
         access = self.access
-        client = FlinklikeClient(access.addresses, access.token, retry_for=seconds, verify=access.verify)
+        client = FlinklikeClient(access.addresses, access.credential, retry_for=seconds, tls=access.tls)
         with client:
             InterruptibleCalls().run(lambda: self._not_overtaking(request, client), timeout=seconds)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, conf, timezone
 
+from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
 from airflow_flinklike.links import JOB_URL_KEY
 from airflow_flinklike.observation import JobObserver, LogSettings
@@ -16,6 +17,7 @@ from airflow_flinklike.program import JobProgram
 from airflow_flinklike.task_log import LOG_LIMIT
 from airflow_flinklike.xcom_limit import XCOM_LIMIT, check_size
 from runtime.common.ids import JobId
+from runtime.common.printable import printable
 from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
@@ -96,7 +98,8 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         self._lineage_job = LineageJob(result.job_id, access.ui_url)
         if result.status is JobStatus.FAILED:
             failure = JobFailedError(result.job_id, result.failure)
-            self.log.error("Job %s FAILED: %s\n%s", result.job_id, failure.root_cause, failure.stack_trace)
+            said = printable(f"{failure.root_cause}\n{failure.stack_trace}")
+            self.log.error("Job %s FAILED: %s", result.job_id, said)
         value = result.value_or_raise()
         self.log.info("Job %s FINISHED in %.3f s", result.job_id, result.net_runtime_millis / 1000)
         if self.do_xcom_push:
@@ -110,7 +113,9 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
     def _written(self, client: FlinklikeClient, job_id: JobId) -> dict[str, Any]:
         client.retry_for = min(client.retry_for, _ASK_SECONDS)
         try:
-            return dict(written(client.get(f"/jobs/{job_id}")))
+            details = client.get(f"/jobs/{job_id}")
+            with understood(f"/jobs/{job_id}"):
+                return dict(written(details))
         except FlinklikeClientError as error:
             self.log.warning("What job %s wrote is not known for its outlets: %s", job_id, error)
             return {}

@@ -27,4 +27,4 @@ def shared_poll(conn_id: str) -> SharedPoll[ClusterAccess]:
 
 
 def _connect(access: ClusterAccess) -> AsyncFlinklikeClient:
-    return AsyncFlinklikeClient(access.addresses, access.token, retry_for=TRY_SECONDS, verify=access.verify)
+    return AsyncFlinklikeClient(access.addresses, access.credential, retry_for=TRY_SECONDS, tls=access.tls)

@@ -47,6 +47,10 @@ class UnauthenticatedError(PermanentError):
     """The call does not carry the cluster's token."""
 
 
+class ForbiddenError(PermanentError):
+    """It is known who asks, and who that is may not do this (R48). Says which role may."""
+
+
 class MessageTooLargeError(PermanentError):
     """A message above the transport's limit was refused before it was sent."""
 

@@ -6,6 +6,8 @@ stream. So the size follows the attempts that run now, not those of the job.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,8 +15,10 @@ from typing import Any, Self
 from runtime.common.errors import InvalidInputError
 
 STREAMS = ("stdout", "stderr", "log")
-_SUBTASK_MAX = 1 << 16
+SUBTASK_MAX = (1 << 16) - 1
+OFFSET_MAX = (1 << 63) - 1
 _ENTRIES_MAX = 10_000
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,13 +31,16 @@ class AttemptKey:
 
 
 class LogPosition:
-    """What has been read. `live` counts the attempts that are not read to their end."""
+    """What has been read. `live` counts the attempts that are not read to their end.
+
+    It takes as much memory as its text is long, whatever the numbers in it say: a reader says them (R52).
+    """
 
     __slots__ = ("_drained", "_offsets")
 
     def __init__(self) -> None:
         self._offsets: dict[AttemptKey, list[int]] = {}
-        self._drained: dict[tuple[str, int], set[int]] = {}
+        self._drained: dict[tuple[str, int], list[_Range]] = {}
 
     @property
     def live(self) -> int:
@@ -42,7 +49,9 @@ class LogPosition:
 
     def is_drained(self, key: AttemptKey) -> bool:
         """True when nothing of it is left to read."""
-        return key.subtask in self._drained.get((key.vertex_id, key.attempt), ())
+        ranges = self._drained.get((key.vertex_id, key.attempt), [])
+        at = bisect_right(ranges, key.subtask, key=_first)
+        return at > 0 and key.subtask <= ranges[at - 1][1]
 
     def offset(self, key: AttemptKey, stream: str) -> int:
         """Where to go on."""
@@ -57,12 +66,16 @@ class LogPosition:
     def drain(self, key: AttemptKey) -> None:
         """The attempt has ended and is read to its end."""
         self._offsets.pop(key, None)
-        self._drained.setdefault((key.vertex_id, key.attempt), set()).add(key.subtask)
+        if not self.is_drained(key):
+            ranges = self._drained.setdefault((key.vertex_id, key.attempt), [])
+            insort(ranges, (key.subtask, key.subtask))
+            at = bisect_right(ranges, key.subtask, key=_first)
+            ranges[max(0, at - 2) : at + 1] = _joined(ranges[max(0, at - 2) : at + 1])
 
     def to_json(self) -> dict[str, Any]:
         """As JSON; `{}` when nothing has been read."""
         live = [[key.vertex_id, key.subtask, key.attempt, *offsets] for key, offsets in sorted(self._offsets.items())]
-        drained = [[vertex, attempt, _ranges(them)] for (vertex, attempt), them in sorted(self._drained.items())]
+        drained = [[vertex, attempt, _text(them)] for (vertex, attempt), them in sorted(self._drained.items())]
         return {name: value for name, value in (("live", live), ("drained", drained)) if value}
 
     @classmethod
@@ -75,32 +88,61 @@ class LogPosition:
                 message = f"a log position has at most {_ENTRIES_MAX} entries"
                 raise InvalidInputError(message)
             for vertex, subtask, attempt, *offsets in live:
+                key = AttemptKey(_name(vertex), _number(subtask, SUBTASK_MAX), _number(attempt))
                 for stream, offset in zip(STREAMS, offsets, strict=True):
-                    found.move(AttemptKey(str(vertex), int(subtask), int(attempt)), stream, int(offset))
+                    found.move(key, stream, _number(offset))
             for vertex, attempt, ranges in drained:
-                found._drained[str(vertex), int(attempt)] = set(_numbers(ranges))
+                found._drained[_name(vertex), _number(attempt)] = _joined(sorted(_ranges(ranges)))
         except (AttributeError, TypeError, ValueError) as error:
             message = "a log position is not as it was given out"
             raise InvalidInputError(message) from error
         return found
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """{0, 1, 2, 5} -> "0-2,5"."""
-    parts: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1] = (parts[-1][0], number)
+_Range = tuple[int, int]
+"""The first and the last number."""
+
+
+def _first(one: _Range) -> int:
+    return one[0]
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        message = "a vertex is named by a text"
+        raise TypeError(message)
+    return value
+
+
+def _number(value: Any, highest: int = OFFSET_MAX) -> int:
+    """As it is sent on to TaskManagers, which take 64 bits."""
+    if type(value) is not int or not 0 <= value <= highest:
+        message = f"a number in it is none from 0 to {highest}"
+        raise ValueError(message)
+    return value
+
+
+def _joined(ranges: Iterable[_Range]) -> list[_Range]:
+    """Those that touch each other as one. They come sorted."""
+    found: list[_Range] = []
+    for first, last in ranges:
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
         else:
-            parts.append((number, number))
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+            found.append((first, last))
+    return found
 
 
-def _numbers(ranges: str) -> Iterator[int]:
-    for part in ranges.split(","):
-        first, _, last = part.partition("-")
-        low, high = int(first), int(last or first)
-        if not 0 <= low <= high < _SUBTASK_MAX:
-            message = f"{part!r} is no range of subtasks"
+def _text(ranges: Iterable[_Range]) -> str:
+    """[(0, 2), (5, 5)] -> "0-2,5"."""
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def _ranges(text: str) -> Iterator[_Range]:
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not low <= high <= SUBTASK_MAX:
+            message = f"{part[:80]!r} is no range of subtasks"
             raise ValueError(message)
-        yield from range(low, high + 1)
+        yield low, high

@@ -98,6 +98,27 @@ OWNED: Mapping[str, str] = {
         "threads that the queries of all share are as many as are needed",
     ),
     "spark.local.dir": "it lies in the TaskManager's working directory",
+    "spark.authenticate": "Spark's driver always asks for a secret; that of a spark:// cluster is in "
+    "taskmanager.spark.secret-file",
+    **dict.fromkeys(
+        (
+            "spark.authenticate.secret",
+            "spark.authenticate.secret.file",
+            "spark.authenticate.secret.driver.file",
+            "spark.authenticate.secret.executor.file",
+        ),
+        "Spark shows its conf to whoever asks: that of a spark:// cluster is in taskmanager.spark.secret-file, and "
+        "with local[...] each JVM makes its own",
+    ),
+    **dict.fromkeys(
+        (
+            "spark.network.crypto.enabled",
+            "spark.network.crypto.saslFallback",
+            "spark.authenticate.enableSaslEncryption",
+            "spark.network.sasl.serverAlwaysEncrypt",
+        ),
+        "use taskmanager.spark.network-encryption",
+    ),
     "spark.executor.killOnFatalError.depth": "an error of one task does not end the Spark of all",
     "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
     "spark.pyspark.python": "user code runs on the TaskManager's interpreter",
@@ -107,7 +128,7 @@ OWNED: Mapping[str, str] = {
 }
 """Keys that nobody can set as Spark conf, with the reason or what to use instead."""
 
-_SIZE = re.compile(r"(\d+)([kmgtp])b?\Z")
+_SIZE = re.compile(r"(\d{1,18})([kmgtp])b?\Z")
 
 
 def conf_text(value: object) -> str:
@@ -159,7 +180,7 @@ def advice(key: str, value: str) -> str:
     """One sentence about a key that nobody offers."""
     if key in OWNED:
         return f"spark_conf {key}: a job cannot set it: {OWNED[key]}"
-    return f"spark_conf {key}: static, and no TaskManager offers {value!r}: start one with -D {key}={value}"
+    return f"spark_conf {key}: static, and no TaskManager offers {value[:80]!r}: start one with -D {key}={value[:80]}"
 
 
 def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[bytes]) -> list[str]:

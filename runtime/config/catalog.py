@@ -7,10 +7,11 @@ from types import ModuleType
 from typing import Any
 
 from runtime.config.option import ConfigOption
-from runtime.config.options import cluster, failures, high_availability, jobmanager, taskmanager
+from runtime.config.options import cluster, failures, high_availability, jobmanager, security, taskmanager
 
 AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Cluster", cluster),
+    ("Security", security),
     ("High availability and storage", high_availability),
     ("JobManager, JobMaster processes, REST", jobmanager),
     ("Failures and restarts", failures),

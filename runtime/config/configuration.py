@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -10,6 +11,7 @@ import yaml
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.masking import MASK, masked
+from runtime.config import token_provider_options as providers
 from runtime.config.catalog import SPARK_PREFIX, all_options
 from runtime.config.foreign import explain_unknown
 from runtime.config.option import ConfigOption, render
@@ -18,6 +20,10 @@ T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "FLINKLIKE__"
 CONFIG_FILE = "config.yaml"
+_BRACKETS_MAX = 500
+_PAIRS_MAX = 10_000
+_EXPLAINED_MAX = 50
+"""Of more keys that are no options nobody looks for what was meant."""
 
 
 class InvalidConfigurationError(InvalidInputError):
@@ -45,9 +51,12 @@ def parse_dynamic(arguments: Iterable[str]) -> list[str]:
 class Configuration:
     """Immutable typed settings of one process. Unset options have their default."""
 
-    def __init__(self, values: Mapping[str, Any], spark_conf: Mapping[str, str]) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], spark_conf: Mapping[str, str], token_providers: Mapping[str, str] | None = None
+    ) -> None:
         self._values = dict(values)
         self._spark_conf = dict(spark_conf)
+        self._token_providers = dict(token_providers or {})
 
     def get(self, option: ConfigOption[T]) -> T:
         """The value of an option, or its default."""
@@ -58,10 +67,18 @@ class Configuration:
         """The `spark.*` keys, as written."""
         return self._spark_conf
 
+    @property
+    def token_providers(self) -> Mapping[str, providers.ProviderOptions]:
+        """The enabled providers of delegation tokens, by name."""
+        return providers.enabled_providers(self._token_providers)
+
     def shown(self) -> list[tuple[str, str]]:
         """What is set, for REST: secrets are masked."""
         shown = {key: MASK if all_options()[key].is_secret else render(value) for key, value in self._values.items()}
-        return sorted({**shown, **{key: masked(key, value) for key, value in self._spark_conf.items()}}.items())
+        shown |= {key: masked(key, value) for key, value in self._spark_conf.items()}
+        # What a provider is told may be its password, whatever it is called.
+        shown |= dict.fromkeys(self._token_providers, MASK)
+        return sorted(shown.items())
 
 
 class _UniqueKeyLoader(yaml.BaseLoader):
@@ -103,10 +120,18 @@ def load(
     return configuration
 
 
+def _bounded(text: str) -> str:
+    """The text. Raises YAMLError where reading it would take minutes: each bracket in brackets costs all around it."""
+    if text.count("[") + text.count("{") > _BRACKETS_MAX:
+        message = f"more than {_BRACKETS_MAX} brackets"
+        raise yaml.YAMLError(message)
+    return text
+
+
 def _read_file(path: Path, raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)  # noqa: S506 (BaseLoader)
-        pairs = list(_flatten(content, "")) if isinstance(content, dict) else []
+        content = yaml.load(_bounded(path.read_text(encoding="utf-8")), Loader=_UniqueKeyLoader)  # noqa: S506 (BaseLoader)
+        pairs = list(islice(_flatten(content, ""), _PAIRS_MAX + 1)) if isinstance(content, dict) else []
     except FileNotFoundError:
         problems.append(f"{path} does not exist: set FLINKLIKE_CONF_DIR to the directory that has it")
         return
@@ -117,6 +142,9 @@ def _read_file(path: Path, raw: dict[str, tuple[str, str]], problems: list[str])
         return
     if not isinstance(content, dict):
         problems.append(f"{path} must hold keys and values, not a {type(content).__name__}")
+        return
+    if len(pairs) > _PAIRS_MAX:  # R52: a few lines of aliases can stand for any number of keys
+        problems.append(f"{path} has more than {_PAIRS_MAX} keys")
         return
     for key, value in pairs:
         if not value and _is_area(key):
@@ -131,7 +159,10 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, str]]:
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{key}.")
         elif isinstance(value, list):
-            yield prefix + key, ",".join(map(str, value))
+            if any(isinstance(one, dict | list) for one in value):
+                message = f"{prefix}{key}: expected a list of texts"
+                raise yaml.YAMLError(message)
+            yield prefix + key, ",".join(value)
         else:
             yield prefix + key, str(value)
 
@@ -178,6 +209,8 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
     spelling = {known.lower(): known for known in options}
     values: dict[str, Any] = {}
     spark_conf: dict[str, str] = {}
+    unknown = 0
+    token_providers: dict[str, str] = {}
     for key, (text, source) in raw.items():
         option = options.get(key)
         if option is not None:
@@ -188,6 +221,12 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
                 problems.append(f"{key}: {shown} ({source}): {error}")
         elif key.startswith(SPARK_PREFIX):
             spark_conf[key] = text
+        elif key.startswith(providers.PREFIX):
+            token_providers[key] = text
+            if problem := providers.key_problem(key, text):
+                problems.append(f"{key[:200]} ({source[:200]}): {problem}")
         else:
-            problems.append(f"{key} ({source}) {explain_unknown(key, spelling)}")
-    return Configuration(values, spark_conf)
+            unknown += 1
+            why = explain_unknown(key, spelling) if unknown <= _EXPLAINED_MAX else "is no option"
+            problems.append(f"{key[:200]} ({source[:200]}) {why}")
+    return Configuration(values, spark_conf, token_providers if not problems else {})

@@ -10,6 +10,8 @@ _TYPING_ERROR = 0.93
 _GUESS = 0.8
 """Likeness from which a key that nobody knows is worth a guess. Below it, a guess sends people astray."""
 
+_KEY_LENGTH_MAX = 200
+
 _STREAMING = "there are no streaming jobs yet: remove it"
 _JVM_MEMORY = "use taskmanager.memory.task.size (slot processes) and taskmanager.memory.spark.size (Spark's JVM)"
 _HEAP = "the JobManager is a Python process without a heap setting: remove it"
@@ -33,7 +35,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "blob.offload.minsize": _NO_TUNING,
     "blob.server.port": "blobs travel over the JobManager's ports: remove it",
     "blob.service.cleanup.interval": "unused blobs are collected by the leader: remove it",
-    "blob.service.ssl.enabled": "TLS between our processes is not available yet: bind to a private network",
+    "blob.service.ssl.enabled": "blobs travel on the links that security.ssl.internal.enabled encrypts: remove it",
     "blob.storage.directory": "use high-availability.storageDir",
     "classloader": "Python has no class loaders: ship code with py_files or wheels",
     "cleanup-strategy": "cleaning up is retried until it succeeds: remove it",
@@ -115,7 +117,9 @@ FOREIGN_KEYS: dict[str, str] = {
     "scheduler-mode": _ONE_SCHEDULER,
     "security.delegation": "delegation tokens are not available: remove it",
     "security.kerberos": "Kerberos is not available: remove it",
-    "security.ssl": "TLS between our processes is not available yet: bind to a private network",
+    "security.ssl": "certificates and keys are PEM files, and TLS is 1.2 or later: use security.ssl.internal.cert and "
+    "security.ssl.rest.cert",
+    "security.ssl.rest.verify-hostname": "names are always verified: remove it",
     "slot.idle": "a job's slots are freed when it ends: remove it",
     "slot.request": _ONE_SCHEDULER,
     "slotmanager": _SLOTS,
@@ -153,6 +157,8 @@ def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
     """Why `key` is refused, and what to do. `spelling` maps the keys that there are, in lower case, to how they are
     written where this one was found."""
     lower = key.lower()
+    if len(lower) > _KEY_LENGTH_MAX:
+        return "is no option: conf/REFERENCE.md lists them"
     meant = _abbreviated(lower, spelling) or _nearest(lower, spelling, _TYPING_ERROR)
     if meant is not None:
         return f"is no option; did you mean {meant}?"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.config.configuration import Configuration
-from runtime.config.options.cluster import SECURITY_TOKEN_FILE
 from runtime.config.options.high_availability import HA_STORAGE_DIR
+from runtime.config.options.security import INTERNAL_TOKEN_FILE, SECURITY_CLUSTER_KEY_FILE, SECURITY_TOKEN_FILE
 from runtime.config.options.taskmanager import EXCHANGE_DIR
 
 
@@ -94,3 +94,12 @@ class Layout:
     def token_file(self, configuration: Configuration) -> Path:
         """security.token-file, or its default here. A relative one is below the run directory, as for every process."""
         return self.run / (configuration.get(SECURITY_TOKEN_FILE) or "token")
+
+    def cluster_key_file(self, configuration: Configuration) -> Path:
+        """security.cluster-key-file, or its default here, as for the token."""
+        return self.run / (configuration.get(SECURITY_CLUSTER_KEY_FILE) or "cluster-key")
+
+    def internal_token_file(self, configuration: Configuration) -> Path | None:
+        """security.internal.token-file, None without: then the credential is derived from the cluster's key."""
+        named = configuration.get(INTERNAL_TOKEN_FILE)
+        return self.run / named if named else None

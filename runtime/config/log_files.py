@@ -25,7 +25,7 @@ def cut_large(paths: Iterable[Path]) -> None:
         if path.exists() and path.stat().st_size > SIZE_MAX:
             _make_room(path)
             # What is written between the two is lost: nobody can make writers that are no Python reopen their file.
-            shutil.copyfile(path, _old(path, 1))
+            shutil.copy(path, _old(path, 1))  # its mode too
             os.truncate(path, 0)
 
 

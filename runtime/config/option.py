@@ -63,6 +63,10 @@ _BOOLEANS = {"true": True, "false": False}
 _DURATION_MAX = timedelta(days=3650)
 _SIZE_MAX = 1 << 60
 _HOST = r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*|\[?(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+\]?)"
+_HOST_ONLY = re.compile(_HOST + r"\Z")
+_ID_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})\Z")
+_ID_MIN, _ID_MAX = 1000, 999_999_999
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?\Z")
 _ENDPOINT = re.compile(_HOST + r":(\d{1,5})\Z")
 
 
@@ -122,15 +126,77 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip().strip("'\"") for part in re.split(r"[,;]", inner) if part.strip())
 
 
+def parse_choices(choices: tuple[str, ...]) -> Callable[[str], tuple[tuple[str, str], ...]]:
+    """A parser of `name=choice` texts, separated as a list is; no name comes twice."""
+
+    def parse(text: str) -> tuple[tuple[str, str], ...]:
+        pairs: list[tuple[str, str]] = []
+        for part in parse_list(text):
+            name, _, choice = (piece.strip() for piece in part.rpartition("="))
+            if not name or choice not in choices or name in dict(pairs):
+                message = f"expected name=value of each, a value of {', '.join(choices)}, and no name twice: {part!r}"
+                raise ValueError(message)
+            pairs.append((name, choice))
+        return tuple(pairs)
+
+    return parse
+
+
 def parse_endpoints(text: str) -> tuple[str, ...]:
     """`host:port` texts, separated as a list is."""
     endpoints = parse_list(text)
     for endpoint in endpoints:
-        match = _ENDPOINT.match(endpoint)
-        if match is None or not 0 < int(match.group(1)) < 1 << 16:
+        if not _is_endpoint(endpoint):
             message = f"expected host:port of each, not {endpoint!r}"
             raise ValueError(message)
     return endpoints
+
+
+def _is_endpoint(text: str) -> bool:
+    match = _ENDPOINT.match(text)
+    return match is not None and 0 < int(match.group(1)) < 1 << 16
+
+
+def parse_hosts(text: str) -> tuple[str, ...]:
+    """Host names or addresses, with or without a port, separated as a list is, or `*`."""
+    hosts = parse_list(text)
+    for host in hosts:
+        if host != "*" and not is_host(host) and not _is_endpoint(host):
+            message = f"expected host names or addresses, with or without a port, not {host!r}"
+            raise ValueError(message)
+    return hosts
+
+
+def parse_variables(text: str) -> tuple[str, ...]:
+    """Names of environment variables, or beginnings of names with `*`, separated as a list is."""
+    names = parse_list(text)
+    for name in names:
+        if not _VARIABLE.match(name) or name.startswith("FLINKLIKE"):
+            message = (
+                f"expected names of environment variables, or beginnings with *, and none of FLINKLIKE_*: {name!r}"
+            )
+            raise ValueError(message)
+    return names
+
+
+def parse_id_range(text: str) -> tuple[int, int] | None:
+    """`first-last`, numbers of users and groups, none of them root's or a service's.
+
+    Whether accounts have some of them is seen where they are used.
+    """
+    if not text:
+        return None
+    match = _ID_RANGE.match(text)
+    first, last = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not _ID_MIN <= first < last <= _ID_MAX:
+        message = f"expected a range of user ids from {_ID_MIN} on, such as 20000-20099, not {text[:80]!r}"
+        raise ValueError(message)
+    return first, last
+
+
+def is_host(text: str) -> bool:
+    """A host name or an address: nothing that a command could take for one of its options (R41)."""
+    return _HOST_ONLY.match(text) is not None
 
 
 def at_least(low: str, parse: Callable[[str], Ordered], high: Ordered | None = None) -> Callable[[str], Ordered]:

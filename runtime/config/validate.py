@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import urlsplit
 
 from runtime.config.configuration import Configuration
+from runtime.config.option import ConfigOption
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from runtime.config.options.failures import EXPONENTIAL_DELAY_INITIAL, EXPONENTIAL_DELAY_MAX
 from runtime.config.options.high_availability import (
+    ETCD_ALLOW_UNAUTHENTICATED,
     ETCD_EMBEDDED,
     ETCD_ENDPOINTS,
     ETCD_PASSWORD,
@@ -22,14 +28,49 @@ from runtime.config.options.high_availability import (
 )
 from runtime.config.options.jobmanager import (
     JOBMANAGER_ADDRESS,
+    JOBMANAGER_BIND_HOST,
     JOBMANAGER_PORT,
     JOBMASTER_ADDRESS,
+    JOBMASTER_BIND_HOST,
+    REST_BIND_ADDRESS,
     SINGLE_JOBMASTER,
 )
-from runtime.config.options.taskmanager import ISOLATION_TIMEOUT, TASKMANAGER_HOST
+from runtime.config.options.security import (
+    JWT_AUDIENCE,
+    JWT_ISSUER,
+    JWT_JWKS,
+    JWT_JWKS_CA_FILE,
+    JWT_KEY_FILE,
+    SECURITY_ALLOW_UNAUTHENTICATED,
+    SECURITY_AUTHENTICATION,
+    SSL_INTERNAL_CA,
+    SSL_INTERNAL_CERT,
+    SSL_INTERNAL_ENABLED,
+    SSL_INTERNAL_KEY,
+    SSL_REST_AUTHENTICATION,
+    SSL_REST_CA,
+    SSL_REST_CERT,
+    SSL_REST_ENABLED,
+    SSL_REST_KEY,
+)
+from runtime.config.options.taskmanager import (
+    ISOLATION_TIMEOUT,
+    SLOT_CGROUPS,
+    SLOT_CPU_MAX,
+    SLOT_UIDS,
+    SPARK_ALLOW_UNAUTHENTICATED,
+    SPARK_ENABLED,
+    SPARK_NETWORK_ENCRYPTION,
+    SPARK_SECRET_FILE,
+    SPARK_USER,
+    TASKMANAGER_BIND_HOST,
+    TASKMANAGER_HOST,
+)
 
 _SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
 """`local[n,f]` and the several hosts of a standby master are Spark's own forms."""
+
+_UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -37,12 +78,96 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 def conflicts(configuration: Configuration) -> list[str]:
     """Every contradiction between options that are valid on their own."""
     return [
+        *_open_ports(configuration),
+        *_encryption(configuration),
+        *_json_web_tokens(configuration),
         *_high_availability(configuration),
         *_embedded(configuration),
         *_timing(configuration),
         *_spark(configuration),
+        *_slot_users(configuration),
         *_restarts(configuration),
     ]
+
+
+def _open_ports(configuration: Configuration) -> Iterator[str]:
+    """R41: whoever wants no authentication beyond this host says so twice."""
+    get = configuration.get
+    if get(SECURITY_AUTHENTICATION) != "none" or get(SECURITY_ALLOW_UNAUTHENTICATED):
+        return
+    for option in (REST_BIND_ADDRESS, JOBMANAGER_BIND_HOST, JOBMASTER_BIND_HOST, TASKMANAGER_BIND_HOST):
+        if not is_loopback(get(option)):
+            yield (
+                f"{option.key}: {get(option)} with {SECURITY_AUTHENTICATION.key}: none lets everybody who reaches this "
+                f"host run code here: remove one of them, or set {SECURITY_ALLOW_UNAUTHENTICATED.key}: true as well"
+            )
+
+
+def _encryption(configuration: Configuration) -> Iterator[str]:
+    """R46: nothing half, and nothing without effect."""
+    get = configuration.get
+    for switch, files in (
+        (SSL_INTERNAL_ENABLED, (SSL_INTERNAL_CERT, SSL_INTERNAL_KEY, SSL_INTERNAL_CA)),
+        (SSL_REST_ENABLED, (SSL_REST_CERT, SSL_REST_KEY, SSL_REST_CA)),
+    ):
+        for option in files:
+            if get(switch) and not get(option):
+                yield f"{switch.key}: true needs {option.key}: `flinklike certs issue` prints it"
+            if get(option) and not get(switch):
+                yield f"{option.key} has no effect without {switch.key}: true: set that, or remove it"
+            if get(option) and not PurePath(get(option)).is_absolute():
+                yield f"{option.key}: {get(option)} has to be a path from /: processes have other working directories"
+    if get(SSL_REST_AUTHENTICATION) and not get(SSL_REST_ENABLED):
+        yield f"{SSL_REST_AUTHENTICATION.key}: true has no effect without {SSL_REST_ENABLED.key}: true: set that too"
+    is_open = get(ETCD_ENDPOINTS) and not get(ETCD_TLS_CA) and not get(ETCD_ALLOW_UNAUTHENTICATED)
+    if get(SSL_INTERNAL_ENABLED) and is_open:
+        yield (
+            f"{SSL_INTERNAL_ENABLED.key}: true with an etcd that is spoken to in plain text encrypts the lesser half: "
+            f"set {ETCD_TLS_CA.key}, or {ETCD_ALLOW_UNAUTHENTICATED.key}: true where nobody listens"
+        )
+
+
+def _json_web_tokens(configuration: Configuration) -> Iterator[str]:
+    """R48: whose they are, for whom, and by which keys, or none of it."""
+    get = configuration.get
+    required: tuple[ConfigOption[Any], ...] = (JWT_ISSUER, JWT_AUDIENCE)
+    is_any = any(get(option) for option in (*required, JWT_KEY_FILE, JWT_JWKS))
+    if is_any and get(SECURITY_AUTHENTICATION) == "none":
+        yield f"security.jwt.* has no effect with {SECURITY_AUTHENTICATION.key}: none: remove one of them"
+    for option in required:
+        if is_any and not get(option):
+            yield f"JWTs need {option.key}: without it those that are for others would sign in here"
+    if is_any and bool(get(JWT_KEY_FILE)) == bool(get(JWT_JWKS)):
+        yield f"JWTs need either {JWT_KEY_FILE.key} or {JWT_JWKS.key}: set one of them"
+    is_address = "://" in get(JWT_JWKS)
+    if is_address and not get(JWT_JWKS).startswith("https://"):
+        yield f"{JWT_JWKS.key}: {get(JWT_JWKS)} has to begin with https://, or whoever is on the way makes the keys"
+    if is_address and not _names_a_host(get(JWT_JWKS)):
+        yield f"{JWT_JWKS.key}: {get(JWT_JWKS)} is no address: expected https://<host>[:<port>]/<path>"
+    if get(JWT_JWKS_CA_FILE) and not is_address:
+        yield f"{JWT_JWKS_CA_FILE.key} has no effect without an address in {JWT_JWKS.key}: remove it"
+    for file in (JWT_KEY_FILE, JWT_JWKS_CA_FILE, *(() if is_address else (JWT_JWKS,))):
+        if get(file) and not PurePath(get(file)).is_absolute():
+            yield f"{file.key}: {get(file)} has to be a path from /: processes have other working directories"
+
+
+def _names_a_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # read here, checked there
+    except ValueError:
+        return False
+    return bool(parts.hostname)
+
+
+def is_loopback(host: str) -> bool:
+    """Nobody on another host reaches what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _high_availability(configuration: Configuration) -> Iterator[str]:
@@ -55,6 +180,8 @@ def _high_availability(configuration: Configuration) -> Iterator[str]:
         )
     if is_etcd and not get(ETCD_ENDPOINTS) and not get(ETCD_EMBEDDED):
         yield f"{HA_TYPE.key}: etcd needs {ETCD_ENDPOINTS.key}, or {ETCD_EMBEDDED.key}: true on a single host"
+    if is_etcd and get(ETCD_ENDPOINTS):
+        yield from _unauthenticated(configuration)
     if get(ETCD_EMBEDDED) and not is_etcd:
         yield f"{ETCD_EMBEDDED.key}: true needs {HA_TYPE.key}: etcd"
     if not is_etcd and get(JOBMANAGER_PORT) == 0:
@@ -67,16 +194,35 @@ def _high_availability(configuration: Configuration) -> Iterator[str]:
         yield f"{ETCD_TLS_CERT.key} needs {ETCD_TLS_CA.key}"
 
 
+def _unauthenticated(configuration: Configuration) -> Iterator[str]:
+    """R37: who can write to etcd can run code here."""
+    get = configuration.get
+    has_credentials = bool(get(ETCD_TLS_CERT) or get(ETCD_USERNAME))
+    if not has_credentials and not get(ETCD_ALLOW_UNAUTHENTICATED):
+        yield (
+            f"{ETCD_ENDPOINTS.key} names an etcd that asks nobody who he is, and whoever can write there runs code in "
+            f"this cluster: set {ETCD_TLS_CA.key}, {ETCD_TLS_CERT.key} and {ETCD_TLS_KEY.key} (etcd with "
+            f"--client-cert-auth), or {ETCD_USERNAME.key} and {ETCD_PASSWORD.key}; or "
+            f"{ETCD_ALLOW_UNAUTHENTICATED.key}: true where everybody who reaches etcd may do that"
+        )
+    if has_credentials and get(ETCD_ALLOW_UNAUTHENTICATED):
+        yield f"{ETCD_ALLOW_UNAUTHENTICATED.key}: true has no effect beside credentials for etcd: remove it"
+
+
 def _embedded(configuration: Configuration) -> Iterator[str]:
     get = configuration.get
     if not get(ETCD_EMBEDDED):
         return
+    others: tuple[ConfigOption[Any], ...] = (ETCD_TLS_CA, ETCD_TLS_CERT, ETCD_USERNAME, ETCD_ALLOW_UNAUTHENTICATED)
+    for option in others:
+        if get(option):
+            yield f"{option.key} has no effect with {ETCD_EMBEDDED.key}: true, which brings its certificates: remove it"
     if get(ETCD_ENDPOINTS):
         yield f"{ETCD_EMBEDDED.key}: true and {ETCD_ENDPOINTS.key} exclude each other: remove one"
-    for option in (JOBMANAGER_ADDRESS, JOBMASTER_ADDRESS, TASKMANAGER_HOST):
-        if get(option) not in LOCAL_HOSTS:
+    for host in (JOBMANAGER_ADDRESS, JOBMASTER_ADDRESS, TASKMANAGER_HOST):
+        if get(host) not in LOCAL_HOSTS:
             yield (
-                f"{ETCD_EMBEDDED.key}: true works on one host only, but {option.key} is {get(option)}: "
+                f"{ETCD_EMBEDDED.key}: true works on one host only, but {host.key} is {get(host)}: "
                 f"run an etcd cluster and set {ETCD_ENDPOINTS.key}"
             )
 
@@ -99,6 +245,50 @@ def _spark(configuration: Configuration) -> Iterator[str]:
         yield f"spark.master: {master}: Spark Connect endpoints are not available yet, use local[*] or spark://host:port"
     elif not _SPARK_MASTER.match(master):
         yield f"spark.master: {master!r}: expected local[*], local[n] or spark://host:port"
+    elif configuration.get(SPARK_ENABLED):
+        yield from _spark_secret(configuration, master)
+
+
+def _slot_users(configuration: Configuration) -> Iterator[str]:
+    """R50: whoever has a session of Spark can do in its JVM what the JVM's user may."""
+    if configuration.get(SLOT_CPU_MAX) and configuration.get(SLOT_CGROUPS) == "off":
+        yield f"{SLOT_CPU_MAX.key} takes control groups: set {SLOT_CGROUPS.key} to auto or required"
+    has_users, user = configuration.get(SLOT_UIDS) is not None, configuration.get(SPARK_USER)
+    if user and not has_users:
+        yield f"{SPARK_USER.key} is for TaskManagers whose slots are users of their own: set {SLOT_UIDS.key} too"
+    if not has_users or not configuration.get(SPARK_ENABLED):
+        return
+    if not user:
+        yield (
+            f"{SLOT_UIDS.key} takes {SPARK_USER.key} beside Spark: a JVM of the TaskManager's user would do for any "
+            f"task with a session what root may. Name an account for it, or set {SPARK_ENABLED.key}: false"
+        )
+    if not (master := configuration.spark_conf.get("spark.master", "local[*]")).startswith("local"):
+        yield (
+            f"{SLOT_UIDS.key} is for spark.master local[...]: with {master} tasks of all jobs run in executors of one "
+            "user elsewhere"
+        )
+    if configuration.spark_conf.get(_UNIX_SOCKETS, "false").lower() == "true":
+        yield f"{_UNIX_SOCKETS}: slots that are users of their own ({SLOT_UIDS.key}) cannot open the sockets of the JVM"
+
+
+def _spark_secret(configuration: Configuration, master: str) -> Iterator[str]:
+    """R44: a driver that others can dial asks for a secret, or somebody has said that it need not."""
+    file, may_be_open = configuration.get(SPARK_SECRET_FILE), configuration.get(SPARK_ALLOW_UNAUTHENTICATED)
+    if master.startswith("local"):
+        for option, is_set in ((SPARK_SECRET_FILE, bool(file)), (SPARK_ALLOW_UNAUTHENTICATED, may_be_open)):
+            if is_set:
+                yield f"{option.key} is for spark.master spark://...: with {master} each JVM makes a secret of its own"
+    elif file and may_be_open:
+        yield f"{SPARK_SECRET_FILE.key} and {SPARK_ALLOW_UNAUTHENTICATED.key} contradict each other: set one of them"
+    elif not file and not may_be_open:
+        yield (
+            f"spark.master {master} needs {SPARK_SECRET_FILE.key}, the secret that its master and workers were started "
+            "with (spark.authenticate): without one whoever reaches the driver's ports runs code as the TaskManager's "
+            f"user. If that cannot happen in your network, set {SPARK_ALLOW_UNAUTHENTICATED.key}: true"
+        )
+    if not file and not master.startswith("local") and configuration.get(SPARK_NETWORK_ENCRYPTION):
+        yield f"{SPARK_NETWORK_ENCRYPTION.key} needs {SPARK_SECRET_FILE.key}: its keys are made from the secret"
 
 
 def _restarts(configuration: Configuration) -> Iterator[str]:

@@ -21,6 +21,7 @@ from runtime.aio.scope import Scope
 from runtime.common.errors import BackpressureError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import events as ev
@@ -269,6 +270,8 @@ class Dispatcher(ABC):
             graph_key="",
             submit_millis=self._services.clock.epoch_millis(),
             client=request.client,
+            submitter=request.submitter,
+            namespace=request.namespace or DEFAULT_NAMESPACE,
         )
         return await self._ask(lambda number: ev.SubmitRequested(number, source), SubmitJobResponse)
 
@@ -380,14 +383,16 @@ class Dispatcher(ABC):
         self._check_open()
         await self._ask(lambda number: ev.MoveRequested(number, job_id, target), Empty)
 
-    async def wait_for_jobs(self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "") -> frozenset[JobId]:
+    async def wait_for_jobs(
+        self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "", principal: str = ""
+    ) -> frozenset[JobId]:
         """Those of `known` with news, as soon as there are any; none after `timeout` seconds."""
         self._check_open()
         self._waiters.end(name)
         news = frozenset(job_id for job_id, modified in known.items() if self._is_news(job_id, modified))
         if news or not known or timeout <= 0:
             return news
-        return await self._waiters.wait(known.keys(), timeout, name)
+        return await self._waiters.wait(known.keys(), timeout, name, principal=principal)
 
     def _is_news(self, job_id: JobId, modified: int) -> bool:
         summary = self._registry.summary(job_id)
@@ -430,6 +435,11 @@ class Dispatcher(ABC):
         """True if the job is known and has no result."""
         entry = self._registry.entry(job_id)
         return entry is not None and entry.phase.state is not JobPhase.TERMINAL
+
+    def namespace_of(self, job_id: JobId) -> str:
+        """To whom the job belongs, as this leader has stored it (R48)."""
+        entry = self._registry.entry(job_id)
+        return DEFAULT_NAMESPACE if entry is None else entry.source.namespace
 
     def keeps_outputs(self, job_id: JobId) -> bool:
         """Of a job that is over: may what it wrote still be committed by hand (R28)? Of one that nobody knows, too."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from runtime.aio.watch import Watch
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
@@ -13,10 +13,19 @@ logger = logging.getLogger(__name__)
 
 
 class DispatcherRunner:
-    """`leading` has the components of the term from its recovery until its end is noticed, None otherwise."""
+    """`leading` has the components of the term from its recovery until its end is noticed, None otherwise.
 
-    def __init__(self, election: LeaderElection, create: Callable[[LeadershipEpoch], DispatcherLeaderProcess]) -> None:
+    `prepare` ends before a term does anything: what the leader before has promised is then known here (R48).
+    """
+
+    def __init__(
+        self,
+        election: LeaderElection,
+        create: Callable[[LeadershipEpoch], DispatcherLeaderProcess],
+        prepare: Callable[[], Awaitable[None]],
+    ) -> None:
         self._election = election
+        self._prepare = prepare
         self._create = create
         self._epoch: LeadershipEpoch | None = None
         self.leading: Watch[TermComponents | None] = Watch(None)
@@ -36,6 +45,7 @@ class DispatcherRunner:
     async def _lead(self, epoch: LeadershipEpoch) -> None:
         self._epoch = epoch
         try:
+            await self._prepare()
             await self._create(epoch).run(self.leading.set)
         finally:
             self.leading.set(None)

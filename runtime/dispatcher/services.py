@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,11 +72,16 @@ class TaskStops(Protocol):
         """
 
 
+def tell_nobody(job_id: JobId, reason: str) -> None:
+    """Where there is no audit log."""
+
+
 @dataclass(frozen=True, slots=True)
 class DispatcherServices:
     """`token` is the term; `incarnation` and `address` those of this process.
 
-    `stops` None: nothing is durable, and no TaskManager could read a fence.
+    `stops` None: nothing is durable, and no TaskManager could read a fence. `tell_cancel` hears of jobs that the
+    cluster cancels, and why, when that is durable (R49).
     """
 
     store: LeaderJobStore
@@ -89,3 +94,4 @@ class DispatcherServices:
     incarnation: Incarnation
     address: str
     stops: TaskStops | None
+    tell_cancel: Callable[[JobId, str], None] = tell_nobody

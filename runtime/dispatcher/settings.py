@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.dispatcher.core.client_promises import GRACE_SECONDS
-from runtime.dispatcher.core.jobs import DEFAULT_MOVES, JobRegistryLimits
+from runtime.dispatcher.core.jobs import DEFAULT_MOVES
 from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 
 
 @dataclass(frozen=True, slots=True)

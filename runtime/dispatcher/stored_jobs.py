@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE, UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob
-from runtime.dispatcher.core.job_entry import initial_summary
+from runtime.dispatcher.core.job_entry import initial_summary, of_submitter
 from runtime.dispatcher.core.retention import FinishedJob
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
@@ -41,6 +42,8 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         graph_key=graph.graph.object_key,
         submit_millis=graph.submit_millis,
         client=graph.client,
+        submitter=graph.submitter,
+        namespace=graph.namespace,
     )
     owner = None
     if stored.owner is not None:
@@ -67,7 +70,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
 
 def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:
     if stored.result is not None:
-        return decode_summary(stored.result.summary, source, stored.result.status)
+        return of_submitter(decode_summary(stored.result.summary, source, stored.result.status), source)
     if f"/{stored.job_id}/result " in stored.problem:
         return replace(
             initial_summary(source), status=JobStatus.FAILED, pending_reason=stored.problem, keeps_outputs=True
@@ -84,9 +87,12 @@ def decode_summary(data: bytes, source: JobSource, status: JobStatus) -> JobSumm
 
 
 def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:
-    """A cleaned job, as it is kept in memory."""
-    source = JobSource(job_id, done.graph_digest, "", b"", "", 0, "")
-    return FinishedJob(decode_summary(done.summary, source, done.status), done.graph_digest)
+    """A cleaned job, as it is kept in memory. Whose it was, nobody knows when its summary cannot be read (R48)."""
+    source = JobSource(job_id, done.graph_digest, "", b"", "", 0, "", namespace=UNKNOWN_NAMESPACE)
+    summary = decode_summary(done.summary, source, done.status)
+    if not summary.namespace:
+        summary = replace(summary, namespace=DEFAULT_NAMESPACE)  # cleaned by an earlier release
+    return FinishedJob(summary, done.graph_digest)
 
 
 def empty_archive(

@@ -20,7 +20,7 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.job_reads import load_graph
 from runtime.dispatcher.services import DispatcherServices
-from runtime.dispatcher.stored_jobs import encode_summary, recovered_job, unowned_archive
+from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recovered_job, unowned_archive
 from runtime.executiongraph.archived import CANCELLATION
 from runtime.executiongraph.core.failures import system_failure
 from runtime.highavailability.job_store import AlreadyStored, Submitted
@@ -64,15 +64,19 @@ class JobTransactions:
         payload = Payload(source.digest, source.graph, "")
         if len(source.graph) > INLINE_BYTES_MAX:
             payload = await self._services.payloads.store(source.graph)
-        record = GraphRecord(payload, source.name, source.submit_millis, source.client)
+        record = GraphRecord(
+            payload, source.name, source.submit_millis, source.client, source.submitter, source.namespace
+        )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:
             case Submitted(epoch=epoch):
                 return ev.SubmitStored(source.job_id, epoch, payload.object_key)
-            case AlreadyStored(digest=digest, is_done=is_done):
+            case AlreadyStored(digest=digest, is_done=is_done, submitter=submitter):
                 done = await self._store.done(source.job_id) if is_done else None
-                status = JobStatus.INITIALIZING if done is None else done.status
-                return ev.SubmitFoundStored(source.job_id, digest, status, is_cleaned=is_done)
+                status = JobStatus.INITIALIZING
+                if done is not None:
+                    status, submitter = done.status, finished_job(source.job_id, done).summary.submitter
+                return ev.SubmitFoundStored(source.job_id, digest, status, is_done, submitter)
 
     async def _check_references(self, source: ev.JobSource) -> None:
         """R19: a job may refer only to objects that were uploaded a short time ago. Raises InvalidInputError."""
@@ -103,7 +107,10 @@ class JobTransactions:
 
     async def _want(self, effect: ev.StoreWanted) -> ev.DispatcherEvent:
         wanted = WantedRecord(wants_cancel=True, client="", reason=effect.reason)
-        return ev.WantedStored(effect.job_id, await self._store.want(effect.job_id, wanted))
+        is_stored = await self._store.want(effect.job_id, wanted)
+        if is_stored and effect.reason:
+            self._services.tell_cancel(effect.job_id, effect.reason)
+        return ev.WantedStored(effect.job_id, is_stored)
 
     async def promise(self, effect: ev.StorePromise) -> None:
         """Make durable when the job's client will be back."""
@@ -164,6 +171,8 @@ class JobTransactions:
         archive = await self._services.payloads.store(archived.to_json())
         result = ResultRecord(summary.status, encode_summary(summary), archive)
         is_stored = await self._store.end_without_owner(job_id, result, previous_epoch=effect.previous_epoch)
+        if is_stored and effect.reason and summary.status is JobStatus.CANCELED:
+            self._services.tell_cancel(job_id, effect.reason)
         return ev.EndStored(job_id, summary if is_stored else None)
 
     async def _what_is_kept(self, job_id: JobId) -> Kept:

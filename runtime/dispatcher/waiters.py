@@ -1,12 +1,14 @@
 """Long polls on jobs: who waits is woken by exactly the jobs it waits for, and told which they were.
 
 A poll costs something when it begins and when it ends, nothing in between, however many jobs it is for. One with a
-name ends an earlier one of that name, so that a client can wait for more jobs without leaving anything behind.
+name ends an earlier one of that name, so that a client can wait for more jobs without leaving anything behind. Whoever
+waits has at most half of the room that others leave him (R49).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -19,9 +21,12 @@ RETRY_SECONDS = 5.0
 
 @dataclass(eq=False, slots=True)
 class _Poll:
-    """One call that waits. `news`: the jobs that have changed."""
+    """One call that waits, for so many jobs. `news`: those that have changed."""
 
     future: asyncio.Future[None]
+    size: int
+    principal: str
+    is_counted: bool = True
     news: set[JobId] = field(default_factory=set)
 
     def end(self) -> None:
@@ -37,6 +42,7 @@ class JobWaiters:
         self._named: dict[str, _Poll] = {}
         self._count_max = count_max
         self.count = 0
+        self._counts: Counter[str] = Counter()
 
     def wake(self, job_id: JobId) -> None:
         """Something about the job changed."""
@@ -48,6 +54,7 @@ class JobWaiters:
         """Nobody waits for the answer to the poll of that name any more."""
         if (poll := self._named.get(name)) is not None:
             poll.end()
+            self._uncount(poll)  # whoever replaces it may do so in this very step
 
     def fail(self, error: FlinklikeError) -> None:
         """End all waiting with an error: the term is over."""
@@ -56,13 +63,21 @@ class JobWaiters:
                 if not poll.future.done():
                     poll.future.set_exception(error)
 
-    async def wait(self, jobs: Collection[JobId], timeout: float, name: str = "") -> frozenset[JobId]:
+    async def wait(
+        self, jobs: Collection[JobId], timeout: float, name: str = "", *, principal: str = ""
+    ) -> frozenset[JobId]:
         """Which of `jobs` have changed, as soon as one has; none after `timeout` seconds. Raises BackpressureError."""
-        if self.count + len(jobs) > self._count_max:
-            message = f"a long poll for {len(jobs)} jobs is refused for now: {self.count} waits are open"
+        own = self._counts[principal]
+        share = (self._count_max - (self.count - own)) // 2
+        if own + len(jobs) > share:
+            message = (
+                f"a long poll for {len(jobs)} jobs is refused for now: you wait for {own} already, and {share} is your "
+                "share as long as others wait as they do"
+            )
             raise BackpressureError(message, retry_after=RETRY_SECONDS)
         self.count += len(jobs)
-        poll = _Poll(asyncio.get_running_loop().create_future())
+        self._counts[principal] += len(jobs)
+        poll = _Poll(asyncio.get_running_loop().create_future(), len(jobs), principal)
         for job_id in jobs:
             self._waiting.setdefault(job_id, {})[poll] = None
         if name:
@@ -75,8 +90,16 @@ class JobWaiters:
             self._forget(jobs, poll, name)
         return frozenset(poll.news)
 
+    def _uncount(self, poll: _Poll) -> None:
+        if poll.is_counted:
+            poll.is_counted = False
+            self.count -= poll.size
+            self._counts[poll.principal] -= poll.size
+            if not self._counts[poll.principal]:
+                del self._counts[poll.principal]
+
     def _forget(self, jobs: Collection[JobId], poll: _Poll, name: str) -> None:
-        self.count -= len(jobs)
+        self._uncount(poll)
         for job_id in jobs:
             waiters = self._waiting[job_id]
             del waiters[poll]

@@ -54,8 +54,8 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _settings(configuration: Configuration, layout: Layout) -> HighAvailabilitySettings:
     try:
-        return options.high_availability_settings(configuration, layout)
-    except InvalidInputError as error:  # nothing is wrong with the configuration: the embedded etcd does not run
+        return options.high_availability_settings(configuration, layout, makes_key=False)
+    except options.EtcdNotRunningError as error:
         raise UnavailableError(str(error)) from error
 
 
@@ -65,7 +65,7 @@ async def _ask(job_id: JobId, settings: HighAvailabilitySettings) -> KnownJob:
         message = "high-availability.type is none, and its jobs are known to nobody but the JobManager"
         raise UnavailableError(message)
     keys, timeout = Keys.of_cluster(settings.cluster_id), settings.timeout
-    async with opened_store(settings.etcd, SystemClock(), SystemEntropy(), timeout=timeout) as kv:
+    async with opened_store(settings, SystemClock(), SystemEntropy()) as kv:
 
         async def is_there(key: str) -> bool:
             return bool((await kv.range(key, is_prefix=False, timeout=timeout)).kvs)

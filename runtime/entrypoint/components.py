@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from runtime.blob.storage_probe import StorageProbe
@@ -15,7 +15,7 @@ from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
-from runtime.common.ids import Incarnation
+from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.archive_packs import BlobArchivePacks
 from runtime.dispatcher.core.events import ProcessKnown, ProcessLost
 from runtime.dispatcher.endpoint import Dispatcher
@@ -39,6 +39,8 @@ from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.resourcemanager.core.liveness import GuardedProcess, StoredProcess
 from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
 from runtime.rpc.service import RpcService
+from runtime.security.core.token_renewal import RenewalSettings
+from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,11 @@ class JobManagerServices:
     trusts_refusal: bool
     compactor: Compactor
     mark: StoreMark
+    token_providers: Sequence[ProviderCalls]
     clock: Clock
     entropy: Entropy
+    tell_cancel: Callable[[JobId, str], None]
+    """As in DispatcherServices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class JobManagerSettings:
     dispatcher: DispatcherSettings
     resource_manager: ResourceManagerSettings
     isolation_timeout: float
+    token_renewal: RenewalSettings = field(default_factory=RenewalSettings)
 
 
 class DispatcherResourceManagerComponentFactory(ABC):
@@ -90,6 +96,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             incarnation=services.incarnation,
             address=services.rpc.server.address,
             stops=self._task_stops(),
+            tell_cancel=services.tell_cancel,
         )
         return DispatcherLeaderProcess(
             self._settings.dispatcher,
@@ -119,6 +126,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             stored=TaskManagerKeys(services.ha.follow_guards, services.ha.task_manager_registry(), term),
             task_manager_gone=self._task_manager_gone,
             blob_address=services.rpc.server.address,
+            tokens=DelegationTokenManager(services.token_providers, self._settings.token_renewal, services.clock),
             clock=services.clock,
             entropy=services.entropy,
         )

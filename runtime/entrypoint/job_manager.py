@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import closing
 from typing import Any, Protocol
 
+from runtime.aio.clock import SystemClock
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
@@ -32,7 +34,20 @@ from runtime.entrypoint.components import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
-from runtime.entrypoint.job_manager_options import dispatcher_settings, resource_manager_settings, rest_settings
+from runtime.entrypoint.job_manager_options import (
+    audit_log,
+    dispatcher_settings,
+    forward_seal,
+    jwt_keys,
+    jwt_settings,
+    limit_settings,
+    resource_manager_settings,
+    rest_facts,
+    rest_settings,
+    rest_tls,
+    token_providers,
+    token_renewal,
+)
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.predecessor import Predecessor
 from runtime.entrypoint.process import ProcessContext, run_process
@@ -53,10 +68,14 @@ from runtime.highavailability.compaction import LOOK_PERIOD
 from runtime.highavailability.follower import patiently
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
+from runtime.rest.audit import Audit, AuditLog
 from runtime.rest.context import LeaderComponents, RestContext
-from runtime.rest.guards import TokenCheck
+from runtime.rest.key_sets import FetchedKeys
+from runtime.rest.principals import Principals
 from runtime.rest.server import RestServer, RestSettings
-from runtime.security.tokens import ClusterToken
+from runtime.rest.sign_in import SignIn, TokenSignIn
+from runtime.security.json_web_tokens import JwtVerifier
+from runtime.security.tokens import Token
 
 logger = logging.getLogger(__name__)
 
@@ -86,9 +105,7 @@ class RestFrontend(Protocol):
 class MakeRest(Protocol):
     """`RestServer`'s constructor."""
 
-    def __call__(
-        self, context: RestContext, settings: RestSettings, *, check_token: TokenCheck | None
-    ) -> RestFrontend: ...
+    def __call__(self, context: RestContext, settings: RestSettings, *, sign_in: SignIn | None) -> RestFrontend: ...
 
 
 class ClusterEntrypoint:
@@ -109,8 +126,8 @@ class ClusterEntrypoint:
         rpc = context.make_rpc(
             options.rpc_settings(
                 configuration,
+                context.layout,
                 context.incarnation,
-                token,
                 address=jm.JOBMANAGER_ADDRESS,
                 bind_host=jm.JOBMANAGER_BIND_HOST,
                 port=jm.JOBMANAGER_PORT,
@@ -126,6 +143,7 @@ class ClusterEntrypoint:
             boot_clock=context.boot_clock,
             entropy=context.entropy,
             store=context.store,
+            lease_keeper=context.lease_keeper,
         )
         if not ha.is_durable:
             logger.warning("high-availability.type is none: jobs are kept in memory, a restart forgets every job")
@@ -135,6 +153,7 @@ class ClusterEntrypoint:
             if ha.is_durable:
                 await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
+            audit = audit_log(configuration, context.layout, context.environment, context.clock)
             services = JobManagerServices(
                 incarnation=context.incarnation,
                 rpc=rpc,
@@ -146,16 +165,21 @@ class ClusterEntrypoint:
                 trusts_refusal=options.trusts_refusal(configuration),
                 compactor=ha.compactor(),
                 mark=mark,
+                token_providers=token_providers(configuration, SystemClock()),
                 clock=context.clock,
                 entropy=context.entropy,
+                tell_cancel=audit.tell_cancel,
             )
-            await self._serve(context, services, token)
+            with closing(audit):
+                await self._serve(context, services, token, audit)
         finally:
             await rpc.stop(grace=STOP_GRACE)
             await ha.close()
             io.close()
 
-    async def _serve(self, context: ProcessContext, services: JobManagerServices, token: ClusterToken | None) -> None:
+    async def _serve(
+        self, context: ProcessContext, services: JobManagerServices, token: Token | None, audit: AuditLog
+    ) -> None:
         configuration = context.configuration
         blob_server = BlobServer(services.blobs)
         services.rpc.server.add_chunk_source(CHUNK_SOURCE, blob_server.chunk_source)
@@ -165,7 +189,11 @@ class ClusterEntrypoint:
             scope.spawn_eternal("heartbeats", services.heartbeats.run())
             factory = self._component_factory(context, services, scope)
             leading = _Leading(RestBlobs(blob_server), services)
-            rest = _rest(self._make_rest, context, services, leading, token)
+            principals = None if token is None else Principals(services.ha.principal_store(), context.clock)
+            if principals is not None:
+                scope.spawn_eternal("principals", principals.run())
+            sign_in = _sign_in(context, scope, token, principals)
+            rest = _rest(self._make_rest, context, services, leading, sign_in, principals, audit)
             rest.bind()
             record = LeaderRecord(
                 context.incarnation,
@@ -175,7 +203,7 @@ class ClusterEntrypoint:
             predecessor = _predecessor(context, services)
             predecessor.listen()
             election = services.ha.leader_election(record, predecessor.proof_of_death)
-            runner = DispatcherRunner(election, factory.create)
+            runner = DispatcherRunner(election, factory.create, _preparation(principals))
             leading.runner, leading.rest_address = runner, record.rest_address
             scope.spawn_eternal("leader-retrieval", leading.retrieval.run())
             scope.spawn_eternal("other-leader", leading.follow())
@@ -196,7 +224,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
             scope.spawn_eternal("dispatcher-runner", runner.run())
             await self._wait_ready(runner, leading.other, predecessor)
-            context.ready({"address": record.rest_address, "rpc": record.address})
+            context.ready({"rpc": record.address, **rest_facts(configuration, record.rest_address)})
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
@@ -223,6 +251,7 @@ class ClusterEntrypoint:
             dispatcher_settings(configuration),
             resource_manager_settings(configuration),
             options.seconds(configuration, tm.ISOLATION_TIMEOUT),
+            token_renewal(configuration),
         )
         if configuration.get(jm.SINGLE_JOBMASTER):
             return JobMasterPrimaryComponentFactory(services, settings)
@@ -283,12 +312,38 @@ class _Leading:
         return term
 
 
+def _sign_in(
+    context: ProcessContext, scope: Scope, token: Token | None, principals: Principals | None
+) -> SignIn | None:
+    """How people show who they are, None where nobody is asked."""
+    if token is None or principals is None:
+        return None
+    settings = jwt_settings(context.configuration)
+    if settings is None:
+        return TokenSignIn(token, principals)
+    keys = jwt_keys(context.configuration, context.clock)
+    if isinstance(keys, FetchedKeys):
+        scope.spawn_eternal("keys of JWTs", keys.run())
+    return TokenSignIn(token, principals, JwtVerifier(settings, keys, context.clock))
+
+
+def _preparation(principals: Principals | None) -> Callable[[], Awaitable[None]]:
+    """What a term of this process begins with: nobody signs in by what the leader before has revoked (R48)."""
+
+    async def nothing() -> None:
+        """Nobody signs in."""
+
+    return nothing if principals is None else principals.catch_up
+
+
 def _rest(
     make: MakeRest,
     context: ProcessContext,
     services: JobManagerServices,
     leading: _Leading,
-    token: ClusterToken | None,
+    sign_in: SignIn | None,
+    principals: Principals | None,
+    audit: Audit,
 ) -> RestFrontend:
     """The one place where the REST endpoint is built."""
     configuration = context.configuration
@@ -305,9 +360,13 @@ def _rest(
         configuration=configuration.shown(),
         long_poll_max=options.seconds(configuration, jm.REST_LONG_POLL_MAX),
         refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),
+        principals=principals,
+        audit=audit,
+        limits=limit_settings(configuration),
+        forward_seal=forward_seal(configuration, context.layout),
+        tls=rest_tls(configuration),
     )
-    check_token = None if token is None else token.matches
-    return make(rest_context, rest_settings(configuration), check_token=check_token)
+    return make(rest_context, rest_settings(configuration), sign_in=sign_in)
 
 
 def _predecessor(context: ProcessContext, services: JobManagerServices) -> Predecessor:
@@ -328,7 +387,7 @@ async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[
 
 def main() -> int:
     """Run a JobManager; the exit code."""
-    return run_process("jobmanager", ClusterEntrypoint, sys.argv[1:])
+    return run_process("jobmanager", ClusterEntrypoint, sys.argv[1:], has_lease=True)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from runtime.aio.clock import SystemClock
+from runtime.common.clock import Clock
 from runtime.config.configuration import Configuration
+from runtime.config.layout import Layout
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
+from runtime.config.options import security
 from runtime.config.options.high_availability import BLOB_MAX_SIZE
-from runtime.dispatcher.core.jobs import JobRegistryLimits
+from runtime.config.validate import is_loopback
 from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.resourcemanager.endpoint import ResourceManagerSettings
+from runtime.rest.audit import AuditLog
+from runtime.rest.forward_seal import ForwardSeal
+from runtime.rest.key_sets import FetchedKeys, FileKeys, KeySetAddress
+from runtime.rest.limits import LimitSettings
 from runtime.rest.server import RestSettings
+from runtime.rest.tls import RestTls
+from runtime.security.cluster_key import load_or_create_cluster_key
+from runtime.security.core.token_renewal import RenewalSettings
+from runtime.security.delegation_tokens import ProviderCalls
+from runtime.security.json_web_tokens import JwtSettings
+from runtime.security.principals import Role
+from runtime.security.tls_files import TlsFiles
+from runtime.security.token_providers import load_providers
+
+logger = logging.getLogger(__name__)
 
 ARCHIVE_PACK_BYTES = 8 * 1024 * 1024
 
@@ -21,7 +47,12 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
     """Settings of a Dispatcher."""
     timing = options.heartbeat_timing(configuration)
     return DispatcherSettings(
-        limits=JobRegistryLimits(configuration.get(jm.JOBS_MAX), configuration.get(jm.SUBMITS_MAX)),
+        limits=JobRegistryLimits(
+            configuration.get(jm.JOBS_MAX),
+            configuration.get(jm.SUBMITS_MAX),
+            configuration.get(security.PRINCIPAL_JOBS),
+            configuration.get(security.NAMESPACE_JOBS),
+        ),
         shown=Retention(configuration.get(jm.JOBSTORE_MAX), options.millis(configuration, jm.JOBSTORE_EXPIRATION)),
         remembered=Retention(
             configuration.get(jm.JOB_ID_MAX),
@@ -44,10 +75,109 @@ def resource_manager_settings(configuration: Configuration) -> ResourceManagerSe
     return ResourceManagerSettings(timing.interval, timing.timeout)
 
 
+def limit_settings(configuration: Configuration) -> LimitSettings:
+    """What one principal may ask (R49)."""
+    return LimitSettings(configuration.get(security.PRINCIPAL_REQUESTS), configuration.get(security.PRINCIPAL_RUNNING))
+
+
+def audit_log(configuration: Configuration, layout: Layout, environment: Mapping[str, str], clock: Clock) -> AuditLog:
+    """Beside the log of this process, by its name; by those of host and process where it has no log (R49)."""
+    log_file = environment.get(LOG_FILE_VARIABLE)
+    if log_file:
+        path = Path(log_file).with_name(f"audit-{Path(log_file).stem.removeprefix('flinklike-')}.jsonl")
+    else:
+        path = layout.log / f"audit-jobmanager-{socket.gethostname()}-{os.getpid()}.jsonl"
+    return AuditLog(path, clock, files_max=configuration.get(c.LOG_MAX))
+
+
 def rest_settings(configuration: Configuration) -> RestSettings:
     """Settings of the REST endpoint."""
     return RestSettings(
         bind_address=configuration.get(jm.REST_BIND_ADDRESS),
         port=configuration.get(jm.REST_PORT),
         content_length_max=configuration.get(jm.REST_MAX_CONTENT),
+        hosts=_rest_hosts(configuration),
+        allowed_hosts=configuration.get(jm.REST_ALLOWED_HOSTS),
     )
+
+
+def rest_tls(configuration: Configuration) -> RestTls | None:
+    """What REST shows and trusts (R46); None for plain text. Raises InvalidInputError."""
+    get = configuration.get
+    if not get(security.SSL_REST_ENABLED):
+        return None
+    paths = (Path(get(one)) for one in (security.SSL_REST_CERT, security.SSL_REST_KEY, security.SSL_REST_CA))
+    files = TlsFiles("security.ssl.rest", *paths)
+    return RestTls.of_files(files, SystemClock(), asks_clients=get(security.SSL_REST_AUTHENTICATION))
+
+
+def rest_facts(configuration: Configuration, address: str) -> dict[str, str]:
+    """What clients on this host are told of it."""
+    if not configuration.get(security.SSL_REST_ENABLED):
+        return {"address": address, "url": f"http://{address}"}
+    return {"address": address, "url": f"https://{address}", "ca": configuration.get(security.SSL_REST_CA)}
+
+
+def _rest_hosts(configuration: Configuration) -> tuple[str, ...]:
+    """The names that are this endpoint's without being said: what others are told, and this host's own."""
+    told = [
+        configuration.get(jm.REST_ADDRESS),
+        *(one.rpartition(":")[0] for one in configuration.get(jm.REST_ADDRESSES)),
+    ]
+    own = socket.gethostname()
+    return tuple(dict.fromkeys([*told, own, own.partition(".")[0]]))
+
+
+def forward_seal(configuration: Configuration, layout: Layout) -> ForwardSeal:
+    """What stand-bys show the leader, and no client has (R48)."""
+    return ForwardSeal(load_or_create_cluster_key(layout.cluster_key_file(configuration)))
+
+
+def jwt_settings(configuration: Configuration) -> JwtSettings | None:
+    """Whose JSON Web Tokens sign in (R48), None where nobody's do."""
+    get = configuration.get
+    if not get(security.JWT_ISSUER):
+        return None
+    return JwtSettings(
+        issuer=get(security.JWT_ISSUER),
+        audiences=get(security.JWT_AUDIENCE),
+        leeway=options.seconds(configuration, security.JWT_LEEWAY),
+        name_claim=get(security.JWT_CLAIM_NAME),
+        role_claim=get(security.JWT_CLAIM_ROLE),
+        namespace_claim=get(security.JWT_CLAIM_NAMESPACE),
+        roles={value: Role.parse(role) for value, role in get(security.JWT_ROLES)},
+    )
+
+
+def jwt_keys(configuration: Configuration, clock: Clock) -> FileKeys | FetchedKeys:
+    """Their keys. Raises InvalidInputError for a file that cannot be used."""
+    get = configuration.get
+    key_set = get(security.JWT_JWKS)
+    if "://" not in key_set:
+        return FileKeys(Path(key_set or get(security.JWT_KEY_FILE)), clock, is_set=bool(key_set))
+    ca_file = get(security.JWT_JWKS_CA_FILE)
+    refresh = options.seconds(configuration, security.JWT_JWKS_REFRESH)
+    pause = options.seconds(configuration, security.JWT_JWKS_PAUSE)
+    return FetchedKeys(KeySetAddress(key_set, Path(ca_file) if ca_file else None, refresh, pause), clock)
+
+
+def token_renewal(configuration: Configuration) -> RenewalSettings:
+    """When delegation tokens are renewed."""
+    return RenewalSettings(
+        configuration.get(security.DELEGATION_TOKENS_TIME_RATIO),
+        options.seconds(configuration, security.DELEGATION_TOKENS_RETRY_BACKOFF),
+    )
+
+
+def token_providers(configuration: Configuration, clock: Clock) -> Sequence[ProviderCalls]:
+    """The providers of delegation tokens (R51). Raises InvalidInputError."""
+    if not configuration.get(security.DELEGATION_TOKENS_ENABLED):
+        return ()
+    made = load_providers(configuration.token_providers, clock)
+    is_open = not is_loopback(configuration.get(jm.JOBMANAGER_BIND_HOST))
+    if made and is_open and not configuration.get(security.SSL_INTERNAL_ENABLED):
+        logger.warning(
+            "delegation tokens travel to TaskManagers on other hosts in plain text: set %s: true",
+            security.SSL_INTERNAL_ENABLED.key,
+        )
+    return [ProviderCalls(name, provider) for name, provider in made.items()]

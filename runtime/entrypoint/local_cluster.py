@@ -8,11 +8,11 @@ never outlives who started it. Then it removes the directory that was made for i
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runtime.common.deletion import delete_tree
 from runtime.entrypoint.guarded import run_guarded
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _remove_directory() -> None:
     """That of the call, by its name; never another one."""
     directory = Path(os.environ.get(DIRECTORY_VARIABLE, ""))
     if directory.name.startswith(DIRECTORY_PREFIX):
-        shutil.rmtree(directory, ignore_errors=True)
+        delete_tree(directory)
 
 
 def main() -> int:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from runtime.common.printable import printable
 from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, LOG_FILE_VARIABLE
+from runtime.logs.rotating import RotatingLogHandler
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FILE_SIZE_MAX = 100 * 1024 * 1024
 _CHATTY = ("asyncio", "grpc", "httpx", "uvicorn", "fsspec")
+
+
+class PrintableFormatter(logging.Formatter):
+    """What jobs have named and said is in these lines too (R41)."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, or lines, of a record."""
+        return printable(super().format(record))
 
 
 def set_up_logging(environment: Mapping[str, str], *, level: str, files_max: int) -> None:
@@ -26,7 +35,7 @@ def set_up_logging(environment: Mapping[str, str], *, level: str, files_max: int
     if not log_file or environment.get(LOG_CONSOLE_VARIABLE):
         handlers.append(logging.StreamHandler(sys.stderr))
     for handler in handlers:
-        handler.setFormatter(logging.Formatter(FORMAT))
+        handler.setFormatter(PrintableFormatter(FORMAT))
         root.addHandler(handler)
     root.setLevel(level)
     for name in _CHATTY:
@@ -35,6 +44,4 @@ def set_up_logging(environment: Mapping[str, str], *, level: str, files_max: int
 
 def _file_handler(log_file: Path, files_max: int) -> logging.Handler:
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    return logging.handlers.RotatingFileHandler(
-        log_file, maxBytes=FILE_SIZE_MAX, backupCount=files_max - 1, encoding="utf-8"
-    )
+    return RotatingLogHandler(log_file, maxBytes=FILE_SIZE_MAX, backupCount=files_max - 1, encoding="utf-8")

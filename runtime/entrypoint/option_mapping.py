@@ -8,7 +8,10 @@ from __future__ import annotations
 import logging
 import math
 from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from runtime.aio.clock import SystemClock
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import Incarnation
 from runtime.config.configuration import Configuration
@@ -16,15 +19,29 @@ from runtime.config.layout import Layout
 from runtime.config.option import ConfigOption
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha
+from runtime.config.options import security
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler
 from runtime.highavailability import embedded
 from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.highavailability.record_seal import RecordSeal
 from runtime.highavailability.services import HighAvailabilitySettings
 from runtime.rpc.settings import RpcLimits, RpcSettings
-from runtime.security.tokens import ClusterToken, load_or_create_cluster_token
+from runtime.security.cluster_key import load_or_create_cluster_key, read_cluster_key
+from runtime.security.internal import derived_credential
+from runtime.security.tokens import Token, WatchedClusterToken
+from runtime.security.watched import Watched
+
+if TYPE_CHECKING:
+    from runtime.security.tls_files import TlsMaterial
 
 logger = logging.getLogger(__name__)
+
+_AUTHENTICATION = security.SECURITY_AUTHENTICATION.key
+
+
+class EtcdNotRunningError(InvalidInputError):
+    """Nothing is wrong with the configuration, but the embedded etcd does not run."""
 
 
 def seconds(configuration: Configuration, option: ConfigOption[timedelta]) -> float:
@@ -37,17 +54,50 @@ def millis(configuration: Configuration, option: ConfigOption[timedelta]) -> int
     return int(seconds(configuration, option) * 1000)
 
 
-def cluster_token(configuration: Configuration, layout: Layout) -> ClusterToken | None:
-    """The cluster's token, made now if nobody has; None without authentication."""
-    if configuration.get(c.SECURITY_AUTHENTICATION) == "none":
+def cluster_token(configuration: Configuration, layout: Layout) -> Token | None:
+    """The cluster's token, made now if nobody has, and read again when it changes; None without authentication."""
+    if configuration.get(security.SECURITY_AUTHENTICATION) == "none":
+        if configuration.get(security.SECURITY_ALLOW_UNAUTHENTICATED):
+            logger.warning("%s is none, beyond this host too: who reaches a port runs code here", _AUTHENTICATION)
         return None
-    return load_or_create_cluster_token(layout.token_file(configuration))
+    return WatchedClusterToken(layout.token_file(configuration), SystemClock())
+
+
+def internal_credential(configuration: Configuration, layout: Layout) -> Token | None:
+    """What processes show each other (R48), made now if nobody has; None without authentication."""
+    if configuration.get(security.SECURITY_AUTHENTICATION) == "none":
+        return None
+    path = layout.internal_token_file(configuration)
+    if path is not None:
+        return WatchedClusterToken(path, SystemClock())
+    return derived_credential(load_or_create_cluster_key(layout.cluster_key_file(configuration)))
+
+
+def former_credential(configuration: Configuration, layout: Layout) -> Token | None:
+    """The cluster's token, where processes of an earlier release are about, which know nothing else (D-029)."""
+    if not configuration.get(security.INTERNAL_ACCEPT_TOKEN):
+        return None
+    logger.warning("%s: whoever has the cluster's token is let in by each process", security.INTERNAL_ACCEPT_TOKEN.key)
+    return cluster_token(configuration, layout)
+
+
+def internal_tls(configuration: Configuration) -> Watched[TlsMaterial] | None:
+    """Certificates of this host for links between processes (R46). Raises InvalidInputError."""
+    get = configuration.get
+    if not get(security.SSL_INTERNAL_ENABLED):
+        return None
+    from runtime.security.tls_files import TlsFiles, watch_tls  # noqa: PLC0415 - dear to load, and not always needed
+
+    paths = (
+        get(option) for option in (security.SSL_INTERNAL_CERT, security.SSL_INTERNAL_KEY, security.SSL_INTERNAL_CA)
+    )
+    return watch_tls(TlsFiles("security.ssl.internal", *map(Path, paths)), SystemClock())
 
 
 def rpc_settings(
     configuration: Configuration,
+    layout: Layout,
     incarnation: Incarnation,
-    token: ClusterToken | None,
     *,
     address: ConfigOption[str],
     bind_host: ConfigOption[str],
@@ -60,50 +110,80 @@ def rpc_settings(
     )
     return RpcSettings(
         incarnation=incarnation,
-        cluster_token=token,
+        credential=internal_credential(configuration, layout),
+        former=former_credential(configuration, layout),
         address=configuration.get(address),
         bind_host=configuration.get(bind_host),
         port=configuration.get(port),
         limits=limits,
+        tls=internal_tls(configuration),
     )
 
 
-def high_availability_settings(configuration: Configuration, layout: Layout) -> HighAvailabilitySettings:
-    """Where everything durable is."""
-    etcd = None
+def high_availability_settings(
+    configuration: Configuration, layout: Layout, *, makes_key: bool = True
+) -> HighAvailabilitySettings:
+    """Where everything durable is. The cluster's key is made now if nobody has, unless `makes_key` is false.
+
+    Raises InvalidInputError.
+    """
+    is_embedded = configuration.get(ha.ETCD_EMBEDDED)
+    etcd = seal = None
     if configuration.get(ha.HA_TYPE) == "etcd":
-        etcd = EtcdSettings(
-            endpoints=etcd_endpoints(configuration, layout),
-            username=configuration.get(ha.ETCD_USERNAME),
-            password=configuration.get(ha.ETCD_PASSWORD),
-            tls_ca=configuration.get(ha.ETCD_TLS_CA),
-            tls_cert=configuration.get(ha.ETCD_TLS_CERT),
-            tls_key=configuration.get(ha.ETCD_TLS_KEY),
-            quota_bytes=configuration.get(ha.ETCD_QUOTA),
-            # The embedded one is known to be old; etcd_endpoints warns about that.
-            allow_unsafe_version=configuration.get(ha.ETCD_ALLOW_UNSAFE) or configuration.get(ha.ETCD_EMBEDDED),
-        )
+        etcd = _embedded_etcd(configuration, layout) if is_embedded else _external_etcd(configuration)
+        path = layout.cluster_key_file(configuration)
+        key = load_or_create_cluster_key(path) if makes_key else read_cluster_key(path)
+        seal = RecordSeal(key, accepts_unsealed=configuration.get(ha.ETCD_ACCEPT_UNSEALED))  # R38
     return HighAvailabilitySettings(
         cluster_id=configuration.get(ha.HA_CLUSTER_ID),
         lease_ttl=max(1, math.ceil(seconds(configuration, ha.LEASE_TIMEOUT))),
         timeout=seconds(configuration, ha.ETCD_TIMEOUT),
         etcd=etcd,
-        is_etcd_embedded=etcd is not None and configuration.get(ha.ETCD_EMBEDDED),
+        is_etcd_embedded=etcd is not None and is_embedded,
+        seal=seal,
     )
 
 
-def etcd_endpoints(configuration: Configuration, layout: Layout) -> tuple[str, ...]:
-    """The configured members, or the embedded etcd of this run directory. Raises InvalidInputError."""
-    if not configuration.get(ha.ETCD_EMBEDDED):
-        return configuration.get(ha.ETCD_ENDPOINTS)
+def _external_etcd(configuration: Configuration) -> EtcdSettings:
+    if configuration.get(ha.ETCD_ALLOW_UNAUTHENTICATED):
+        logger.warning("%s: everybody who reaches etcd can run code in this cluster", ha.ETCD_ALLOW_UNAUTHENTICATED.key)
+    return EtcdSettings(
+        endpoints=configuration.get(ha.ETCD_ENDPOINTS),
+        username=configuration.get(ha.ETCD_USERNAME),
+        password=configuration.get(ha.ETCD_PASSWORD),
+        tls_ca=configuration.get(ha.ETCD_TLS_CA),
+        tls_cert=configuration.get(ha.ETCD_TLS_CERT),
+        tls_key=configuration.get(ha.ETCD_TLS_KEY),
+        quota_bytes=configuration.get(ha.ETCD_QUOTA),
+        allow_unsafe_version=configuration.get(ha.ETCD_ALLOW_UNSAFE),
+    )
+
+
+def _embedded_etcd(configuration: Configuration, layout: Layout) -> EtcdSettings:
+    """That of this run directory, with its certificates (R37). Raises EtcdNotRunningError."""
     settings = embedded.EmbeddedEtcdSettings(layout.etcd, layout.etcd_log)
     running = embedded.running(settings)
     if running is None:
         message = f"the embedded etcd of {layout.run} does not run: start it with bin/start-cluster.sh"
-        raise InvalidInputError(message)
+        raise EtcdNotRunningError(message)
+    if running.is_plain:
+        message = (
+            f"the embedded etcd of {layout.run} was started by an earlier release, and lets everybody in: "
+            "bin/start-cluster.sh replaces it"
+        )
+        raise EtcdNotRunningError(message)
     if running.warning:
         logger.warning("%s", running.warning)
-    return (running.endpoint,)
+    client = str(settings.tls.client)
+    return EtcdSettings(
+        endpoints=(running.endpoint,),
+        tls_ca=str(settings.tls.ca),
+        tls_cert=client,
+        tls_key=client,
+        quota_bytes=configuration.get(ha.ETCD_QUOTA),
+        # It is known to be old, and said above.
+        allow_unsafe_version=True,
+    )
 
 
 def heartbeat_timing(configuration: Configuration) -> HeartbeatTiming:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,20 +24,26 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError
 from runtime.common.ids import Incarnation
+from runtime.common.printable import printable
 from runtime.common.version import VERSION
 from runtime.config import log_files
 from runtime.config.configuration import Configuration, load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.entrypoint.keeper_process import KeeperProcess, fork_keeper
 from runtime.entrypoint.logging_setup import set_up_logging
+from runtime.entrypoint.open_directories import open_directories
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import StopSignal, stop_signals
+from runtime.highavailability.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.kv import KeyValueStore
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import RpcService
 from runtime.rpc.settings import RpcSettings
+from runtime.security.file_mask import keep_files_private, make_private
 from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN
+from runtime.taskexecutor.slots.linux import refuse_tracing
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +74,7 @@ class ProcessContext:
     """What a process is made from. `store` takes the place of the etcd that is configured.
 
     `boot_clock` goes on while the host is suspended: deadlines that another host waits for as well are on it (R14).
+    `lease_keeper` renews the lease of this process (R40).
     """
 
     configuration: Configuration
@@ -77,6 +85,7 @@ class ProcessContext:
     boot_clock: Clock = field(default_factory=BootClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: KeyValueStore | None = None
+    lease_keeper: LeaseKeeper = NO_KEEPER
     is_ready: bool = False
     leaving: Leaving = field(default_factory=Leaving)
     incarnation: Incarnation = field(init=False)
@@ -98,25 +107,56 @@ class ClusterProcess(Protocol):
         """Come up, say `context.ready`, serve until cancelled, then stop in order."""
 
 
-def run_process(name: str, make: Callable[[], ClusterProcess], arguments: Sequence[str]) -> int:
-    """Run one process to its end; the exit code."""
+def run_process(
+    name: str, make: Callable[[], ClusterProcess], arguments: Sequence[str], *, has_lease: bool = False
+) -> int:
+    """Run one process to its end; the exit code. One that `has_lease` gets a keeper for it."""
     if sys.flags.optimize:
         return _refuse(f"{name} does not run under python -O: its assertions are part of it")
     environment = os.environ
+    keep_files_private(environment)
+    refuse_tracing()  # R50
     layout = Layout.from_environment(environment)
     try:
         configuration = load(layout.conf, environment=environment, dynamic=parse_dynamic(arguments))
     except InvalidInputError as error:
         return _refuse(str(error))
+    try:
+        mended = make_private(layout.run)
+    except OSError as error:
+        return _refuse(f"the run directory cannot be used: {error}")
+    if has_lease:
+        _allow_connections()
+    # Forked before this process has threads, connections and a log.
+    keeper = fork_keeper(configuration, layout) if has_lease else None
     set_up_logging(environment, level=configuration.get(LOG_LEVEL), files_max=configuration.get(LOG_MAX))
-    context = ProcessContext(configuration, layout, environment)
+    for sentence in (*([mended] if mended else []), *open_directories(configuration, layout)):
+        logger.warning("%s", sentence)
+    context = ProcessContext(configuration, layout, environment, lease_keeper=keeper or NO_KEEPER)
     logger.info("%s %s starts (pid %d, incarnation %s)", name, VERSION, os.getpid(), context.incarnation)
-    return asyncio.run(_supervise(name, make, context))
+    try:
+        return asyncio.run(_supervise(name, make, context, keeper))
+    finally:
+        if keeper is not None:
+            keeper.stop()
 
 
-async def _supervise(name: str, make: Callable[[], ClusterProcess], context: ProcessContext) -> int:
+def _allow_connections() -> None:
+    """As many descriptors as may be had: 1024, what is common, are gone within a second of a flood (R39).
+
+    Not where user code runs, which may still use select().
+    """
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _supervise(
+    name: str, make: Callable[[], ClusterProcess], context: ProcessContext, keeper: KeeperProcess | None = None
+) -> int:
     scope = ServiceScope(name)
     await scope.open()
+    if keeper is not None:
+        scope.spawn("lease-keeper", keeper.watch())
     with stop_signals(lambda: context.leaving.work is not None) as stop:
         main = scope.start("main", _outcome(make, context))
         stopping = scope.start("stop", stop.wait())
@@ -211,6 +251,6 @@ def first_cause(failure: BaseException) -> BaseException:
 
 
 def _refuse(sentence: str) -> int:
-    sys.stderr.write(sentence + "\n")
+    sys.stderr.write(printable(sentence) + "\n")
     sys.stderr.flush()
     return EXIT_START_FAILURE

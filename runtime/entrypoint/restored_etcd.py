@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 async def _accept(dynamic: Sequence[str], *, keep_jobs: bool) -> str:
     layout = Layout.from_environment(os.environ)
     configuration = load(layout.conf, environment=os.environ, dynamic=parse_dynamic(dynamic))
-    settings = options.high_availability_settings(configuration, layout)
+    settings = options.high_availability_settings(configuration, layout, makes_key=False)
     if settings.etcd is None:
         message = "high-availability.type is none: there is no etcd"
         raise PermanentError(message)

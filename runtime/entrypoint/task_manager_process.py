@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 from runtime.blob.blocking import BlockingIo
@@ -13,7 +15,7 @@ from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import PermanentError
+from runtime.common.errors import InvalidInputError, PermanentError
 from runtime.common.ids import Incarnation
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
@@ -22,7 +24,6 @@ from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
 from runtime.entrypoint.option_mapping import (
-    cluster_token,
     guard_dialler,
     heartbeat_timing,
     high_availability_settings,
@@ -31,25 +32,41 @@ from runtime.entrypoint.option_mapping import (
 )
 from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
 from runtime.entrypoint.resource_id import kept_resource_id
+from runtime.entrypoint.slot_users import (
+    NOT_ENFORCED,
+    beside_slot_users,
+    not_enforced,
+    shown_directories,
+    slot_users,
+    spark_account,
+)
 from runtime.entrypoint.storage import open_blob_store
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
+from runtime.security.token_providers import load_receivers
 from runtime.taskexecutor.attempt_logs import AttemptLogs
 from runtime.taskexecutor.contact import ContactSettings, DeregisteredError
+from runtime.taskexecutor.delegation_tokens import DelegationTokenReceiverRepository
 from runtime.taskexecutor.exchange_identity import exchange_identity
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.guard.records import boot_id
+from runtime.taskexecutor.job_users import JobUsers
 from runtime.taskexecutor.log_retention import LogRetention
-from runtime.taskexecutor.partitions import ExchangeDirectory
+from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.runner import EarlierLives, RunnerSettings, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
+from runtime.taskexecutor.slots.cgroups import SlotCgroups, SlotLimits, remove_own
 from runtime.taskexecutor.slots.pool import SlotProcessPool
+from runtime.taskexecutor.slots.users import SlotUsers
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
+from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.launch import pyspark_version
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
+from runtime.taskexecutor.task_environment import TaskEnvironment
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
 from runtime.taskexecutor.working_directory import WorkingDirectory
 
 logger = logging.getLogger(__name__)
@@ -125,6 +142,8 @@ class TaskManagerProcess:
             raise NewLifeError(str(first_cause(errors))) from errors
         finally:
             io.close()
+            if context.configuration.get(tm.SLOT_CGROUPS) != "off":
+                remove_own()
 
 
 def _listening_guard(guard: GuardChannel, configuration: Configuration) -> str:
@@ -185,6 +204,7 @@ def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskMa
         memory_bytes=memory_bytes,
         exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
         spark_version=pyspark_version() if has_spark else "",
+        has_tenants=configuration.get(tm.TENANCY) == "namespace",
     )
 
 
@@ -200,16 +220,21 @@ def _make_runner(
     configuration, layout = context.configuration, context.layout
     directory = WorkingDirectory(layout.work, context.incarnation)
     logs = _attempt_logs(context, registration)
+    environment = _task_environment(configuration).naming_credentials(directory.credentials)
+    numbers = slot_users(configuration, registration.slots)
+    account = None if numbers is None else spark_account(configuration, numbers, environment.umask)
+    users = None if numbers is None else _job_users(context, numbers, account, directory, logs.directory)
     spark = None
     if registration.has_spark:
-        spark = ProcessSparkEnvironment(_spark_settings(context, directory.spark), guard.note_spark, guard.sweep)
+        settings = _settings_of_spark(context, directory, numbers, account)
+        spark = ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(
         rpc_settings(
             configuration,
+            layout,
             context.incarnation,
-            cluster_token(configuration, layout),
             address=tm.TASKMANAGER_HOST,
             bind_host=tm.TASKMANAGER_BIND_HOST,
             port=tm.TASKMANAGER_PORT,
@@ -221,9 +246,10 @@ def _make_runner(
         settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE), Patience())
         return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
 
-    stated_for = 0.0
-    if states_end:
-        stated_for = _END_STATED if services is not None else _END_STATED_IN_MEMORY
+    slots = _slot_settings(configuration, registration, environment)
+    controllers = [] if slots.cgroups is None else slots.cgroups.controllers
+    registration = replace(registration, not_enforced=not_enforced(numbers, controllers))
+    stated_for = _stated_for(services) if states_end else 0.0
     return TaskManagerRunner(
         _runner_settings(context, logs.directory, stated_for),
         registration,
@@ -234,7 +260,7 @@ def _make_runner(
         lives=lives,
         # Without durable services nobody holds a deadline: nothing is worth marking.
         pool=make_pool(
-            _slot_settings(configuration, registration),
+            slots,
             spark,
             context.clock,
             context.entropy,
@@ -243,13 +269,53 @@ def _make_runner(
         ),
         spark=spark,
         make_blobs=make_blobs,
-        exchange=ExchangeDirectory(layout.exchange_url(configuration), context.incarnation),
+        exchange=_exchange(context, has_secret_names=users is not None),
         directory=directory,
         logs=logs,
+        tokens=_tokens(configuration, directory, users),
         clock=context.clock,
         boot_clock=context.boot_clock,
         entropy=context.entropy,
+        users=users,
     )
+
+
+def _stated_for(services: HighAvailabilityServices | None) -> float:
+    return _END_STATED if services is not None else _END_STATED_IN_MEMORY
+
+
+def _settings_of_spark(
+    context: ProcessContext, directory: WorkingDirectory, users: SlotUsers | None, account: SparkAccount | None
+) -> SparkSettings:
+    """What is open is told."""
+    settings = _spark_settings(context, directory.spark)
+    if users is not None and account is not None:
+        settings = beside_slot_users(settings, users, account)
+    if context.configuration.get(tm.SPARK_ALLOW_UNAUTHENTICATED):
+        logger.warning("%s", _open_spark(settings))
+    return settings
+
+
+def _exchange(context: ProcessContext, *, has_secret_names: bool) -> ExchangeDirectory:
+    url = context.layout.exchange_url(context.configuration)
+    return ExchangeDirectory(url, context.incarnation, has_secret_names=has_secret_names)
+
+
+def _tokens(
+    configuration: Configuration, directory: WorkingDirectory, users: JobUsers | None
+) -> DelegationTokenReceiverRepository:
+    group = None if users is None else users.shared_gid
+    return DelegationTokenReceiverRepository(
+        directory.credentials, load_receivers(configuration.token_providers), group
+    )
+
+
+def _job_users(
+    context: ProcessContext, users: SlotUsers, account: SparkAccount | None, directory: WorkingDirectory, logs: Path
+) -> JobUsers:
+    exchange = local_path(context.layout.exchange_url(context.configuration))
+    shown = shown_directories([directory.jobs, logs], exchange, users, directory.spark)
+    return JobUsers(users, context.layout.run, shown, directory.credentials, account)
 
 
 def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServices | None:
@@ -294,11 +360,24 @@ def _runner_settings(context: ProcessContext, log_directory: Path, end_stated_fo
             owner_timeout=seconds(configuration, tm.JOBMASTER_TIMEOUT),
             drain_timeout=seconds(configuration, tm.DRAIN_TIMEOUT),
             connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),
+            archives=_unpack_limits(configuration),
         ),
     )
 
 
-def _slot_settings(configuration: Configuration, registration: RegisterTaskManager) -> SlotSettings:
+def _unpack_limits(configuration: Configuration) -> UnpackLimits:
+    return UnpackLimits(
+        bytes_max=configuration.get(tm.ARCHIVES_SIZE),
+        entries_max=configuration.get(tm.ARCHIVES_ENTRIES),
+        memory_bytes_max=configuration.get(tm.ARCHIVES_MEMORY),
+        cpu_seconds_max=math.ceil(seconds(configuration, tm.ARCHIVES_CPU_TIME)),
+        timeout=seconds(configuration, tm.ARCHIVES_TIMEOUT),
+    )
+
+
+def _slot_settings(
+    configuration: Configuration, registration: RegisterTaskManager, environment: TaskEnvironment
+) -> SlotSettings:
     return SlotSettings(
         slots=registration.slots,
         task_manager_id=registration.task_manager_id,
@@ -309,13 +388,52 @@ def _slot_settings(configuration: Configuration, registration: RegisterTaskManag
         log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
         is_static_conf_fatal=configuration.get(tm.SCRIPT_STATIC_CONF) == "fail",
         spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
+        environment=environment,
+        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None,
+        cgroups=_slot_cgroups(configuration, registration),
     )
+
+
+def _slot_cgroups(configuration: Configuration, registration: RegisterTaskManager) -> SlotCgroups | None:
+    """R50. Raises InvalidInputError where they are required and cannot be had."""
+    wish = configuration.get(tm.SLOT_CGROUPS)
+    if wish == "off":
+        logger.info("%s", NOT_ENFORCED.format(f"control groups ({tm.SLOT_CGROUPS.key} is off)"))
+        return None
+    limits = SlotLimits(
+        registration.slot_profile.memory_bytes,
+        configuration.get(tm.SLOT_CPU_MAX),
+        configuration.get(tm.SLOT_PROCESSES_MAX),
+    )
+    made = SlotCgroups.make(registration.slots, limits)
+    refused = "; ".join(f"{controller} ({why})" for controller, why in made.refused.items())
+    if refused and wish == "required":
+        made.remove()
+        message = f"{tm.SLOT_CGROUPS.key}: required, and there are none here for {refused}"
+        raise InvalidInputError(message)
+    if refused:
+        logger.warning("%s", NOT_ENFORCED.format(f"control groups for {refused}"))
+    return made
+
+
+def _task_environment(configuration: Configuration) -> TaskEnvironment:
+    further: tuple[str, ...] = configuration.get(tm.ENVIRONMENT_PASSED)
+    return TaskEnvironment.of_this_process(further)
 
 
 def _spark_cluster(configuration: Configuration) -> str:
     """The master whose executors are on other hosts, "" for those in our JVM."""
     master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
     return "" if master.startswith("local") else master
+
+
+def _open_spark(settings: SparkSettings) -> str:
+    """R44: what somebody has said twice is said once more, at each start."""
+    return (
+        f"Spark's driver asks nobody for a secret ({tm.SPARK_ALLOW_UNAUTHENTICATED.key}): who reaches it at "
+        f"{settings.bind_address} runs code as this user; start the cluster at {settings.master} with "
+        f"spark.authenticate and set {tm.SPARK_SECRET_FILE.key}"
+    )
 
 
 def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
@@ -332,8 +450,9 @@ def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
         cds_directory=context.layout.cds,
         log_directory=context.layout.log,
         bind_address=configuration.get(tm.TASKMANAGER_BIND_HOST),
-        # Executors of a cluster run on other hosts; those of local[*] dial what is bound.
         advertised_host="" if master.startswith("local") else configuration.get(tm.TASKMANAGER_HOST),
+        secret_file=configuration.get(tm.SPARK_SECRET_FILE),
+        network_encryption=configuration.get(tm.SPARK_NETWORK_ENCRYPTION),
         log_prefix=f"{Path(log_file).stem}-spark" if log_file else "spark",
         spark_conf=conf,
         warehouse=configuration.get(tm.SPARK_WAREHOUSE),

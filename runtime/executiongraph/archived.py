@@ -7,7 +7,6 @@ Times are milliseconds since 1970; a state that was never entered has no entry i
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, VertexId
+from runtime.common.json_text import parse_json
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.gateways.overview import Takeover
@@ -270,7 +270,7 @@ _ADAPTER: TypeAdapter[ArchivedExecutionGraph] = TypeAdapter(ArchivedExecutionGra
 
 def _unreadable(data: bytes) -> str:
     try:
-        version = str(json.loads(data)["schema_version"])
+        version = str(parse_json(data)["schema_version"])[:80]
     except (ValueError, KeyError, TypeError):
         version = "unknown"
     return f"cannot read an archived execution graph of schema {version}, this version reads {ARCHIVE_SCHEMA_VERSION}"

@@ -25,12 +25,17 @@ class SubmitOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubmitJobRequest:
-    """`graph` is the JobGraph's canonical JSON, `digest` its sha256 in hex. The client chose the id."""
+    """`graph` is the JobGraph's canonical JSON, `digest` its sha256 in hex. The client chose the id.
+
+    `submitter` and `namespace` are those of who has signed in (R48), "" the admin and the default one.
+    """
 
     job_id: JobId
     graph: bytes
     digest: str
     client: str
+    submitter: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,8 @@ class JobSummary:
     `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
     `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided, and the outputs become visible: a cancel comes too late (R26). `keeps_outputs`: it has ended
-    after that without its outputs, or nobody knows: what its tasks have written is not deleted (R28).
+    after that without its outputs, or nobody knows: what its tasks have written is not deleted (R28). `submitter` and
+    `namespace` are what is stored with the graph: the leader fills them in, whatever an owner says (R48).
     """
 
     job_id: JobId
@@ -91,6 +97,8 @@ class JobSummary:
     pending_reason: str
     is_committing: bool = False
     keeps_outputs: bool = False
+    submitter: str = ""
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +211,8 @@ class AssignJob:
     """Run this job: the owner key names you, its revision is `epoch`. Idempotent.
 
     `graph` is the stored graph record's inline bytes, or b"" when `graph_key` points into storage.
-    `is_fresh`: there was no owner before this epoch (R6), so nothing of this job can be running.
+    `is_fresh`: there was no owner before this epoch (R6), so nothing of this job can be running. `namespace`: whose
+    secrets its tasks may ask for; "" of older leaders: the default one.
     """
 
     job_id: JobId
@@ -213,6 +222,7 @@ class AssignJob:
     graph_key: str
     digest: str
     submit_millis: int
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class JobCensus:
     """Everything a TaskManager has of a job (R6): the first message about it on a stream, if there is anything (R11).
 
     `slots` are those the job has taken (ACTIVE); others are offered again. A large census comes in parts, the last one
-    `is_complete`. `is_moving`: the job's outputs are moved here, or will be when there is contact again (R27).
+    `is_complete`. `is_moving`: the job's outputs are moved here, were, or will be when there is contact again (R27).
     """
 
     job_id: JobId

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import DispatcherGateway, JobSummary
 from runtime.gateways.resource_manager import TaskManagerInfo
 
@@ -61,11 +62,14 @@ class DispatcherView(DispatcherGateway, Protocol):
     async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
         """The same of many; those that are not known are left out."""
 
-    async def wait_for_jobs(self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "") -> frozenset[JobId]:
+    async def wait_for_jobs(
+        self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "", principal: str = ""
+    ) -> frozenset[JobId]:
         """Those of `known` with news, as soon as there are any; none after `timeout` seconds.
 
         News is a last modification other than the known one, in whichever direction: clocks of different owners are
         never compared. What has ended or is not shown is always news. A poll with a name ends an earlier one of it.
+        Raises BackpressureError when the principal waits for more than its share.
         """
 
     def job_masters(self) -> Sequence[JobMasterInfo]:
@@ -105,6 +109,9 @@ class ResourceManagerView(Protocol):
 
     def slot_counts(self) -> tuple[int, int]:
         """(slots in all, free ones)."""
+
+    def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
+        """Each provider of delegation tokens: when its tokens end, why there are no others."""
 
     def offered_spark_conf(self) -> Sequence[bytes]:
         """Static Spark conf of each registered TaskManager that has Spark, as JSON."""

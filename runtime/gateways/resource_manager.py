@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ClusterUuid, Incarnation, JobId
+from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.task import ResourceProfile as ResourceProfile  # noqa: PLC0414 - part of this module too
 
@@ -18,7 +19,8 @@ class RegisterTaskManager:
     """A TaskManager introduces itself. `spark_conf` is the static Spark conf that it offers, as JSON.
 
     `exchange_id` is equal for TaskManagers that see one exchange directory; "" where that cannot be told.
-    `spark_version` is that of PySpark, "" without Spark.
+    `spark_version` is that of PySpark, "" without Spark. `has_tenants`: it serves one namespace at a time, and
+    `not_enforced`: what keeps slots apart elsewhere, and not here: users, memory, cpu, pids (R50).
     """
 
     incarnation: Incarnation
@@ -36,17 +38,23 @@ class RegisterTaskManager:
     memory_bytes: int
     exchange_id: str = ""
     spark_version: str = ""
+    has_tenants: bool = False
+    not_enforced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerRegistered:
-    """The leader accepts. `epoch` is its term, to be sent with every later message as target."""
+    """The leader accepts. `epoch` is its term, to be sent with every later message as target.
+
+    `tokens`: the delegation tokens that it has (R51); of other providers the TaskManager keeps those that it has.
+    """
 
     cluster: ClusterUuid
     epoch: int
     blob_address: str
     heartbeat_interval: float
     heartbeat_timeout: float
+    tokens: tuple[DelegationToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +77,8 @@ class SlotStatus:
 class SlotReport:
     """All slots of a TaskManager that are ready to be used, whether it is warm, and whether it takes no more slots.
 
-    `problem`: why it has none that are ready, in a sentence; "" when that is only a matter of time.
+    `problem`: why it has none that are ready, in a sentence; "" when that is only a matter of time. `tenant`: the
+    namespace that it serves, "" if it may be any.
     """
 
     slots: tuple[SlotStatus, ...]
@@ -77,6 +86,7 @@ class SlotReport:
     assigned_tasks: int
     is_draining: bool = False
     problem: str = ""
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,10 @@ class SlotsFreed:
 
 @dataclass(frozen=True, slots=True)
 class RequestSlot:
-    """Allocate a slot for a job and offer it to the job's owner (R7: carries the owner's epoch)."""
+    """Allocate a slot for a job and offer it to the job's owner (R7: carries the owner's epoch).
+
+    `namespace`: the job's, as the leader has stored it (R48); "" of older leaders.
+    """
 
     allocation_id: AllocationId
     slot_index: int
@@ -97,6 +110,7 @@ class RequestSlot:
     job_master_incarnation: Incarnation
     job_master_address: str
     profile: ResourceProfile
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +148,13 @@ class DrainTaskManager:
 
 TaskManagerToResourceManager = RegisterTaskManager | SlotReport | SlotsFreed | SlotRequestRefused | Heartbeat
 ResourceManagerToTaskManager = (
-    TaskManagerRegistered | RegistrationRefused | RequestSlot | JobsEnded | DrainTaskManager | Heartbeat
+    TaskManagerRegistered
+    | RegistrationRefused
+    | RequestSlot
+    | JobsEnded
+    | DrainTaskManager
+    | NewDelegationTokens
+    | Heartbeat
 )
 
 
@@ -174,3 +194,4 @@ class TaskManagerInfo:
     allocated: tuple[SlotStatus, ...]
     is_draining: bool = False
     problem: str = ""
+    tenant: str = ""

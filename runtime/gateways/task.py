@@ -105,7 +105,8 @@ class JobInformation:
     """What all tasks of a job share. Sent once per (job, TaskManager), before the job's first deployment.
 
     `params`, `spark_conf` and `environment` are canonical JSON objects. `reuse_key` is equal for jobs that
-    may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager.
+    may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager,
+    which has some of them for one `namespace` only; "" of older owners: the default one.
     """
 
     job_id: JobId
@@ -120,6 +121,7 @@ class JobInformation:
     wheels: tuple[BlobReference, ...]
     reuse_key: str
     secrets: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError
 from runtime.common.ids import ClusterUuid
-from runtime.highavailability.guards import absent, found, gets, settle
+from runtime.highavailability.guards import absent, found, gets, settle, unchanged
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import decode_record, encode_record
@@ -55,3 +55,13 @@ async def cluster_uuid(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeo
     stored = found(settled.result.results[0])
     assert stored is not None, keys.cluster
     return decode_record(ClusterRecord, stored.value, key=keys.cluster).uuid
+
+
+async def seal_cluster(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
+    """Write the record again as it is, so that it carries a seal when an earlier release has made it (D-029, R38)."""
+    read = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
+    if not read.kvs:
+        return
+    (there,) = read.kvs
+    txn = Txn((unchanged(keys.cluster, there.mod_revision),), (Put(keys.cluster, there.value),), gets(keys.cluster))
+    await settle(kv, txn, timeout=timeout, entropy=entropy)

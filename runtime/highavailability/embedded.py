@@ -1,9 +1,10 @@
 """A single-node etcd on this host, as a daemon of the cluster: start, reuse, stop.
 
 `python -m runtime.highavailability.embedded start --data-dir DIR [--port N] [--log-file FILE]` prints its endpoint.
-It listens on 127.0.0.1 only and outlives whoever started it. Beside the data directory lies `<data-dir>.json` with pid,
-start time and endpoint: a running one is reused, a recycled pid is never taken for it, and the port is kept over
-restarts where it is free.
+It listens on 127.0.0.1 only, by mutual TLS only (R37), and outlives whoever started it. Beside the data directory lies
+`<data-dir>.json` with pid, start time, endpoint and the digest of the CA that it knows: a running one is reused while
+that is the CA, a recycled pid is never taken for it, and the port is kept over restarts where it is free. The
+certificates lie in `<data-dir>-tls`; `environment` prints what etcdctl needs of them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import http.client
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -30,7 +32,9 @@ import psutil
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.common.errors import FlinklikeError, PermanentError
+from runtime.common.json_text import parse_json
 from runtime.config import log_files
+from runtime.highavailability.embedded_tls import EmbeddedTls
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 10.0
@@ -59,7 +63,11 @@ class EmbeddedEtcdSettings:
     port: int = 0
     quota_bytes: int = QUOTA_BYTES
     extra_arguments: tuple[str, ...] = ()
-    scheme: str = "http"
+
+    @property
+    def tls(self) -> EmbeddedTls:
+        """Its certificates, and those of who uses it."""
+        return EmbeddedTls.beside(self.data_dir)
 
     @property
     def state_file(self) -> Path:
@@ -75,6 +83,10 @@ class RunningEtcd:
     started: float
     endpoint: str
     version: str = ""
+    is_plain: bool = False
+    """An earlier release has started it: it takes connections from everybody, and is not to be used."""
+    ca: str = ""
+    """The digest of the CA that it has read at its start, and goes by ever since."""
 
     @property
     def warning(self) -> str:
@@ -119,9 +131,16 @@ def running(settings: EmbeddedEtcdSettings) -> RunningEtcd | None:
 
 
 def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
-    """Return the running one, or start one and return when it is healthy. Raises EmbeddedEtcdError."""
+    """Return the running one, or start one and return when it is healthy. Raises EmbeddedEtcdError.
+
+    A plain one, or one that knows another CA than there is now, is ended and started again on its data and port (R37).
+    """
     with _locked(settings):
+        _ensure_certificates(settings)
         found = running(settings)
+        if found is not None and found.ca != settings.tls.ca_digest():
+            _end(found)
+            found = None
         # It may be ending at this very moment: then it is started again.
         if found is not None and _wait_healthy(found, settings, may_end=lambda _: True):
             return found
@@ -141,26 +160,41 @@ def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
         raise EmbeddedEtcdError(message)
 
 
+def _ensure_certificates(settings: EmbeddedEtcdSettings) -> None:
+    # 0.1 s of CPU to import, for who starts an etcd only.
+    from runtime.highavailability.embedded_certificates import ensure_certificates  # noqa: PLC0415
+
+    try:
+        ensure_certificates(settings.tls, datetime.fromtimestamp(_CLOCK.epoch_millis() / 1000, UTC))
+    except OSError as error:
+        message = f"the certificates of the embedded etcd in {settings.tls.directory} cannot be made: {error}"
+        raise EmbeddedEtcdError(message) from error
+
+
 def stop(settings: EmbeddedEtcdSettings) -> bool:
     """End it and wait for its end; False when none was running. Raises EmbeddedEtcdError."""
     with _locked(settings):
         found = _read_state(settings)
-        process = found.process() if found else None
-        if process is None:
-            return False
-        process.send_signal(signal.SIGTERM)
+        return found is not None and _end(found)
+
+
+def _end(etcd: RunningEtcd) -> bool:
+    process = etcd.process()
+    if process is None:
+        return False
+    process.send_signal(signal.SIGTERM)
+    if not _wait_gone(process, STOP_TIMEOUT):
+        process.kill()
         if not _wait_gone(process, STOP_TIMEOUT):
-            process.kill()
-            if not _wait_gone(process, STOP_TIMEOUT):
-                message = f"the embedded etcd (pid {process.pid}) does not end"
-                raise EmbeddedEtcdError(message)
-        return True
+            message = f"the embedded etcd (pid {process.pid}) does not end"
+            raise EmbeddedEtcdError(message)
+    return True
 
 
 def _launch(settings: EmbeddedEtcdSettings, port: int) -> RunningEtcd:
     binary = find_binary()
-    peer = f"http://127.0.0.1:{_free_port()}"
-    client = f"{settings.scheme}://127.0.0.1:{port}"
+    peer = f"https://127.0.0.1:{_free_port()}"
+    client = f"https://127.0.0.1:{port}"
     arguments = [
         str(binary),
         "--name=embedded",
@@ -173,14 +207,16 @@ def _launch(settings: EmbeddedEtcdSettings, port: int) -> RunningEtcd:
         f"--quota-backend-bytes={settings.quota_bytes}",
         f"--snapshot-count={LOG_ENTRIES}",
         "--log-level=warn",
+        *settings.tls.server_arguments(),
         *settings.extra_arguments,
     ]
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     settings.data_dir.chmod(0o700)
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+    ca = settings.tls.ca_digest()
     log_files.cut_large([settings.log_file])
     pid = _spawn(arguments, settings.log_file)
-    started = RunningEtcd(pid, psutil.Process(pid).create_time(), f"127.0.0.1:{port}", _version(binary))
+    started = RunningEtcd(pid, psutil.Process(pid).create_time(), f"127.0.0.1:{port}", _version(binary), ca=ca)
     _write_state(settings, started)
     return started
 
@@ -233,9 +269,7 @@ def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_end:
 
 def _is_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings) -> bool:
     host, _, port = etcd.endpoint.rpartition(":")
-    if settings.scheme != "http":
-        return _shakes_hands(host, int(port))
-    connection = http.client.HTTPConnection(host, int(port), timeout=1.0)
+    connection = http.client.HTTPSConnection(host, int(port), timeout=1.0, context=settings.tls.client_context())
     try:
         connection.request("GET", "/health")
         answer = connection.getresponse()
@@ -244,22 +278,6 @@ def _is_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _shakes_hands(host: str, port: int) -> bool:
-    """Whether it serves TLS: /health may want a certificate that is not ours. etcd listens long before it serves."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        with socket.create_connection((host, port), timeout=1.0) as plain, context.wrap_socket(plain):
-            return True
-    except (ssl.SSLEOFError, TimeoutError):
-        return False
-    except ssl.SSLError:
-        return True  # it read our hello, and misses a certificate
-    except OSError:
-        return False
 
 
 def _wait_gone(process: psutil.Process, timeout: float) -> bool:
@@ -278,15 +296,28 @@ def _log_tail(settings: EmbeddedEtcdSettings) -> str:
 
 def _read_state(settings: EmbeddedEtcdSettings) -> RunningEtcd | None:
     try:
-        state = json.loads(settings.state_file.read_text())
-        version = str(state.get("version", ""))
-        return RunningEtcd(int(state["pid"]), float(state["started"]), str(state["endpoint"]), version)
+        state = parse_json(settings.state_file.read_bytes())
+        return RunningEtcd(
+            int(state["pid"]),
+            float(state["started"]),
+            str(state["endpoint"]),
+            str(state.get("version", "")),
+            is_plain=state.get("scheme") != "https",
+            ca=str(state.get("ca", "")),
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _write_state(settings: EmbeddedEtcdSettings, etcd: RunningEtcd) -> None:
-    state = {"pid": etcd.pid, "started": etcd.started, "endpoint": etcd.endpoint, "version": etcd.version}
+    state = {
+        "pid": etcd.pid,
+        "started": etcd.started,
+        "endpoint": etcd.endpoint,
+        "version": etcd.version,
+        "scheme": "https",
+        "ca": etcd.ca,
+    }
     temporary = settings.state_file.with_name(f".{settings.state_file.name}.{os.getpid()}")
     temporary.write_text(json.dumps(state))
     temporary.replace(settings.state_file)
@@ -322,7 +353,7 @@ def _free_port() -> int:
 def main(arguments: Sequence[str]) -> int:
     """The command line; exit code 1 with one sentence when it fails."""
     parser = argparse.ArgumentParser(prog="embedded etcd", description="A single-node etcd on this host.")
-    parser.add_argument("command", choices=["start", "stop", "status"])
+    parser.add_argument("command", choices=["start", "stop", "status", "environment"])
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--log-file", type=Path)
     parser.add_argument("--port", type=int, default=0)
@@ -344,7 +375,11 @@ def _run(command: str, settings: EmbeddedEtcdSettings) -> int:
         sys.stdout.write("stopped\n" if stop(settings) else "not running\n")
         return 0
     found = running(settings)
-    sys.stdout.write(f"{found.endpoint}\n" if found else "not running\n")
+    if found and command == "environment":
+        for name, value in settings.tls.etcdctl_variables(found.endpoint).items():
+            sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
+    else:
+        sys.stdout.write(f"{found.endpoint}\n" if found else "not running\n")
     return 0 if found else 3
 
 

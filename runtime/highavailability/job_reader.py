@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from runtime.common.ids import JobId
+from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import CompactedError, Get, KeyValue, KeyValueStore, Txn
@@ -35,7 +36,7 @@ PAGE_KEYS = 500
 RECORDS_PER_READ = 100
 """Below etcd's limit of 128 operations."""
 
-EMPTY_GRAPH = GraphRecord(Payload("", b"", ""), "", 0, "")
+EMPTY_GRAPH = GraphRecord(Payload("", b"", ""), "", 0, "", namespace=UNKNOWN_NAMESPACE)
 """Stands for a graph that is missing or cannot be read."""
 
 

@@ -36,10 +36,14 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyStored:
-    """The id is taken: by a stored graph or a cleaned job, with this digest; "" when the graph cannot be read."""
+    """The id is taken: by a stored graph or a cleaned job, with this digest; "" when the graph cannot be read.
+
+    `submitter`: whose graph it is; a cleaned job's is in its summary.
+    """
 
     digest: str
     is_done: bool
+    submitter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

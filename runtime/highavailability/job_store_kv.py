@@ -108,7 +108,7 @@ class KvLeaderJobStore(JobReader):
                 # Our own write, its answer was lost (R2). An owner of a later revision is a later assignment.
                 is_first = owner is not None and owner.mod_revision == graph.mod_revision
                 return Submitted(graph.mod_revision, graph.mod_revision if is_first else 0)
-            return AlreadyStored(_digest_in(graph), is_done=False)
+            return _stored_as(graph)
         if done is not None:
             return AlreadyStored(decode_record(DoneRecord, done.value, key=done.key).graph_digest, is_done=True)
         check_leads(self._term, leader, f"submit of job {job_id}")
@@ -330,12 +330,12 @@ class KvOwnerJobStore(JobReader):
         return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
 
 
-def _digest_in(graph: KeyValue) -> str:
-    """Of a stored graph, "" when it cannot be read."""
+def _stored_as(graph: KeyValue) -> AlreadyStored:
     try:
-        return decode_record(GraphRecord, graph.value, key=graph.key).graph.sha256
+        record = decode_record(GraphRecord, graph.value, key=graph.key)
     except UnreadableRecordError:
-        return ""
+        return AlreadyStored("", is_done=False)
+    return AlreadyStored(record.graph.sha256, is_done=False, submitter=record.submitter)
 
 
 def _is_our_write(kv: KeyValue | None, record: bytes, settled: Settled) -> TypeGuard[KeyValue]:

@@ -112,6 +112,15 @@ class Keys:
         return f"{self.job(job_id)}result"
 
     @property
+    def principals(self) -> str:
+        """Prefix of those who may sign in."""
+        return f"{self.root}principals/"
+
+    def principal(self, name: str) -> str:
+        """One of them."""
+        return f"{self.principals}{name}"
+
+    @property
     def all_done(self) -> str:
         """Prefix of the cleaned jobs."""
         return f"{self.root}done/"

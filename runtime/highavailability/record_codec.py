@@ -6,13 +6,13 @@ UnreadableRecordError, which names its key; callers fail what the record belongs
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from runtime.common.errors import PermanentError
+from runtime.common.json_text import parse_json
 
 RecordT = TypeVar("RecordT")
 
@@ -20,11 +20,21 @@ RECORD_VERSION = 1
 
 
 class UnreadableRecordError(PermanentError):
-    """The value of `key` is not a record that this version can read."""
+    """The value of `key` is not a record that this version can read, for that `reason`, which names no key."""
 
-    def __init__(self, message: str, *, key: str) -> None:
+    def __init__(self, message: str, *, key: str, reason: str = "") -> None:
         super().__init__(message)
         self.key = key
+        self.reason = reason or message
+
+
+_REFUSED = b"\xffrefused: "
+"""What comes in the place of a value that must not be used: no JSON, and no text either."""
+
+
+def refused(reason: str) -> bytes:
+    """A value that cannot be decoded, for that reason (R38)."""
+    return _REFUSED + reason.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +78,20 @@ _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def _unreadable(record_type: type[Any], data: bytes, *, key: str) -> UnreadableRecordError:
-    message = f"{key} does not hold a readable {record_type.__name__} (version {RECORD_VERSION}): {_version_of(data)}"
-    return UnreadableRecordError(message, key=key)
+    if data.startswith(_REFUSED):
+        shown = key if key.isascii() and key.isprintable() else ascii(key)
+        reason = data.removeprefix(_REFUSED).decode()
+        return UnreadableRecordError(f"{shown} is refused: {reason}", key=key, reason=reason)
+    reason = _version_of(data)
+    message = f"{key} does not hold a readable {record_type.__name__} (version {RECORD_VERSION}): {reason}"
+    return UnreadableRecordError(message, key=key, reason=reason)
 
 
 def _version_of(data: bytes) -> str:
     try:
-        document = json.loads(data)
+        document = parse_json(data)
     except ValueError:
         return f"{len(data)} bytes that are no JSON"
     if not isinstance(document, dict) or "v" not in document:
         return "no version in it"
-    return f"it has version {document['v']!r}"
+    return f"it has version {repr(document['v'])[:80]}"

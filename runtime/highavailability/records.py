@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.gateways.overview import Takeover
 
@@ -20,12 +21,14 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """`jobs/<id>/graph`."""
+    """`jobs/<id>/graph`. `submitter` and `namespace`: whose job it is (R48); the admin's, of an older release."""
 
     graph: Payload
     name: str
     submit_millis: int
     client: str
+    submitter: str = ""
+    namespace: str = DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,32 @@ class FenceRecord:
     epoch: int
     confirmed_revision: int = 0
     is_lifted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A principal's token as it is stored: its SHA-256, since when and until when it is taken (0: without an end)."""
+
+    sha256: str
+    created_millis: int
+    expires_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalRecord:
+    """`principals/<name>` (R48). `tokens`: those that are taken, newest first. `certificate`: the name in certificates
+    that sign in as it, "" for none. With neither it is revoked, and stays as a mark (R33)."""
+
+    name: str
+    role: str
+    namespace: str
+    tokens: tuple[StoredToken, ...]
+    certificate: str = ""
+
+    @property
+    def is_revoked(self) -> bool:
+        """Does nothing sign in as it?"""
+        return not self.tokens and not self.certificate
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
-from runtime.highavailability.cluster import check_cluster, cluster_uuid
+from runtime.highavailability.cluster import check_cluster, cluster_uuid, seal_cluster
 from runtime.highavailability.compaction import Compactor
 from runtime.highavailability.election import LeaderElection, ProofOfDeath, no_proof
 from runtime.highavailability.etcd.settings import EtcdSettings
@@ -22,11 +23,14 @@ from runtime.highavailability.group_commit import GroupCommitStore
 from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_reader import JobReader
 from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.keeper import NO_KEEPER, Keeping, LeaseKeeper, SharedLease
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import KeyValueStore
 from runtime.highavailability.lease import LeaseSettings
 from runtime.highavailability.memory import MemoryKeyValueStore
 from runtime.highavailability.payloads import ObjectStore, Payloads
+from runtime.highavailability.principals import PrincipalStore
+from runtime.highavailability.record_seal import RecordSeal
 from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.highavailability.registration import (
     GuardedTaskManager,
@@ -40,16 +44,22 @@ from runtime.highavailability.registration import (
 from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.highavailability.store_mark import MarkFile, StoreMark
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class HighAvailabilitySettings:
-    """`etcd` None: jobs live in this process's memory. `lease_ttl` in whole seconds, `timeout` of one request."""
+    """`etcd` None: jobs live in this process's memory. `lease_ttl` in whole seconds, `timeout` of one request.
+
+    `seal`: what records in etcd carry (R38); every process of a cluster has it.
+    """
 
     cluster_id: str
     lease_ttl: int
     timeout: float
     etcd: EtcdSettings | None = None
     is_etcd_embedded: bool = False
+    seal: RecordSeal | None = None
 
 
 class HighAvailabilityServices:
@@ -65,6 +75,7 @@ class HighAvailabilityServices:
         entropy: Entropy,
         *,
         owns_store: bool,
+        lease_keeper: LeaseKeeper = NO_KEEPER,
     ) -> None:
         self._below = kv
         self._owns_store = owns_store
@@ -72,7 +83,7 @@ class HighAvailabilityServices:
         self._clock = clock
         self._boot_clock = boot_clock
         self._entropy = entropy
-        self._lease_settings = LeaseSettings(settings.lease_ttl, settings.timeout)
+        self._lease_settings = LeaseSettings(settings.lease_ttl, settings.timeout, lease_keeper)
         self._cluster: ClusterUuid | None = None
         self._group_commit = GroupCommitStore(kv)
         self._is_committing = False
@@ -90,6 +101,11 @@ class HighAvailabilityServices:
             self._is_committing = True
             await self._group_commit.open()
         self._cluster = await cluster_uuid(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+        if self._settings.seal is not None and self._settings.seal.accepts_unsealed:
+            logger.warning(
+                "records in etcd are used without a seal too: anybody who can write there may have written them"
+            )
+            await seal_cluster(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
     async def wait_failed(self) -> None:
         """Wait between `start` and `close`, and raise what has ended the sending of transactions."""
@@ -175,6 +191,10 @@ class HighAvailabilityServices:
         """This JobMaster process's key."""
         return JobMasterRegistration(self.kv, self.keys, record, self._lease_settings, self._boot_clock, self._entropy)
 
+    def principal_store(self) -> PrincipalStore:
+        """Who may sign in (R48)."""
+        return PrincipalStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
     def task_manager_registry(self) -> TaskManagerRegistry:
         """The TaskManagers' keys."""
         return TaskManagerRegistry(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
@@ -212,25 +232,50 @@ def create(
     boot_clock: Clock,
     entropy: Entropy,
     store: KeyValueStore | None = None,
+    lease_keeper: LeaseKeeper = NO_KEEPER,
 ) -> HighAvailabilityServices:
     """Services over `store`, which stays the caller's; without one over etcd, or over a memory store of their own.
 
-    Leases are counted on `boot_clock`: the store counts on while this host is suspended (R4).
+    Leases are counted on `boot_clock`: the store counts on while this host is suspended (R4). `lease_keeper`, which
+    renews that of this process (R40), counts on it too.
     """
     kv = store
     if kv is None:
-        kv = MemoryKeyValueStore(clock) if settings.etcd is None else EtcdKeyValueStore(settings.etcd, clock, entropy)
-    return HighAvailabilityServices(kv, settings, objects, clock, boot_clock, entropy, owns_store=store is None)
+        kv = MemoryKeyValueStore(clock) if settings.etcd is None else _etcd(settings, settings.etcd, clock, entropy)
+    return HighAvailabilityServices(
+        kv, settings, objects, clock, boot_clock, entropy, owns_store=store is None, lease_keeper=lease_keeper
+    )
+
+
+async def lease_keeping(
+    settings: HighAvailabilitySettings,
+    shared: SharedLease,
+    clock: Clock,
+    boot_clock: Clock,
+    entropy: Entropy,
+    *,
+    is_stopped: Callable[[], bool],
+) -> Keeping:
+    """What a keeper does, over connections of its own (R40). Raises InvalidInputError."""
+    assert settings.etcd is not None, "leases in memory need no keeper"
+    kv = _etcd(settings, settings.etcd, clock, entropy)
+    await kv.connect()
+    return Keeping(shared, kv, boot_clock, ttl=settings.lease_ttl, timeout=settings.timeout, is_stopped=is_stopped)
+
+
+def _etcd(settings: HighAvailabilitySettings, etcd: EtcdSettings, clock: Clock, entropy: Entropy) -> EtcdKeyValueStore:
+    return EtcdKeyValueStore(etcd, clock, entropy, settings.seal)
 
 
 @asynccontextmanager
 async def opened_store(
-    etcd: EtcdSettings, clock: Clock, entropy: Entropy, *, timeout: float
+    settings: HighAvailabilitySettings, clock: Clock, entropy: Entropy
 ) -> AsyncIterator[KeyValueStore]:
-    """The store alone, for who only reads: nothing is made there, no uuid either. Raises as `start` does."""
-    kv = EtcdKeyValueStore(etcd, clock, entropy)
+    """etcd alone, for who only reads: nothing is made there, no uuid either. Raises as `start` does."""
+    assert settings.etcd is not None, "no etcd"
+    kv = _etcd(settings, settings.etcd, clock, entropy)
     try:
-        await kv.open(timeout=timeout)
+        await kv.open(timeout=settings.timeout)
         yield kv
     finally:
         await kv.close()

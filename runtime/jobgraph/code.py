@@ -10,7 +10,7 @@ import hashlib
 import sys
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 INLINE_BYTES_MAX = 64 * 1024
 """Code and files up to this size travel inside the JobGraph, larger ones as blobs."""
@@ -97,7 +97,7 @@ class ScriptCode(JobGraphModel):
 
     type: Literal["script"] = "script"
     script: Artifact
-    args: tuple[str, ...] = ()
+    args: Annotated[tuple[str, ...], FailFast()] = ()
 
 
 CodeReference = Annotated[FunctionReference | PickledCode | BlobCode | ScriptCode, Field(discriminator="type")]

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, FailFast, Field, JsonValue, TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.exchange import ExchangeMode
@@ -32,7 +32,7 @@ from runtime.jobgraph.code import (
     PickledCode,
     ScriptCode,
 )
-from runtime.jobgraph.limits import EDGES_MAX, GRAPH_BYTES_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
+from runtime.jobgraph.limits import EDGES_MAX, GRAPH_BYTES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategyField
 from runtime.jobgraph.validate import graph_problems
 
@@ -95,7 +95,7 @@ class JobVertex(JobGraphModel):
 
     id: VertexId
     name: str
-    operators: tuple[Operator, ...]
+    operators: Annotated[tuple[Operator, ...], FailFast()]
     parallelism: int = 1
     max_parallelism: int = 128
     slot_sharing_group: str = "default"
@@ -116,7 +116,7 @@ class JobEdge(JobGraphModel):
     source: VertexId
     target: VertexId
     mode: ExchangeMode
-    key_columns: tuple[str, ...] = ()
+    key_columns: Annotated[tuple[str, ...], FailFast()] = ()
     input_index: int = 0
 
 
@@ -125,16 +125,16 @@ class JobGraph(JobGraphModel):
 
     schema_version: int = JOB_GRAPH_SCHEMA_VERSION
     name: str
-    vertices: Annotated[tuple[JobVertex, ...], Field(max_length=VERTICES_MAX)]
-    edges: Annotated[tuple[JobEdge, ...], Field(max_length=EDGES_MAX)] = ()
+    vertices: Annotated[tuple[JobVertex, ...], FailFast(), Field(max_length=VERTICES_MAX)]
+    edges: Annotated[tuple[JobEdge, ...], FailFast(), Field(max_length=EDGES_MAX)] = ()
     params: dict[str, JsonValue] = Field(default_factory=dict)
-    spark_conf: dict[str, str] = Field(default_factory=dict)
-    environment: dict[str, str] = Field(default_factory=dict)
-    py_files: tuple[Artifact, ...] = ()
-    files: tuple[Artifact, ...] = ()
-    archives: tuple[Artifact, ...] = ()
-    wheels: tuple[Artifact, ...] = ()
-    secrets: tuple[str, ...] = ()
+    spark_conf: Annotated[dict[str, str], FailFast()] = Field(default_factory=dict)
+    environment: Annotated[dict[str, str], FailFast()] = Field(default_factory=dict)
+    py_files: Annotated[tuple[Artifact, ...], FailFast()] = ()
+    files: Annotated[tuple[Artifact, ...], FailFast()] = ()
+    archives: Annotated[tuple[Artifact, ...], FailFast()] = ()
+    wheels: Annotated[tuple[Artifact, ...], FailFast()] = ()
+    secrets: Annotated[tuple[str, ...], FailFast()] = ()
     execution_timeout_seconds: float | None = None
     restart_strategy: RestartStrategyField | None = None
     user_failures: UserFailures | None = None
@@ -256,7 +256,9 @@ def parse_operators(data: bytes) -> tuple[Operator, ...]:
 
 
 def validation_problems(error: ValidationError) -> tuple[str, ...]:
-    """A pydantic error as one sentence per problem, without echoing the input."""
+    """A pydantic error as one sentence per problem, without echoing the input. To list them is what costs (R41)."""
+    if error.error_count() > PROBLEMS_LISTED_MAX:
+        return (f"it has {error.error_count()} problems: too many to list",)
     found = error.errors(include_input=False, include_url=False, include_context=False)
     sentences = [
         f"{'.'.join(str(part)[:60] for part in item['loc']) or 'input'}: {item['msg'][:300]}" for item in found

@@ -14,3 +14,5 @@ ARTIFACTS_MAX = 1_000
 SECRETS_MAX = 100
 INTEGER_BITS_MAX = 1_024
 PROBLEMS_SHOWN_MAX = 100
+PROBLEMS_LISTED_MAX = 5_000
+"""Of more, none is listed: to make their sentences is what costs (R41)."""

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from runtime.jobgraph.task_credentials import Credentials
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -63,6 +65,12 @@ class TaskContext(Protocol):
     @property
     def secrets(self) -> Mapping[str, str]:
         """The secrets that the job names, as the TaskManager has them. Their values are never part of the JobGraph."""
+
+    def credentials(self, name: str) -> Credentials:
+        """The newest short-lived credentials of one of the cluster's providers. Ask each time: they are renewed.
+
+        KeyError when there are none.
+        """
 
     @property
     def logger(self) -> logging.Logger:

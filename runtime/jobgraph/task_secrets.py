@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+
+from runtime.jobgraph.named_values import NamedValues
 
 
-class TaskSecrets(Mapping[str, str]):
+class TaskSecrets(NamedValues):
     """Values by name. Whoever prints it sees the names only."""
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> str:
-        try:
-            return self._values[name]
-        except KeyError:
-            message = f"the job does not ask for the secret {name!r}: name it in secrets=[...] of the job"
-            raise KeyError(message) from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
+    def _missing(self, name: str) -> str:
+        return f"the job does not ask for the secret {name!r}: name it in secrets=[...] of the job"
 
     def __repr__(self) -> str:
         return f"TaskSecrets({', '.join(self._values)})"

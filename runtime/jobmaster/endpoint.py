@@ -18,6 +18,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import MessageTooLargeError, StaleTokenError
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.execution import TaskManagerLocation
@@ -128,6 +129,7 @@ class JobMaster:
             is_first_owner=assignment.is_fresh,
             failover=settings.failover,
             validate=settings.validate,
+            namespace=assignment.namespace or DEFAULT_NAMESPACE,
         )
         self._store = store
         self._connections = connections

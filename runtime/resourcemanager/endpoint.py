@@ -22,6 +22,7 @@ from runtime.common.errors import BackpressureError, NotFoundError, StaleTokenEr
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION, speaks
+from runtime.gateways.delegation_tokens import DelegationToken, DelegationTokenStatus, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
@@ -44,6 +45,7 @@ from runtime.resourcemanager.core.slots import TaskManagerSlots
 from runtime.resourcemanager.deaths import Guards, StoredTaskManagers, TaskManagerDeaths
 from runtime.rpc.service import MessageStream, RpcServer, StreamKind
 from runtime.rpc.stream import receive_introduction
+from runtime.security.delegation_tokens import DelegationTokenManager
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,9 @@ class JobDirectory(Protocol):
     def is_unfinished(self, job_id: JobId, /) -> bool:
         """True if the job is known and has no result."""
 
+    def namespace_of(self, job_id: JobId, /) -> str:
+        """To whom the job belongs (R48)."""
+
     def keeps_outputs(self, job_id: JobId, /) -> bool:
         """Of a job that is over: may what it wrote still be committed by hand (R28)?"""
 
@@ -110,10 +115,12 @@ class ResourceManager:
         stored: StoredTaskManagers,
         task_manager_gone: Callable[[Incarnation, str], None],
         blob_address: str,
+        tokens: DelegationTokenManager,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._settings = settings
+        self._tokens = tokens
         self._token = token
         self._server = server
         self._heartbeats = heartbeats
@@ -124,6 +131,7 @@ class ResourceManager:
         self._slots = SlotManager(
             lambda: AllocationId(entropy.hex_id()),
             self._is_owner,
+            self._namespace_of,
             request_timeout=settings.heartbeat_timeout,
             round_seconds=settings.heartbeat_interval,
         )
@@ -163,6 +171,7 @@ class ResourceManager:
                 scope.spawn_eternal("reaper", self._reap())
                 scope.spawn_eternal("ticker", self._tick())
                 scope.spawn_eternal("deaths", self._deaths.run())
+                scope.spawn_eternal("delegation tokens", self._tokens.run(self._distribute))
                 await asyncio.get_running_loop().create_future()
         finally:
             self._is_open = False
@@ -182,6 +191,8 @@ class ResourceManager:
         if not isinstance(registration, RegisterTaskManager):
             stream.abort("the first message was not RegisterTaskManager")
             return
+        # R51: what runs there begins with all tokens. Half of the time for which the TaskManager waits.
+        await self._tokens.wait_asked(self._settings.heartbeat_timeout / 2)
         refusal = self._refusal(registration, stream.hello.dialer)
         if refusal:
             logger.warning("TaskManager %s at %s refused: %s", registration.incarnation, registration.address, refusal)
@@ -196,6 +207,7 @@ class ResourceManager:
                 self._blob_address,
                 settings.heartbeat_interval,
                 settings.heartbeat_timeout,
+                self._tokens.current(),
             )
         )
         # A stream that has ended already cannot be sent to: it takes the place of none that lives (R11).
@@ -298,6 +310,11 @@ class ResourceManager:
             # A peer that reads nothing; a new stream starts from its report.
             stream.abort(f"too much waits to be sent: {error}")
 
+    def _distribute(self, tokens: Sequence[DelegationToken]) -> None:
+        """R51. Who registers later is told in the answer."""
+        for peer in list(self._streams):
+            self._send(peer, NewDelegationTokens(tuple(tokens)))
+
     # --- decisions ----------------------------------------------------------------------------------------
 
     def _handle(self, event: ev.SlotManagerEvent) -> None:
@@ -318,6 +335,10 @@ class ResourceManager:
         """Only leaders write owner keys: while this one's lease is valid, what it wrote is what is there (R4)."""
         assert self._jobs is not None
         return self._heartbeats.may_judge and self._jobs.is_owned_by(job_id, incarnation, epoch)
+
+    def _namespace_of(self, job_id: JobId) -> str:
+        assert self._jobs is not None
+        return self._jobs.namespace_of(job_id)
 
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
         """The complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""
@@ -429,6 +450,7 @@ class ResourceManager:
             allocated=tuple(peer.statuses()),
             is_draining=peer.is_draining,
             problem=peer.problem,
+            tenant=peer.tenant,
         )
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
@@ -461,6 +483,11 @@ class ResourceManager:
         """(slots in all, free ones)."""
         self._check_open()
         return self._slots.slot_counts()
+
+    def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
+        """Each provider of delegation tokens."""
+        self._check_open()
+        return self._tokens.statuses()
 
     def offered_spark_conf(self) -> Sequence[bytes]:
         """Static Spark conf of each registered TaskManager that has Spark."""

@@ -11,9 +11,10 @@ from fastapi.responses import Response, StreamingResponse
 from runtime.common.errors import InvalidInputError, StorageExhaustedError
 from runtime.gateways.blob import BlobKey
 from runtime.rest import shapes
+from runtime.rest.access import guarded_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
-from runtime.rest.openapi import answers, takes
+from runtime.rest.openapi import answers, answers_bytes, takes
 from runtime.rest.request_bodies import MissingRequest, parse_body
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
@@ -22,7 +23,7 @@ _KEY = re.compile(r"([0-9a-f]{64})-([0-9a-z]{1,64})\Z")
 
 def blobs_router(context: RestContext) -> APIRouter:
     """Uploads and downloads."""
-    router = APIRouter(prefix="/blobs", tags=["blobs"])
+    router = guarded_router(context, prefix="/blobs", tags=["blobs"])
 
     @router.post("/missing", responses=answers(shapes.BLOBS_MISSING), openapi_extra=takes(MissingRequest))
     async def missing(request: Request) -> Response:
@@ -45,7 +46,7 @@ def blobs_router(context: RestContext) -> APIRouter:
             raise StorageExhaustedError(message) from error
         return JsonAnswer({"key": str(key)}, status_code=201)
 
-    @router.get("/{key}")
+    @router.get("/{key}", responses=answers_bytes("application/octet-stream"))
     async def download(key: str) -> Response:
         """The bytes of an object."""
         match = _KEY.match(key)

@@ -6,31 +6,41 @@ import json
 from collections import Counter
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from runtime.common.errors import NotFoundError
-from runtime.common.ids import Incarnation
+from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 from runtime.gateways.overview import JobMasterInfo
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, TaskManagerInfo
 from runtime.rest import shapes
+from runtime.rest.access import guarded_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
+from runtime.rest.jobs import seen
 from runtime.rest.openapi import answers
+from runtime.rest.sign_in import principal_of
+from runtime.security.principals import Principal
 
 _MIB = 1 << 20
 
 
 def cluster_router(context: RestContext) -> APIRouter:
     """All routes that are about no job."""
-    router = APIRouter(tags=["cluster"])
+    router = guarded_router(context, tags=["cluster"])
 
     @router.get("/overview", responses=answers(shapes.CLUSTER_OVERVIEW))
-    async def overview() -> Response:
-        """The numbers of the cluster."""
-        return JsonAnswer(cluster_overview(context))
+    async def overview(request: Request) -> Response:
+        """The numbers of the cluster, of jobs those that one may see."""
+        return JsonAnswer(cluster_overview(context, principal_of(request)))
+
+    @router.get("/principal", responses=answers(shapes.PRINCIPAL))
+    async def principal(request: Request) -> Response:
+        """Who asks, as the cluster knows him."""
+        one = principal_of(request)
+        return JsonAnswer({"name": one.name, "role": one.role.text, "namespace": one.namespace, "via": one.via})
 
     @router.get("/config", responses=answers(shapes.DASHBOARD_CONFIG))
     async def config() -> Response:
@@ -59,18 +69,24 @@ def cluster_router(context: RestContext) -> APIRouter:
 
 def _add_task_managers(router: APIRouter, context: RestContext) -> None:
     @router.get("/taskmanagers", responses=answers(shapes.TASK_MANAGERS))
-    async def task_managers() -> Response:
+    async def task_managers(request: Request) -> Response:
         """All registered TaskManagers."""
         managers = context.components.resource_manager.task_managers()
-        return JsonAnswer({"taskmanagers": [_task_manager(one) for one in managers]})
+        return JsonAnswer({"taskmanagers": [_task_manager(one, principal_of(request)) for one in managers]})
 
     @router.get("/taskmanagers/{task_manager_id}", responses=answers(shapes.TASK_MANAGER))
-    async def task_manager(task_manager_id: str) -> Response:
+    async def task_manager(task_manager_id: str, request: Request) -> Response:
         """One TaskManager with its allocated slots."""
         for one in context.components.resource_manager.task_managers():
             if task_manager_id in {one.registration.task_manager_id, one.registration.incarnation}:
                 metrics = {**dict.fromkeys(shapes.METRIC_FIELDS, 0), "garbageCollectors": []}
-                return JsonAnswer({**_task_manager(one), "metrics": metrics, "allocatedSlots": _allocated(one)})
+                return JsonAnswer(
+                    {
+                        **_task_manager(one, principal_of(request)),
+                        "metrics": metrics,
+                        "allocatedSlots": _allocated(context, principal_of(request), one),
+                    }
+                )
         message = f"TaskManager {task_manager_id[:120]} not found"
         raise NotFoundError(message)
 
@@ -94,9 +110,9 @@ def _add_job_masters(router: APIRouter, context: RestContext) -> None:
         return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
 
     @router.get("/jobmasters/{job_master_id}", responses=answers(shapes.JOB_MASTER))
-    async def job_master(job_master_id: str) -> Response:
-        """One JobMaster process with its jobs."""
-        jobs = context.dispatcher.jobs_of(Incarnation(job_master_id))
+    async def job_master(job_master_id: str, request: Request) -> Response:
+        """One JobMaster process with those of its jobs that one may see."""
+        jobs = seen(principal_of(request), context.dispatcher.jobs_of(Incarnation(job_master_id)))
         infos = [one for one in context.dispatcher.job_masters() if one.incarnation == job_master_id]
         shown = [{"jid": one.job_id, "name": one.name, "state": one.status.value} for one in jobs]
         return JsonAnswer({**_job_master(infos[0]), "jobs": shown})
@@ -114,11 +130,15 @@ def _add_job_masters(router: APIRouter, context: RestContext) -> None:
         return JsonAnswer({}, status_code=202)
 
 
-def cluster_overview(context: RestContext) -> dict[str, Any]:
+def cluster_overview(context: RestContext, principal: Principal) -> dict[str, Any]:
     """/overview."""
     components = context.components
     slots, free = components.resource_manager.slot_counts()
-    statuses = Counter(components.dispatcher.job_counts())
+    dispatcher = components.dispatcher
+    if principal.is_of_all:
+        statuses = Counter(dispatcher.job_counts())
+    else:
+        statuses = Counter(one.status for one in seen(principal, dispatcher.job_summaries()))
     ended = {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
     return {
         "taskmanagers": len(components.resource_manager.task_managers()),
@@ -132,10 +152,20 @@ def cluster_overview(context: RestContext) -> dict[str, Any]:
         "flink-commit": "flinklike",
         "jobmasters": len(components.dispatcher.job_masters()),
         "leader": components.rest_address,
+        "delegation-tokens": [
+            {
+                "provider": one.provider,
+                "valid-until": one.valid_until_millis,
+                "failures": one.failures,
+                "failure": one.failure,
+                "obtained": one.is_obtained,
+            }
+            for one in components.resource_manager.delegation_tokens()
+        ],
     }
 
 
-def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
+def _task_manager(info: TaskManagerInfo, principal: Principal) -> dict[str, Any]:
     registration = info.registration
     return {
         "id": registration.task_manager_id,
@@ -162,6 +192,9 @@ def _task_manager(info: TaskManagerInfo) -> dict[str, Any]:
         "spark-master": str(json.loads(registration.spark_conf).get("spark.master", "")),
         "spark-version": registration.spark_version,
         "warm": info.is_warm,
+        "not-enforced": list(registration.not_enforced),
+        "tenancy": "namespace" if registration.has_tenants else "shared",
+        "tenant": info.tenant if principal.sees(info.tenant) else "",
         "state": task_manager_state(info),
         "problem": info.problem,
     }
@@ -192,13 +225,23 @@ def _resource(slots: int, profile: ResourceProfile) -> dict[str, Any]:
     }
 
 
-def _allocated(info: TaskManagerInfo) -> list[dict[str, Any]]:
-    """A slot runs one task at a time, and which of them do is the business of the jobs' owners."""
+def _allocated(context: RestContext, principal: Principal, info: TaskManagerInfo) -> list[dict[str, Any]]:
+    """A slot runs one task at a time, and which of them do is the business of the jobs' owners.
+
+    Jobs that one may not see have no id here (R48).
+    """
     resource = _resource(1, info.registration.slot_profile)
+
+    def shown(job_id: JobId | None) -> str | None:
+        if job_id is None or principal.is_of_all:
+            return job_id
+        summary = context.dispatcher.job_summary(job_id)
+        return job_id if summary is not None and principal.sees(summary.namespace) else ""
+
     return [
         {
             "index": slot.slot_index,
-            "jobId": slot.job_id,
+            "jobId": shown(slot.job_id),
             "allocationId": slot.allocation_id,
             "resource": resource,
             "assignedTasks": 1,

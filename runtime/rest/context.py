@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from runtime.aio.watch import Watch
@@ -12,6 +12,11 @@ from runtime.common.errors import UnavailableError
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.rest.audit import Audit, NoAudit
+from runtime.rest.forward_seal import ForwardSeal
+from runtime.rest.limits import NO_LIMITS, LimitSettings
+from runtime.rest.principals import PrincipalAdministration
+from runtime.rest.tls import RestTls
 
 LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
 
@@ -54,6 +59,14 @@ class RestContext:
     configuration: Sequence[tuple[str, str]]
     long_poll_max: float
     refresh_interval_millis: int
+    principals: PrincipalAdministration | None = None
+    """None where nobody is asked who he is."""
+    audit: Audit = field(default_factory=NoAudit)
+    limits: LimitSettings = NO_LIMITS
+    forward_seal: ForwardSeal | None = None
+    """None where there are no stand-bys."""
+    tls: RestTls | None = None
+    """None where REST is in plain text, here and at the leader."""
 
     @property
     def components(self) -> LeaderComponents:

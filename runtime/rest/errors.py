@@ -12,6 +12,7 @@ from runtime.common.errors import (
     BugError,
     ConflictError,
     FlinklikeError,
+    ForbiddenError,
     InvalidInputError,
     MessageTooLargeError,
     NotFoundError,
@@ -28,6 +29,7 @@ from runtime.rest.answers import JsonAnswer
 STATUS: dict[type[FlinklikeError], int] = {
     InvalidInputError: 400,
     UnauthenticatedError: 401,
+    ForbiddenError: 403,
     NotFoundError: 404,
     ConflictError: 409,
     MessageTooLargeError: 413,

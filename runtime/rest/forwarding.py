@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import ssl
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 
@@ -16,12 +18,14 @@ import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runtime.aio.scope import Scope as TaskScope
+from runtime.rest.answers import answer_error
+from runtime.rest.body_guard import BodyRefusedError
 from runtime.rest.context import LEADER_UNKNOWN, RestContext
-from runtime.rest.guards import BodyRefusedError, answer_error
+from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, SEAL, ForwardSeal
+from runtime.rest.tls import RestTls, forwarded_name
 
 logger = logging.getLogger(__name__)
 
-FORWARDED = b"x-flinklike-forwarded"
 _CONNECT_SECONDS = 2.0
 _WRITE_SECONDS = 30.0
 _OF_ONE_HOP = frozenset(
@@ -36,6 +40,9 @@ _OF_ONE_HOP = frozenset(
         b"upgrade",
     }
 )
+_OF_EACH_ANSWER = frozenset({b"date", b"x-content-type-options"})
+"""What this process's own server says, too."""
+_TARGET = re.compile(rb"/[!-~]*")
 
 
 class LeaderForwarding:
@@ -44,23 +51,22 @@ class LeaderForwarding:
     def __init__(self, app: ASGIApp, context: RestContext, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._app = app
         self._context = context
-        self._transport = transport or httpx.AsyncHTTPTransport(
-            verify=False,  # plain http inside of the cluster
-            trust_env=False,
-            # A connection for each request: one that was kept may lead to a process that has just died.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-        )
+        self._way = _Way(context.tls, transport)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer here or there."""
+        """Answer here or there. What cannot be sent there is refused here too, so that all addresses say the same."""
+        if scope["type"] == "http" and not _TARGET.fullmatch(_target(scope)):
+            sentence = "A request names a path that begins with '/', in ASCII: encode other characters by %."
+            await answer_error(send, HTTPStatus.BAD_REQUEST, sentence)
+            return
         address = self._context.other_leader.value
         is_local = scope["type"] != "http" or not address or self._context.leader() is not None
         if is_local or any(name == FORWARDED for name, _ in scope["headers"]):
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(address, scope, receive, send)
+        exchange = _Exchange(f"{self._way.scheme}://{address}", scope, receive, send, self._context.forward_seal)
         async with TaskScope("rest/forward") as tasks:
-            relaying = tasks.start("relay", exchange.relay(self._transport))
+            relaying = tasks.start("relay", exchange.relay(self._way.transport()))
             moved = tasks.start("moved", self._context.other_leader.wait_until(lambda now: now != address))
             gone = tasks.start("gone", exchange.wait_gone())
             _ = await asyncio.wait({relaying, moved, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -71,11 +77,40 @@ class LeaderForwarding:
             await answer_error(send, HTTPStatus.SERVICE_UNAVAILABLE, LEADER_UNKNOWN)
 
 
+class _Way:
+    """To the leader: in plain text, or encrypted with what this process shows and trusts now (R46, R47)."""
+
+    def __init__(self, tls: RestTls | None, transport: httpx.AsyncBaseTransport | None) -> None:
+        self.scheme = "http" if tls is None else "https"
+        self._tls = tls
+        self._is_given = transport is not None
+        self._context: ssl.SSLContext | None = None
+        self._transport = transport or _transport(None)
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """For one request."""
+        if self._tls is not None and not self._is_given:
+            context = self._tls.client_context()
+            if context is not self._context:  # the one before keeps no connection
+                self._context, self._transport = context, _transport(context)
+        return self._transport
+
+
+def _transport(context: ssl.SSLContext | None) -> httpx.AsyncHTTPTransport:
+    return httpx.AsyncHTTPTransport(
+        verify=context or False,
+        trust_env=False,
+        # A connection for each request: one that was kept may lead to a process that has just died.
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+    )
+
+
 class _Exchange:
     """One request on its way to the leader at `address`."""
 
-    def __init__(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, address: str, scope: Scope, receive: Receive, send: Send, seal: ForwardSeal | None) -> None:
         self._address = address
+        self._seal = seal
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -100,7 +135,7 @@ class _Exchange:
         except BodyRefusedError as error:
             self.is_answered = True
             await answer_error(self._send, error.status, str(error), [(b"connection", b"close")])
-        except httpx.TransportError as error:
+        except (httpx.TransportError, ssl.SSLError) as error:  # the latter of what is read: httpx passes it on
             logger.info(
                 "the leader's REST at %s does not answer: %s", self._address, str(error) or type(error).__name__
             )
@@ -121,15 +156,19 @@ class _Exchange:
         has_body = b"content-length" in names or b"transfer-encoding" in names
         if not has_body:
             self._is_read.set()
-        query = scope["query_string"]
-        path = scope["raw_path"] + (b"?" + query if query else b"")
-        headers = [(name, value) for name, value in scope["headers"] if name not in _OF_ONE_HOP | {b"host"}]
+        left_out = _OF_ONE_HOP | {b"host", FORWARDED_NAME, SEAL}
+        headers = [(name, value) for name, value in scope["headers"] if name not in left_out]
+        headers += [(FORWARDED, _client_of(scope)), *forwarded_name(scope)]
+        if self._seal is not None:
+            headers.append((SEAL, self._seal.of(scope, headers)))
         return httpx.Request(
             scope["method"],
-            httpx.URL(f"http://{self._address}").copy_with(raw_path=path),
-            headers=[*headers, (FORWARDED, b"1")],
+            self._address,
+            headers=headers,
             content=self._body() if has_body else None,
             extensions={
+                # As it has come, and as it is sealed: httpx would write it in another way.
+                "target": _target(scope),
                 "timeout": {"connect": _CONNECT_SECONDS, "write": _WRITE_SECONDS, "pool": None, "read": None},
             },
         )
@@ -146,5 +185,17 @@ class _Exchange:
                 return
 
 
+def _target(scope: Scope) -> bytes:
+    query: bytes = scope["query_string"]
+    return bytes(scope["raw_path"] + (b"?" + query if query else b""))
+
+
+def _client_of(scope: Scope) -> bytes:
+    """For the leader's audit log."""
+    client = scope.get("client")
+    return str(client[0]).encode("latin-1", "replace") if client else b"1"
+
+
 def _kept(answer: httpx.Response) -> list[tuple[bytes, bytes]]:
-    return [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in _OF_ONE_HOP]
+    left_out = _OF_ONE_HOP | _OF_EACH_ANSWER
+    return [(name.lower(), value) for name, value in answer.headers.raw if name.lower() not in left_out]

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from runtime.common.masking import masked
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
@@ -48,7 +49,13 @@ def job_overview(summary: JobSummary, now: int) -> Body:
         "tasks": _task_counts(summary.tasks),
         "pending-operators": 0,
         "pending-reason": summary.pending_reason,
+        **whose(summary),
     }
+
+
+def whose(summary: JobSummary) -> Body:
+    """Who has submitted it, "" the admin, and where it belongs (R48)."""
+    return {"namespace": summary.namespace or DEFAULT_NAMESPACE, "submitter": summary.submitter}
 
 
 def _task_counts(tasks: TaskCounts) -> Body:

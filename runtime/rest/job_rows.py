@@ -41,9 +41,9 @@ class JobRows:
         self.made = 0
         """How many rows were made so far."""
 
-    async def overview(self, summaries: Sequence[JobSummary], now: int) -> bytes:
-        """The body of /jobs/overview; rows are kept for the next time."""
-        if len(self._rows) > 2 * len(summaries) + SLICE_ROWS:
+    async def overview(self, summaries: Sequence[JobSummary], now: int, jobs: int = 0) -> bytes:
+        """The body of /jobs/overview; rows are kept for the next time. `jobs`: how many there are in all."""
+        if len(self._rows) > 2 * max(jobs, len(summaries)) + SLICE_ROWS:
             self._rows = {one.job_id: row for one in summaries if (row := self._rows.get(one.job_id)) is not None}
         return await _body(summaries, now, self._row, b"")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,12 +15,18 @@ from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.gateways.overview import DispatcherView
 from runtime.rest import job_bodies, shapes
+from runtime.rest.access import check_namespace_of_submit, guarded_router, set_more, set_object, tell_done, tell_hidden
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.job_rows import JobRows, changed_jobs, ids_and_states
 from runtime.rest.openapi import answers, takes
 from runtime.rest.request_bodies import ClientHeartbeat, MoveRequest, WaitRequest, parse_body
+from runtime.rest.sign_in import check_still_signed_in, principal_of
 from runtime.rest.submission import Submission, read_submission
+from runtime.security.principals import Principal
+
+_SOON_MILLIS = 10_000
+"""A client that is to be back so soon may as well cancel."""
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
 Since = Annotated[int, Query(ge=0, description="long poll: the last-modification already known")]
@@ -39,18 +47,18 @@ async def known_summary(context: RestContext, job_id: JobId) -> JobSummary:
     return summary
 
 
-async def wait_for_change(context: RestContext, job_id: JobId, *, wait: float, since: int) -> JobSummary:
+async def wait_for_change(context: RestContext, job_id: JobId, *, wait: float, since: int, of: Principal) -> JobSummary:
     """The summary once it is newer than `since`, or after `wait` seconds."""
     summary = await known_summary(context, job_id)
     if wait > 0 and summary.last_modification_millis <= since and not summary.status.is_globally_terminal:
         timeout = min(wait, context.long_poll_max)
         known = summary.last_modification_millis
-        await context.dispatcher.wait_for_jobs({job_id: known}, timeout=timeout)
+        await context.dispatcher.wait_for_jobs({job_id: known}, timeout=timeout, principal=of.name)
         summary = await known_summary(context, job_id)
     return summary
 
 
-async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float) -> JobSummary:
+async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float, of: Principal) -> JobSummary:
     """The summary once the job is terminal, or after `wait` seconds."""
     summary = await known_summary(context, job_id)
     deadline = context.clock.monotonic() + min(wait, context.long_poll_max)
@@ -59,14 +67,14 @@ async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float) -> J
         if remaining <= 0:
             break
         known = summary.last_modification_millis
-        await context.dispatcher.wait_for_jobs({job_id: known}, timeout=remaining)
+        await context.dispatcher.wait_for_jobs({job_id: known}, timeout=remaining, principal=of.name)
         summary = await known_summary(context, job_id)
     return summary
 
 
 def jobs_router(context: RestContext) -> APIRouter:
     """All routes that are about whole jobs. Lists come before `/jobs/{job_id}`: the first match wins."""
-    router = APIRouter(tags=["jobs"])
+    router = guarded_router(context, tags=["jobs"])
     _add_lists(router, context)
     _add_one_job(router, context)
     _add_parts(router, context)
@@ -87,21 +95,28 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
             raise InvalidInputError(message)
         offered = context.components.resource_manager.offered_spark_conf()
         submission = await read_submission(await request.body(), offered)
+        check_still_signed_in(request.scope)  # large ones wait for each other
+        set_object(request, submission.job_id)
+        principal = principal_of(request)
+        namespace = check_namespace_of_submit(principal, submission.namespace)
+        set_more(request, namespace=namespace)
+        submission = replace(submission, submitter=principal.submitter, namespace=namespace)
         response = await context.dispatcher.submit_job(submission)
         url = f"/jobs/{submission.job_id}"
         answer = {"jobUrl": url, "status": response.status.value, "outcome": response.outcome.value}
         return JsonAnswer(answer, status_code=202)
 
     @router.get("/jobs", responses=answers(shapes.JOBS))
-    async def list_jobs() -> Response:
+    async def list_jobs(request: Request) -> Response:
         """Ids and states."""
-        return JsonAnswer(await ids_and_states(context.dispatcher.job_summaries()))
+        return JsonAnswer(await ids_and_states(seen(principal_of(request), context.dispatcher.job_summaries())))
 
     @router.get("/jobs/overview", responses=answers(shapes.JOBS_OVERVIEW))
-    async def overview() -> Response:
+    async def overview(request: Request) -> Response:
         """One line a job."""
         now = context.clock.epoch_millis()
-        return JsonAnswer(await rows.overview(context.dispatcher.job_summaries(), now))
+        everything = context.dispatcher.job_summaries()
+        return JsonAnswer(await rows.overview(seen(principal_of(request), everything), now, len(everything)))
 
     @router.post("/jobs/wait", responses=answers(shapes.JOBS_CHANGED), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:
@@ -115,22 +130,29 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
         dispatcher = context.dispatcher
         known = {parse_job_id(job_id): modified for job_id, modified in asked.known.items()}
         known |= {job_id: _known_by(dispatcher, job_id, asked.since) for job_id in map(parse_job_id, asked.ids)}
+        principal = principal_of(request)
         timeout = min(asked.wait, context.long_poll_max)
-        news = await dispatcher.wait_for_jobs(known, timeout=timeout, name=asked.name)
-        found = await dispatcher.find_jobs(sorted(news))
+        hidden = _hidden(dispatcher, principal, known)
+        if hidden:
+            timeout = 0.0  # those are told at once, like the ones that nobody knows
+        name = f"{principal.submitter}/{asked.name}" if asked.name and principal.submitter else asked.name
+        news = await dispatcher.wait_for_jobs(known, timeout=timeout, name=name, principal=principal.name)
+        news |= hidden
+        found = _seen_of(context, request, await dispatcher.find_jobs(sorted(news)))
         now = context.clock.epoch_millis()
         return JsonAnswer(await changed_jobs(list(found.values()), sorted(news - found.keys()), now))
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:
     @router.get("/jobs/{job_id}", responses=answers(shapes.JOB))
-    async def details(job_id: str, wait: Wait = 0, since: Since = 0) -> Response:
+    async def details(job_id: str, request: Request, wait: Wait = 0, since: Since = 0) -> Response:
         """Everything about a job; with `wait` and `since` a long poll."""
         job = parse_job_id(job_id)
-        await wait_for_change(context, job, wait=wait, since=since)
+        summary = await wait_for_change(context, job, wait=wait, since=since, of=principal_of(request))
         graph = await archived_graph(context, job)
         owner = context.dispatcher.job_owner(job)
-        return JsonAnswer(job_bodies.job_details(graph, owner, context.clock.epoch_millis()))
+        now = context.clock.epoch_millis()
+        return JsonAnswer(job_bodies.job_details(graph, owner, now) | job_bodies.whose(summary))
 
     @router.patch("/jobs/{job_id}", status_code=202, responses=answers(shapes.EMPTY, 202))
     async def cancel(job_id: str, mode: str = "cancel") -> Response:
@@ -149,7 +171,13 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
     async def client_heartbeat(job_id: str, request: Request) -> Response:
         """Promise to be back, or say that nobody has to be. Answered when that is durable; idempotent."""
         asked = parse_body(ClientHeartbeat, await request.body())
-        await context.dispatcher.client_heartbeat(parse_job_id(job_id), expires_millis=asked.expired_timestamp)
+        job, expires = parse_job_id(job_id), asked.expired_timestamp
+        await context.dispatcher.client_heartbeat(job, expires_millis=expires)
+        summary = await context.dispatcher.find_job(job)
+        is_own = summary is not None and summary.submitter == principal_of(request).submitter
+        # Clients of a job say this every few seconds; what ends one that is somebody else's, or at once, is told (R49).
+        if not is_own or 0 < expires < context.clock.epoch_millis() + _SOON_MILLIS:
+            tell_done(context, request, "promise", until=expires)
         return JsonAnswer({}, status_code=202)
 
     @router.get("/jobs/{job_id}/yarn-cancel", status_code=202, responses=answers(shapes.EMPTY, 202))
@@ -169,21 +197,23 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
 
 def _add_parts(router: APIRouter, context: RestContext) -> None:
     @router.get("/jobs/{job_id}/status", responses=answers(shapes.JOB_STATUS))
-    async def status(job_id: str, wait: Wait = 0, since: Since = 0) -> Response:
-        """The state; with `wait` and `since` a long poll."""
-        summary = await wait_for_change(context, parse_job_id(job_id), wait=wait, since=since)
+    async def status(job_id: str, request: Request, wait: Wait = 0, since: Since = 0) -> Response:
+        """The state, and whether it is who asks that has submitted the job; with `wait` and `since` a long poll."""
+        principal = principal_of(request)
+        summary = await wait_for_change(context, parse_job_id(job_id), wait=wait, since=since, of=principal)
         return JsonAnswer(
             {
                 "status": summary.status.value,
                 "last-modification": summary.last_modification_millis,
                 "pending-reason": summary.pending_reason,
+                "is-own": summary.submitter == principal.submitter,
             }
         )
 
     @router.get("/jobs/{job_id}/execution-result", responses=answers(shapes.RESULT))
-    async def execution_result(job_id: str, wait: Wait = 0) -> Response:
+    async def execution_result(job_id: str, request: Request, wait: Wait = 0) -> Response:
         """The result once the job is terminal; `wait` waits for it."""
-        summary = await wait_for_end(context, parse_job_id(job_id), wait=wait)
+        summary = await wait_for_end(context, parse_job_id(job_id), wait=wait, of=principal_of(request))
         if not summary.status.is_globally_terminal:
             return JsonAnswer({"status": {"id": "IN_PROGRESS"}})
         return JsonAnswer(job_bodies.execution_result(await archived_graph(context, summary.job_id)))
@@ -205,6 +235,27 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
         """The failures of a job, newest first."""
         graph = await archived_graph(context, parse_job_id(job_id))
         return JsonAnswer(job_bodies.exceptions(graph, max_exceptions))
+
+
+def seen(principal: Principal, summaries: Sequence[JobSummary]) -> Sequence[JobSummary]:
+    """Those of the namespaces that this principal sees."""
+    if principal.is_of_all:
+        return summaries
+    return [one for one in summaries if principal.sees(one.namespace)]
+
+
+def _seen_of(context: RestContext, request: Request, found: Mapping[JobId, JobSummary]) -> dict[JobId, JobSummary]:
+    """Those that who asks may see. That he has named others is told."""
+    principal = principal_of(request)
+    tell_hidden(context, request, [one for one in found.values() if not principal.sees(one.namespace)])
+    return {job_id: one for job_id, one in found.items() if principal.sees(one.namespace)}
+
+
+def _hidden(dispatcher: DispatcherView, principal: Principal, jobs: Iterable[JobId]) -> frozenset[JobId]:
+    if principal.is_of_all:
+        return frozenset()
+    shown = ((job_id, dispatcher.job_summary(job_id)) for job_id in jobs)
+    return frozenset(job_id for job_id, one in shown if one is not None and not principal.sees(one.namespace))
 
 
 def _known_by(dispatcher: DispatcherView, job_id: JobId, since: int) -> int:

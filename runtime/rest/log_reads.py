@@ -6,11 +6,12 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from runtime.common.errors import UnavailableError
 from runtime.common.ids import ExecutionAttemptId
-from runtime.common.log_position import AttemptKey, LogPosition
+from runtime.common.log_position import OFFSET_MAX, AttemptKey, LogPosition
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph
-from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
+from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, AttemptLogsResponse, LogStream
 from runtime.rest.job_bodies import Body
 from runtime.rest.log_places import deleted
 
@@ -77,6 +78,24 @@ class FollowedAttempt:
                 for stream, piece in self.pieces.items()
             },
         }
+
+
+def check_piece(piece: AttemptLogResponse, limit: int) -> None:
+    """What a TaskManager answers is believed within bounds only (R52). Raises UnavailableError."""
+    numbers = (piece.next_offset, piece.size_bytes, piece.dropped_bytes)
+    if min(numbers) < 0 or max(numbers) > OFFSET_MAX or len(piece.data) > min(limit, piece.next_offset):
+        message = "what it says of a log cannot be"
+        raise UnavailableError(message)
+
+
+def check_pieces(answer: AttemptLogsResponse, reads: int, limit: int) -> None:
+    """The same of many, each of which answers one of so many reads. Raises UnavailableError."""
+    if any(not 0 <= one.index < reads for one in answer.pieces):
+        message = "it answers what nobody has asked"
+        raise UnavailableError(message)
+    for one in answer.pieces:
+        if one.piece is not None:
+            check_piece(one.piece, limit)
 
 
 def followed(

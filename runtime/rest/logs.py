@@ -12,18 +12,20 @@ from runtime.common.ids import parse_job_id
 from runtime.common.log_position import LogPosition
 from runtime.gateways.task_executor import AttemptLogsRequest
 from runtime.rest import job_bodies, shapes
+from runtime.rest.access import guarded_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.jobs import archived_graph, wait_for_change
 from runtime.rest.log_places import LogPlaces, gone
-from runtime.rest.log_reads import ATTEMPTS_MAX, PIECE_BYTES_MAX, FollowedAttempt, followed, has_more
+from runtime.rest.log_reads import ATTEMPTS_MAX, PIECE_BYTES_MAX, FollowedAttempt, check_pieces, followed, has_more
 from runtime.rest.openapi import answers, takes
 from runtime.rest.request_bodies import LogsRequest, parse_body
+from runtime.rest.sign_in import principal_of
 
 
 def logs_router(context: RestContext) -> APIRouter:
     """One route."""
-    router = APIRouter(tags=["jobs"])
+    router = guarded_router(context, tags=["jobs"])
 
     @router.post("/jobs/{job_id}/logs", responses=answers(shapes.JOB_LOGS), openapi_extra=takes(LogsRequest))
     async def logs(job_id: str, request: Request) -> Response:
@@ -31,7 +33,7 @@ def logs_router(context: RestContext) -> APIRouter:
         job = parse_job_id(job_id)
         asked = parse_body(LogsRequest, await request.body())
         position = LogPosition.from_json(asked.position)
-        await wait_for_change(context, job, wait=asked.wait, since=asked.since)
+        await wait_for_change(context, job, wait=asked.wait, since=asked.since, of=principal_of(request))
         graph = await archived_graph(context, job)
         if asked.vertex is not None and not any(asked.vertex in {one.id, one.name} for one in graph.vertices):
             message = f"job {job} has no vertex {asked.vertex[:64]!r}"
@@ -85,6 +87,7 @@ async def _read_from(
     requests = tuple(one.request(stream, position, PIECE_BYTES_MAX) for one, stream in reads)
     try:
         answer = await context.task_executor(address).request_attempt_logs(AttemptLogsRequest(requests, room))
+        check_pieces(answer, len(reads), PIECE_BYTES_MAX)
     except FlinklikeError as error:
         for one in attempts:
             one.missing = f"TaskManager {one.attempt.task_manager_id} does not answer: {error}"

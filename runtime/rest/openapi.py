@@ -8,7 +8,16 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from runtime.rest.request_bodies import ClientHeartbeat, LogsRequest, MissingRequest, MoveRequest, WaitRequest
+from runtime.rest import text_patterns
+from runtime.rest.request_bodies import (
+    ClientHeartbeat,
+    LogsRequest,
+    MissingRequest,
+    MoveRequest,
+    NewPrincipal,
+    RotatedToken,
+    WaitRequest,
+)
 from runtime.rest.shapes import ERRORS, Shape, json_schema
 from runtime.rest.submission import Submission
 
@@ -19,8 +28,19 @@ _BODIES: tuple[type[BaseModel], ...] = (
     MissingRequest,
     MoveRequest,
     ClientHeartbeat,
+    NewPrincipal,
+    RotatedToken,
 )
 _REFERENCE = "#/components/schemas/{model}"
+
+_PATH_PATTERNS = {
+    "job_id": text_patterns.JOB_ID,
+    "vertex_id": text_patterns.VERTEX_ID,
+    "sha256": text_patterns.SHA256,
+    "key": text_patterns.BLOB_KEY,
+    "name": text_patterns.PRINCIPAL_NAME,
+}
+"""What a part of a path looks like. Handlers look themselves: they say more, as 400."""
 
 
 def answers(shape: Shape, status: int = 200) -> dict[int | str, dict[str, Any]]:
@@ -32,6 +52,12 @@ def takes(model: type[BaseModel]) -> dict[str, Any]:
     """For `openapi_extra=` of a route that reads its body itself."""
     schema = {"$ref": _REFERENCE.format(model=model.__name__)}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def answers_bytes(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """The same for a route whose answer is no JSON."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {**answers(ERRORS), 200: {"description": "as asked", "content": content}}
 
 
 def _json(description: str, shape: Shape) -> dict[str, Any]:
@@ -47,5 +73,14 @@ class DescribedApp(FastAPI):
             document = super().openapi()
             _, models = models_json_schema([(model, "validation") for model in _BODIES], ref_template=_REFERENCE)
             document.setdefault("components", {}).setdefault("schemas", {}).update(models["$defs"])
+            for operations in document["paths"].values():
+                _describe_paths(operations)
         assert self.openapi_schema is not None
         return self.openapi_schema
+
+
+def _describe_paths(operations: dict[str, Any]) -> None:
+    for operation in operations.values():
+        for parameter in operation.get("parameters", ()):
+            if parameter["in"] == "path" and parameter["name"] in _PATH_PATTERNS:
+                parameter["schema"]["pattern"] = _PATH_PATTERNS[parameter["name"]]

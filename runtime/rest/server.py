@@ -7,31 +7,70 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import uvicorn
 
+from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
+from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
 from runtime.rest.app import create_app
+from runtime.rest.audit import Audit
+from runtime.rest.connections import Connections, connections_max, protocol_among
 from runtime.rest.context import RestContext
-from runtime.rest.guards import TokenCheck
+from runtime.rest.handshakes import Handshake, Seldom
+from runtime.rest.limits import NO_LIMITS, LimitSettings
+from runtime.rest.sign_in import SignIn
+from runtime.rest.tls import RestTls
 
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 32
+"""Of connections that wait, before the loop serves others again: asyncio takes this for the backlog as well."""
 _KEEP_ALIVE_SECONDS = 75
-_CONNECTIONS_MAX = 16_384
-"""Above it a connection is answered 503: each long poll of a client holds one."""
+_OF_ONE_PEER = 0.75
+"""The part of all connections that one address may have: each long poll of a client holds one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """Where to listen, and how large a request may be. Port 0 picks a free one."""
+    """Where to listen, how large a request may be, and by which names clients ask. Port 0 picks a free one.
+
+    `hosts`: names of this host. `allowed_hosts`: those of proxies, with or without a port.
+    """
 
     bind_address: str
     port: int
     content_length_max: int
+    hosts: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+
+
+class SeldomFilter(logging.Filter):
+    """A warning that any stranger can cause is said once a minute: each of a flood would be a line of the log."""
+
+    _EVERY = 60.0
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """uvicorn's warnings are a few fixed texts."""
+        if record.levelno != logging.WARNING:
+            return True
+        now = self._clock.monotonic()
+        if now - self._told.get(record.msg, float("-inf")) < self._EVERY:
+            return False
+        self._told[record.msg] = now
+        return True
+
+
+_SELDOM = SeldomFilter(SystemClock())
 
 
 class _Server(uvicorn.Server):
@@ -55,19 +94,35 @@ class _Server(uvicorn.Server):
 class RestServer:
     """Serves from `start` until `stop`, whether or not this process leads."""
 
-    def __init__(self, context: RestContext, settings: RestSettings, *, check_token: TokenCheck | None) -> None:
+    def __init__(self, context: RestContext, settings: RestSettings, *, sign_in: SignIn | None) -> None:
         self._settings = settings
-        app = create_app(context, check_token=check_token, content_length_max=settings.content_length_max)
+        self._is_encrypted = context.tls is not None
+        most = connections_max()
+        self.connections = Connections(most, int(most * _OF_ONE_PEER))
+        if sign_in is not None:
+            context = replace(context, limits=limits_within(context.limits, self.connections.peer_max))
+        app = create_app(
+            context,
+            sign_in=sign_in,
+            content_length_max=settings.content_length_max,
+            hosts=settings.hosts,
+            allowed_hosts=settings.allowed_hosts,
+        )
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="off",
+            ws="none",
+            backlog=_ACCEPTED_AT_ONCE,
             server_header=False,
+            proxy_headers=False,  # a client on this host would say in X-Forwarded-For whom the audit log names
+            headers=[("x-content-type-options", "nosniff")],  # what a job has written is no page
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
-            limit_concurrency=_CONNECTIONS_MAX,
+            http=_protocol(self.connections, context.tls, context.audit),
         )
+        logging.getLogger("uvicorn.error").addFilter(_SELDOM)
         self._server = _Server(config)
         self._socket: socket.socket | None = None
 
@@ -101,8 +156,44 @@ class RestServer:
         assert self._socket is not None, "bind first"
         scope.spawn("rest/serve", self._server.serve(sockets=[self._socket]))
         await self._server.is_serving.wait()
-        logger.info("REST listens on %s:%d", self._settings.bind_address, self.port)
+        self._socket.listen(_BACKLOG)
+        how = "with TLS" if self._is_encrypted else "in plain text"
+        logger.info("REST listens on %s:%d, %s", self._settings.bind_address, self.port, how)
 
     def stop(self) -> None:
         """Refuse new connections and end what runs within a second."""
         self._server.should_exit = True
+
+
+def limits_within(limits: LimitSettings, peer_max: int) -> LimitSettings:
+    """Half of what others leave of the connections of one address may run requests of one principal (R49).
+
+    Of whichever address they are: so others are served there, and elsewhere.
+    """
+    if limits is NO_LIMITS:
+        return limits
+    running_max = max(1, peer_max // 2)
+    limits = replace(limits, places_max=max(2, peer_max))
+    if limits.running_max <= running_max:
+        return limits
+    logger.warning(
+        "security.principal.max-running-requests is %d, and %d holds here: half of the %d connections that REST takes "
+        "from one address. For more raise the limit of open files (ulimit -n)",
+        limits.running_max,
+        running_max,
+        peer_max,
+    )
+    return replace(limits, running_max=running_max)
+
+
+def _protocol(places: Connections, tls: RestTls | None, audit: Audit) -> type[asyncio.Protocol]:
+    """What uvicorn calls for each connection."""
+    http: Any = protocol_among(places)
+    if tls is None:
+        return cast("type[asyncio.Protocol]", http)
+    seldom = Seldom(audit)
+
+    def make(**more: Any) -> Handshake:
+        return Handshake(http(**more), places, tls.server_context, seldom)
+
+    return cast("type[asyncio.Protocol]", make)

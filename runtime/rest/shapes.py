@@ -59,7 +59,21 @@ CLUSTER_OVERVIEW = {
     "flink-commit": str,
     "jobmasters": int,
     "leader": str,
+    "delegation-tokens": [{"provider": str, "valid-until": int, "failures": int, "failure": str, "obtained": bool}],
 }
+PRINCIPAL = {"name": str, "role": str, "namespace": str, "via": str}
+_TOKEN = {"created": int, "expires": int}
+_PRINCIPAL_RECORD = {
+    "name": str,
+    "role": str,
+    "namespace": str,
+    "is-revoked": bool,
+    "tokens": [_TOKEN],
+    "certificate": str,
+    "problem": str,
+}
+PRINCIPALS = {"principals": [_PRINCIPAL_RECORD]}
+NEW_TOKEN = {**_PRINCIPAL_RECORD, "token": str}
 DASHBOARD_CONFIG = {
     "refresh-interval": int,
     "timezone-name": str,
@@ -133,6 +147,9 @@ _TASK_MANAGER = {
     "warm": bool,
     "state": str,
     "problem": str,
+    "not-enforced": [str],
+    "tenancy": str,
+    "tenant": str,
 }
 TASK_MANAGERS = {"taskmanagers": [_TASK_MANAGER]}
 TASK_MANAGER = {
@@ -186,12 +203,14 @@ _JOB_OVERVIEW = {
     "tasks": dict.fromkeys(_TASK_COUNTS, int),
     "pending-operators": int,
     "pending-reason": str,
+    "namespace": str,
+    "submitter": str,
 }
 SUBMITTED = {"jobUrl": str, "status": str, "outcome": str}
 JOBS = {"jobs": [{"id": str, "status": str}]}
 JOBS_OVERVIEW = {"jobs": [_JOB_OVERVIEW]}
 JOBS_CHANGED = {"jobs": [_JOB_OVERVIEW], "unknown": [str]}
-JOB_STATUS = {"status": str, "last-modification": int, "pending-reason": str}
+JOB_STATUS = {"status": str, "last-modification": int, "pending-reason": str, "is-own": bool}
 
 _IO_METRICS = {
     "read-bytes": int,
@@ -265,6 +284,8 @@ JOB = {
     "plan": _PLAN,
     "pending-operators": int,
     "pending-reason": str,
+    "namespace": str,
+    "submitter": str,
     "last-modification": int,
     "jobmaster": str,
     "jobmaster-id": str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
@@ -14,12 +13,16 @@ from fastapi.responses import RedirectResponse
 from runtime.common.version import VERSION
 from runtime.gateways.dispatcher import JobSummary
 from runtime.rest import shapes
+from runtime.rest.access import guarded_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.cluster import cluster_overview
 from runtime.rest.context import RestContext
 from runtime.rest.job_bodies import duration
+from runtime.rest.jobs import seen
 from runtime.rest.openapi import answers
-from runtime.rest.ui import html_page, seconds_text, state_html, table_html, time_text
+from runtime.rest.sign_in import principal_of
+from runtime.rest.ui import escape, html_page, seconds_text, state_html, table_html, time_text
+from runtime.security.principals import ADMIN_NAME
 
 _JOBS_SHOWN_MAX = 50
 _NUMBERS = (
@@ -33,7 +36,7 @@ _NUMBERS = (
 
 def start_router(context: RestContext) -> APIRouter:
     """`/` and `/ui`."""
-    router = APIRouter()
+    router = guarded_router(context)
 
     @router.get("/", responses=answers(shapes.START))
     async def start(request: Request) -> Response:
@@ -55,10 +58,12 @@ def start_router(context: RestContext) -> APIRouter:
     @router.get("/ui", include_in_schema=False)
     async def start_page(request: Request) -> Response:
         """The numbers of the cluster and its latest jobs."""
-        newest = list(islice(context.dispatcher.job_summaries(), _JOBS_SHOWN_MAX))
+        principal = principal_of(request)
+        newest = list(islice(seen(principal, context.dispatcher.job_summaries()), _JOBS_SHOWN_MAX))
         refresh = max(1, context.refresh_interval_millis // 1000)
         now = context.clock.epoch_millis()
-        return html_page(render_start(cluster_overview(context), newest, _token(request), now=now, refresh=refresh))
+        overview = cluster_overview(context, principal)
+        return html_page(render_start(overview, newest, _token(request), now=now, refresh=refresh))
 
     return router
 
@@ -80,7 +85,7 @@ def render_start(overview: dict[str, Any], newest: Sequence[JobSummary], query: 
     above = f"<p>{' &middot; '.join(numbers)}</p>"
     below = more or ("" if newest else "<p class=muted>no jobs yet: flinklike run, or an Airflow task</p>")
     rows = [_job_row(one, query, now) for one in newest]
-    header = ("job", "state", "started", "time")
+    header = ("job", "state", "started", "time", "namespace", "submitter")
     return table_html(f"flinklike {VERSION}", header, rows, refresh, above=above, below=below)
 
 
@@ -89,4 +94,6 @@ def _job_row(summary: JobSummary, query: str, now: int) -> str:
     link = f'<a href="ui/jobs/{summary.job_id}{query}">{escape(summary.name)}</a>'
     reason = f" <span class=muted>{escape(summary.pending_reason)}</span>" if summary.pending_reason else ""
     state = state_html(summary.status.value)
-    return f"<tr><td>{link}</td><td>{state}{reason}</td><td>{time_text(summary.start_millis)}</td><td>{spent}</td></tr>"
+    whose = f"<td>{escape(summary.namespace)}</td><td>{escape(summary.submitter or ADMIN_NAME)}</td>"
+    times = f"<td>{time_text(summary.start_millis)}</td><td>{spent}</td>"
+    return f"<tr><td>{link}</td><td>{state}{reason}</td>{times}{whose}</tr>"

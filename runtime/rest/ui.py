@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import ExecutionAttemptId, parse_job_id
+from runtime.common.printable import printable
 from runtime.common.restart_strategies import in_words
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
@@ -19,11 +20,14 @@ from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream
+from runtime.rest.access import guarded_router
 from runtime.rest.cluster import task_manager_state
 from runtime.rest.context import RestContext
 from runtime.rest.job_bodies import duration
-from runtime.rest.jobs import archived_graph
+from runtime.rest.jobs import archived_graph, known_summary, seen
+from runtime.rest.sign_in import principal_of
 from runtime.rest.vertices import read_log
+from runtime.security.principals import ADMIN_NAME
 
 _TAIL_BYTES = 8192
 _JOBS_SHOWN_MAX = 50
@@ -44,24 +48,26 @@ _STYLE = Path(__file__).with_name("ui.css").read_text(encoding="utf-8")
 
 def ui_router(context: RestContext) -> APIRouter:
     """The pages."""
-    router = APIRouter(prefix="/ui")
+    router = guarded_router(context, prefix="/ui")
 
     @router.get("/jobs/{job_id}")
     async def job_page(job_id: str) -> HTMLResponse:
         """One job."""
-        graph = await archived_graph(context, parse_job_id(job_id))
+        job = parse_job_id(job_id)
+        summary = await known_summary(context, job)
+        graph = await archived_graph(context, job)
         log = await _log_tail(context, graph)
         is_over = graph.status.is_globally_terminal
         refresh = 0 if is_over else max(1, context.refresh_interval_millis // 1000)
         owner = context.dispatcher.job_owner(graph.job_id)
-        page = render_job(graph, owner, log, now=context.clock.epoch_millis(), refresh_seconds=refresh)
+        page = render_job(graph, owner, log, summary, now=context.clock.epoch_millis(), refresh_seconds=refresh)
         return html_page(page)
 
     @router.get("/jobmasters")
-    async def job_masters_page() -> HTMLResponse:
+    async def job_masters_page(request: Request) -> HTMLResponse:
         """Who runs which jobs."""
-        dispatcher = context.dispatcher
-        found = [(one, dispatcher.jobs_of(one.incarnation)) for one in dispatcher.job_masters()]
+        dispatcher, principal = context.dispatcher, principal_of(request)
+        found = [(one, seen(principal, dispatcher.jobs_of(one.incarnation))) for one in dispatcher.job_masters()]
         return html_page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
     @router.get("/taskmanagers")
@@ -73,10 +79,15 @@ def ui_router(context: RestContext) -> APIRouter:
     return router
 
 
-def html_page(html: str) -> HTMLResponse:
-    """A page that loads nothing and tells nobody its address, which may hold the token."""
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return HTMLResponse(html, headers={"content-security-policy": policy, "referrer-policy": "no-referrer"})
+_POLICY = "; ".join(
+    [f"{what} 'none'" for what in ("default-src", "frame-ancestors", "base-uri", "form-action")]
+    + ["style-src 'unsafe-inline'"]
+)
+
+
+def html_page(page: str) -> HTMLResponse:
+    """A page that loads nothing, lies in no other one, and tells nobody its address, which may hold the token."""
+    return HTMLResponse(page, headers={"content-security-policy": _POLICY, "referrer-policy": "no-referrer"})
 
 
 async def _log_tail(context: RestContext, graph: ArchivedExecutionGraph) -> tuple[str, str]:
@@ -106,6 +117,7 @@ def render_job(
     graph: ArchivedExecutionGraph,
     owner: JobMasterInfo | None,
     log: tuple[str, str],
+    summary: JobSummary,
     *,
     now: int,
     refresh_seconds: int,
@@ -123,7 +135,7 @@ def render_job(
         f"<style>{_STYLE}</style></head><body>"
         f"<h1>{escape(graph.name)} {state_html(graph.status.value)}</h1>"
         f'<p class="muted">{graph.job_id} &middot; started {time_text(graph.start_millis)}'
-        f" &middot; {seconds_text(spent)}</p>{reason}{_ownership(owner, graph.takeovers)}"
+        f" &middot; {seconds_text(spent)}{_whose(summary)}</p>{reason}{_ownership(owner, graph.takeovers)}"
         f'<p class="muted">{escape(restarts)}</p>'
         "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>restarts</th><th>progress</th><th>time</th></tr>"
         f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
@@ -185,6 +197,11 @@ def _vertex_row(vertex: ArchivedVertex, now: int) -> str:
     )
 
 
+def _whose(summary: JobSummary) -> str:
+    submitter = escape(summary.submitter or ADMIN_NAME)
+    return f" &middot; namespace {escape(summary.namespace)} &middot; submitted by {submitter}"
+
+
 def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> str:
     lines = [f"JobMaster process {escape(owner.incarnation)} at {escape(owner.address)}"] if owner else []
     lines += [
@@ -205,6 +222,11 @@ def _exceptions(graph: ArchivedExecutionGraph) -> str:
         for one in graph.exceptions
     ]
     return f"<h2>Exceptions</h2>{''.join(parts)}"
+
+
+def escape(text: str) -> str:
+    """Text of others within a page."""
+    return html.escape(printable(text))
 
 
 def state_html(name: str) -> str:

@@ -12,11 +12,13 @@ from runtime.common.ids import ExecutionAttemptId, parse_job_id
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
 from runtime.rest import shapes, vertex_bodies
+from runtime.rest.access import guarded_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.context import RestContext
 from runtime.rest.jobs import archived_graph
 from runtime.rest.log_places import LogPlaces, deleted, gone
-from runtime.rest.openapi import answers
+from runtime.rest.log_reads import check_piece
+from runtime.rest.openapi import answers, answers_bytes
 
 LOG_LIMIT_MAX = 1 << 20
 
@@ -58,15 +60,17 @@ async def read_log(context: RestContext, attempt: ArchivedExecution, request: At
         message = f"the log of attempt {attempt.attempt_id}: {gone(attempt)}"
         raise NotFoundError(message)
     try:
-        return await context.task_executor(address).request_attempt_log(request)
+        piece = await context.task_executor(address).request_attempt_log(request)
     except NotFoundError as error:
         message = f"the log of attempt {attempt.attempt_id}: {deleted(attempt)}"
         raise NotFoundError(message) from error
+    check_piece(piece, request.limit)
+    return piece
 
 
 def vertices_router(context: RestContext) -> APIRouter:
     """All routes below a vertex."""
-    router = APIRouter(prefix="/jobs/{job_id}/vertices/{vertex_id}", tags=["vertices"])
+    router = guarded_router(context, prefix="/jobs/{job_id}/vertices/{vertex_id}", tags=["vertices"])
     now = context.clock.epoch_millis
 
     @router.get("", responses=answers(shapes.VERTEX))
@@ -96,7 +100,7 @@ def vertices_router(context: RestContext) -> APIRouter:
         found = find_attempt(find_subtask(await find_vertex(context, job_id, vertex_id), index), attempt)
         return JsonAnswer(vertex_bodies.attempt_details(index, found, now()))
 
-    @router.get("/subtasks/{index}/attempts/{attempt}/log")
+    @router.get("/subtasks/{index}/attempts/{attempt}/log", responses=answers_bytes("text/plain; charset=utf-8"))
     async def log(
         job_id: str,
         vertex_id: str,

@@ -7,7 +7,7 @@ SO_REUSEPORT a new process would bind beside a frozen one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,13 +28,19 @@ STREAM_PATH = "/flinklike.Transport/OpenStream"
 CHUNK_PATH = "/flinklike.Transport/FetchChunks"
 IDENTITY_PATH = "/flinklike.Transport/Identify"
 
-TOKEN_KEY = "flinklike-token"  # noqa: S105 - the name of a header
+CREDENTIAL_KEY = "flinklike-credential"
+TOKEN_KEY = "flinklike-token"  # noqa: S105 - the name of the header that earlier releases have instead
 TARGET_KEY = "flinklike-target"
 SENDER_KEY = "flinklike-sender"
 HELLO_KEY = "flinklike-hello-bin"
 ACCEPTED_KEY = "flinklike-accepted"
 
 METADATA_SIZE_MAX = 32 * 1024
+CONCURRENT_CALLS_MAX = 50
+"""Of one connection (R39). A client of ours that has more to ask waits."""
+WAITING_CALLS_MAX = 5000
+"""Calls wait in one queue of the server, those of strangers among them: of more than these it ends some, whose ever
+they are, of twice as many all. Ours wait a second or two behind so many."""
 IDLE_CHANNELS_MAX = 64
 """Channels beyond this number are closed when unused: peers come and go with new ports."""
 
@@ -65,6 +71,10 @@ def server_options(settings: RpcSettings) -> Options:
         ("grpc.so_reuseport", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 1000),
         ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.max_concurrent_streams", CONCURRENT_CALLS_MAX),
+        ("grpc.server.max_pending_requests", WAITING_CALLS_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * WAITING_CALLS_MAX),
+        ("grpc.max_allowed_incoming_connections", settings.connections_max),
     ]
 
 
@@ -85,8 +95,10 @@ def channel_options(settings: RpcSettings) -> Options:
 def call_metadata(settings: RpcSettings, target: FencingToken | None, sender: FencingToken | None) -> Metadata:
     """What a call carries beside its message (R1)."""
     entries: list[tuple[str, str | bytes]] = []
-    if settings.cluster_token is not None:
-        entries.append((TOKEN_KEY, settings.cluster_token.reveal()))
+    if settings.credential is not None:
+        entries.append((CREDENTIAL_KEY, settings.credential.reveal()))
+    if settings.former is not None:
+        entries.append((TOKEN_KEY, settings.former.reveal()))
     if target is not None:
         entries.append((TARGET_KEY, f"{target.revision}@{target.cluster}"))
     if sender is not None:
@@ -127,6 +139,7 @@ class Channel:
     """One connection to a peer, made on first use and again by gRPC when it breaks."""
 
     raw: Any
+    credentials: grpc.ChannelCredentials | None = None
     last_used: float = 0.0
     users: int = 0
     calls: dict[str, Any] = field(default_factory=dict)
@@ -139,11 +152,35 @@ class Channel:
         return call
 
 
-class Channels:
-    """Channels by address. Unused ones are closed once there are many."""
+def open_channel(address: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
+    """A channel that dials when it is used."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, credentials, options=options)
 
-    def __init__(self, options: Options, clock: Clock, *, idle_timeout: float = 60.0) -> None:
+
+def no_credentials() -> None:
+    """Nothing is encrypted."""
+
+
+class Channels:
+    """Channels by address. Unused ones are closed once there are many.
+
+    `credentials` answers another object when certificates have changed: the next use of an address makes a channel
+    anew, and the one before is closed when nobody uses it any more (R47).
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        clock: Clock,
+        credentials: Callable[[], grpc.ChannelCredentials | None] = no_credentials,
+        *,
+        idle_timeout: float = 60.0,
+    ) -> None:
         self._options = options
+        self._credentials = credentials
+        self._replaced: list[Channel] = []
         self._clock = clock
         self._idle_timeout = idle_timeout
         self._channels: dict[str, Channel] = {}
@@ -154,9 +191,14 @@ class Channels:
     @contextmanager
     def use(self, address: str) -> Iterator[Channel]:
         """The channel to `address`, not closed as long as somebody uses it."""
+        credentials = self._credentials()
         channel = self._channels.get(address)
+        if channel is not None and channel.credentials is not credentials:
+            self._replaced.append(channel)
+            channel = None
         if channel is None:
-            channel = self._channels[address] = Channel(grpc.aio.insecure_channel(address, options=self._options))
+            raw = open_channel(address, credentials, self._options)
+            channel = self._channels[address] = Channel(raw, credentials)
         channel.users += 1
         channel.last_used = self._clock.monotonic()
         try:
@@ -166,7 +208,10 @@ class Channels:
             channel.last_used = self._clock.monotonic()
 
     async def close_idle(self) -> None:
-        """Close what nobody has used for the idle timeout, if there are many."""
+        """Close what was replaced and has no user, and, if there are many, what had none for the idle timeout."""
+        for old in [one for one in self._replaced if not one.users]:
+            self._replaced.remove(old)
+            await old.raw.close(None)
         if len(self._channels) <= IDLE_CHANNELS_MAX:
             return
         before = self._clock.monotonic() - self._idle_timeout
@@ -180,3 +225,5 @@ class Channels:
         """Close all."""
         while self._channels:
             await self._channels.popitem()[1].raw.close(None)
+        while self._replaced:
+            await self._replaced.pop().raw.close(None)

@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
+from runtime.aio.clock import SystemClock
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
 from runtime.common.errors import (
@@ -32,6 +33,7 @@ from runtime.rpc.frames import ChunkRequest
 from runtime.rpc.grpc_channels import (
     ACCEPTED_KEY,
     CHUNK_PATH,
+    CREDENTIAL_KEY,
     END_OF_CALL,
     HELLO_KEY,
     IDENTITY_PATH,
@@ -44,25 +46,25 @@ from runtime.rpc.grpc_channels import (
     channel_options,
     error_of_call,
     error_of_trailers,
+    no_credentials,
+    open_channel,
     server_options,
     token_of,
 )
+from runtime.rpc.grpc_server import mended_server
 from runtime.rpc.grpc_streams import hold_accepted, read_dialed, write_dialed
 from runtime.rpc.messages import GatewayMethod
 from runtime.rpc.service import NobodyListensError, RpcServer, StreamHello
 from runtime.rpc.settings import RpcSettings
 from runtime.rpc.status import ERROR_KEY, error_details, is_bug, status_of
+from runtime.rpc.strangers import StrangerWatch
 from runtime.rpc.stream import FrameStream
 from runtime.rpc.switchboard import Switchboard, known_methods, run_stream_handler
+from runtime.rpc.tls import ClientTls, ServerTls
 
 logger = logging.getLogger(__name__)
 
 GatewayT = TypeVar("GatewayT")
-
-if TYPE_CHECKING:
-    _HandlerBase = grpc.GenericRpcHandler[Any, Any]
-else:
-    _HandlerBase = grpc.GenericRpcHandler  # generic in the stubs only
 
 
 class CannotListenError(PermanentError):
@@ -79,12 +81,14 @@ class GrpcRpcService:
         self._scope = ServiceScope(f"rpc/{settings.incarnation}")
         self._dialed: set[FrameStream] = set()
         self._server: grpc.aio.Server | None = None
+        self._strangers = StrangerWatch(SystemClock(), settings.strangers, is_encrypted=settings.tls is not None)
+        self._credentials = no_credentials if settings.tls is None else ClientTls(settings.tls).credentials
         options = channel_options(settings)
-        self._channels = Channels(options, clock)
+        self._channels = Channels(options, clock, self._credentials)
         # A pool of its own keeps large objects off the connection of calls and streams: beside 64 MB messages small
         # calls were measured at a p99 of 500 ms.
         self._own_connection = [*options, ("grpc.use_local_subchannel_pool", 1)]
-        self._chunk_channels = Channels(self._own_connection, clock)
+        self._chunk_channels = Channels(self._own_connection, clock, self._credentials)
 
     @property
     def server(self) -> RpcServer:
@@ -192,13 +196,14 @@ class GrpcRpcService:
     async def identify(self, address: str, *, timeout: float) -> Incarnation:
         """Ask who listens there; see `RpcService.identify`.
 
-        Dials itself first: gRPC tells a refusal in words only, and also one that is some time ago.
+        Dials itself first: gRPC tells a refusal in words only, and also one that is some time ago. A handshake that
+        fails proves nothing: who listens has not said who it is (R46).
         """
         what = f"the process at {address}"
         try:
             async with asyncio.timeout(timeout):
                 await _knock(address)
-                async with grpc.aio.insecure_channel(address, options=self._own_connection) as channel:
+                async with open_channel(address, self._credentials(), self._own_connection) as channel:
                     raw: Any = channel
                     metadata = call_metadata(self._settings, None, None)
                     answer: bytes = await raw.unary_unary(IDENTITY_PATH)(b"", metadata=metadata)
@@ -218,18 +223,31 @@ class GrpcRpcService:
 
     async def start(self) -> None:
         """Bind and listen. Raises CannotListenError."""
-        server = grpc.aio.server(options=server_options(self._settings))
-        server.add_generic_rpc_handlers((_Handlers(self._switchboard, self._scope, self._settings, self._clock),))
+        handlers = _Handlers(self._switchboard, self._scope, self._settings, self._clock, self._strangers)
+        server = mended_server(handlers.by_path, server_options(self._settings), self._deaf)
         wanted = f"{self._settings.bind_host}:{self._settings.port}"
         try:
-            port = server.add_insecure_port(wanted)
+            port = self._add_port(server, wanted)
         except RuntimeError as error:
             message = f"cannot listen on {wanted}: the port is in use by another process, or the address is not local"
             raise CannotListenError(message) from error
         await self._scope.open()
         await server.start()
         self._server = server
+        self._strangers.start(port)
         self._switchboard.bound_to(f"{self._settings.address}:{port}")
+
+    def _deaf(self, sentence: str) -> None:
+        async def fail() -> None:
+            raise UnavailableError(sentence)
+
+        self._scope.spawn("rpc/server", fail())
+
+    def _add_port(self, server: grpc.aio.Server, wanted: str) -> int:
+        if self._settings.tls is None:
+            return server.add_insecure_port(wanted)
+        tls = ServerTls(self._settings.tls, self._strangers.note_handshake)
+        return server.add_secure_port(wanted, tls.credentials())
 
     async def wait_failed(self) -> None:
         """Wait for a failure of what runs in the background; see `RpcService.wait_failed`."""
@@ -247,35 +265,52 @@ class GrpcRpcService:
             _ = stopping.create_task(server.stop(server_grace), name="rpc/stop")
             for stream in [*accepted, *self._dialed]:
                 _ = stopping.create_task(stream.close(), name=f"rpc/close/{stream.name}")
+        self._strangers.stop()
         await self._channels.close()
         await self._chunk_channels.close()
         await self._scope.close()
 
 
-class _Handlers(_HandlerBase):
-    """Finds the handler of a path. All behaviours authenticate first, and fail through `_abort` only."""
+class _Handlers:
+    """The handlers of all paths. All behaviours authenticate first, and fail through `_abort` only."""
 
-    def __init__(self, switchboard: Switchboard, scope: ServiceScope, settings: RpcSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        switchboard: Switchboard,
+        scope: ServiceScope,
+        settings: RpcSettings,
+        clock: Clock,
+        strangers: StrangerWatch,
+    ) -> None:
         self._switchboard = switchboard
         self._scope = scope
         self._settings = settings
         self._clock = clock
-        self._by_path = {path: grpc.unary_unary_rpc_method_handler(self._unary(path)) for path in known_methods()}
-        self._by_path[STREAM_PATH] = grpc.stream_stream_rpc_method_handler(self._stream)
-        self._by_path[CHUNK_PATH] = grpc.unary_stream_rpc_method_handler(self._chunks)
-        self._by_path[IDENTITY_PATH] = grpc.unary_unary_rpc_method_handler(self._identity)
+        self._strangers = strangers
+        # All are served as streams of requests: grpc reads a single request before it calls anybody, and nothing of it
+        # is to be read before the token has been seen.
+        self.by_path = {path: grpc.stream_unary_rpc_method_handler(self._unary(path)) for path in known_methods()}
+        self.by_path[STREAM_PATH] = grpc.stream_stream_rpc_method_handler(self._stream)
+        self.by_path[CHUNK_PATH] = grpc.stream_stream_rpc_method_handler(self._chunks)
+        self.by_path[IDENTITY_PATH] = grpc.stream_unary_rpc_method_handler(self._identity)
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """The handler, or None for UNIMPLEMENTED."""
-        return self._by_path.get(handler_call_details.method)
+    def _authenticate(self, context: Any) -> dict[str, Any]:
+        """The metadata of a call whose peer has shown the token (R39). Raises UnauthenticatedError."""
+        metadata = dict(context.invocation_metadata())
+        try:
+            self._switchboard.authenticate(metadata.get(CREDENTIAL_KEY), metadata.get(TOKEN_KEY))
+        except FlinklikeError:
+            self._strangers.refuse(context.peer())
+            raise
+        self._strangers.admit(context.peer())
+        return metadata
 
     def _unary(self, path: str) -> Any:
-        async def behaviour(request: bytes, context: Any) -> bytes:
+        async def behaviour(_requests: Any, context: Any) -> bytes:
             try:
-                metadata = dict(context.invocation_metadata())
-                self._switchboard.authenticate(metadata.get(TOKEN_KEY))
+                metadata = self._authenticate(context)
                 target, sender = token_of(metadata, TARGET_KEY), token_of(metadata, SENDER_KEY)
-                return await self._switchboard.call(path, target, sender, request)
+                return await self._switchboard.call(path, target, sender, await _only_request(context))
             except Exception as error:
                 # The boundary of the endpoint: whatever it raised goes to its caller.
                 if is_bug(error):
@@ -285,9 +320,9 @@ class _Handlers(_HandlerBase):
 
         return behaviour
 
-    async def _identity(self, _request: bytes, context: Any) -> bytes:
+    async def _identity(self, _requests: Any, context: Any) -> bytes:
         try:
-            self._switchboard.authenticate(dict(context.invocation_metadata()).get(TOKEN_KEY))
+            _ = self._authenticate(context)
         except FlinklikeError as error:
             await _abort(context, error)
             raise
@@ -295,8 +330,7 @@ class _Handlers(_HandlerBase):
 
     async def _stream(self, _requests: Any, context: Any) -> None:
         try:
-            metadata = dict(context.invocation_metadata())
-            self._switchboard.authenticate(metadata.get(TOKEN_KEY))
+            metadata = self._authenticate(context)
             hello = codec.decode(StreamHello, _bytes(metadata, HELLO_KEY))
             handler = self._switchboard.accept(hello)
         except FlinklikeError as error:
@@ -312,9 +346,11 @@ class _Handlers(_HandlerBase):
         finally:
             stream.end("connection lost")
 
-    async def _chunks(self, request: bytes, context: Any) -> AsyncIterator[bytes]:
+    async def _chunks(self, _requests: Any, context: Any) -> AsyncIterator[bytes]:
+        request = b""
         try:
-            self._switchboard.authenticate(dict(context.invocation_metadata()).get(TOKEN_KEY))
+            _ = self._authenticate(context)
+            request = await _only_request(context)
             wanted = codec.decode(ChunkRequest, request)
             async with contextlib.aclosing(self._switchboard.chunks(wanted.source, wanted.key)) as chunks:
                 async for chunk in chunks:
@@ -325,6 +361,15 @@ class _Handlers(_HandlerBase):
                 logger.exception("chunks of %s failed", request[:200])
             await _abort(context, error)
             raise
+
+
+async def _only_request(context: Any) -> bytes:
+    """The request of a call that has one."""
+    request = await context.read()
+    if not isinstance(request, bytes):
+        message = "the call has ended before its request was there"
+        raise InvalidInputError(message)
+    return request
 
 
 async def _knock(address: str) -> None:

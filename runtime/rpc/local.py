@@ -166,7 +166,7 @@ class LocalRpcService:
         return self._network.find(address).identity(self._presented_token())
 
     def _presented_token(self) -> str | None:
-        token = self._settings.cluster_token
+        token = self._settings.credential
         return None if token is None else token.reveal()
 
     # --- being dialled --------------------------------------------------------------------------------------------

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 from runtime.common.ids import Incarnation
-from runtime.security.tokens import ClusterToken
+from runtime.rpc.core.strangers import StrangerLimits
+from runtime.security.descriptors import connections_of_one_port
+from runtime.security.tokens import Token
+from runtime.security.watched import Watched
 
+if TYPE_CHECKING:
+    from runtime.security.tls_files import TlsMaterial
+
+CONNECTIONS_MAX = 100_000
 KIB = 1024
 MIB = 1024 * 1024
 
@@ -36,17 +45,27 @@ class RpcLimits:
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
-    """What a process is on the network. `port` 0 picks a free one; `cluster_token` None: no authentication.
+    """What a process is on the network. `port` 0 picks a free one; `credential` None: no authentication.
+
+    `former`: the cluster's token, which is shown and taken beside it while processes of an earlier release are about.
+
+    `connections_max` are taken at once, those of strangers among them until they are cut off (R39).
+
+    `tls` None: nothing is encrypted (R46).
 
     `address` is the host that others dial, `bind_host` where this process listens.
     """
 
     incarnation: Incarnation
-    cluster_token: ClusterToken | None
+    credential: Token | None
     address: str = "127.0.0.1"
     bind_host: str = "127.0.0.1"
     port: int = 0
     limits: RpcLimits = field(default_factory=RpcLimits)
+    strangers: StrangerLimits = field(default_factory=StrangerLimits)
+    connections_max: int = field(default_factory=partial(connections_of_one_port, CONNECTIONS_MAX))
+    tls: Watched[TlsMaterial] | None = None
+    former: Token | None = None
     connect_timeout: float = 5.0
     keepalive_interval: float = 10.0
     keepalive_timeout: float = 10.0

@@ -110,13 +110,31 @@ def error_from(details: ErrorDetails) -> FlinklikeError:
     return error_class(details.message)
 
 
+_REASONS = {
+    "Hostname Verification Check failed": "its certificate does not name this address: flinklike certs issue --host "
+    "and --ip do",
+    "certificate has expired": "its certificate has expired",
+    "certificate is not yet valid": "its certificate is not valid yet: do the clocks differ?",
+    "CERTIFICATE_VERIFY_FAILED": "its certificate is of no CA in security.ssl.internal.ca",
+    "WRONG_VERSION_NUMBER": "it speaks no TLS: security.ssl.internal.enabled has to be the same for all",
+    "Socket closed": "it has ended the handshake: it does not accept our certificate (its CA, its dates), or "
+    "the two differ in security.ssl.internal.enabled",
+}
+"""What gRPC says of a handshake (R46), the special before the general."""
+
+
+def _why_not_reached(text: str) -> str:
+    """What gRPC says of a handshake that failed, in our words: one line says what to mend."""
+    return next((f" ({words})" for found, words in _REASONS.items() if found in text), "")
+
+
 def error_without_details(what: str, status: grpc.StatusCode, text: str) -> FlinklikeError:
     """The error of a call that failed in the transport, or at a peer that is not ours.
 
     Only what surely was not executed is an UnavailableError; when in doubt the outcome is unknown (R2).
     """
     if status is grpc.StatusCode.UNAVAILABLE and "failed to connect" in text.lower():
-        return UnavailableError(f"{what}: the peer cannot be reached")
+        return UnavailableError(f"{what}: the peer cannot be reached{_why_not_reached(text)}")
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in text.lower():
         return MessageTooLargeError(f"{what}: {text}")
     if status is grpc.StatusCode.UNIMPLEMENTED:

@@ -122,10 +122,15 @@ class Switchboard:
         """Who this is."""
         return self._settings.incarnation
 
-    def authenticate(self, presented: str | bytes | None) -> None:
-        """Raises UnauthenticatedError when the cluster has a token and this is not it."""
-        if self._settings.cluster_token is not None:
-            self._settings.cluster_token.require(presented)
+    def authenticate(self, presented: str | bytes | None, former: str | bytes | None = None) -> None:
+        """Raises UnauthenticatedError when processes show each other a credential, and this is not it (R48).
+
+        `former`: the cluster's token, taken from processes of an earlier release where that is asked for.
+        """
+        settings = self._settings
+        if settings.credential is None or (settings.former is not None and settings.former.matches(former)):
+            return
+        settings.credential.require(presented)
 
     async def call(self, path: str, target: FencingToken | None, sender: FencingToken | None, request: bytes) -> bytes:
         """Serve one authenticated call. Raises what crosses to the caller."""

@@ -7,27 +7,46 @@ refused. The value never shows in a repr, a log line or an error.
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
+from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, UnauthenticatedError
+from runtime.security.private_files import create_private, read_private
+from runtime.security.watched import Watched
 
 TOKEN_SIZE_MAX = 4096
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}\Z")
 
 
+class Token(Protocol):
+    """What a client shows, and what is compared with it."""
+
+    def reveal(self) -> str:
+        """The secret itself, for the request that carries it."""
+
+    def matches(self, presented: str | bytes | None) -> bool:
+        """Compare in constant time."""
+
+    def require(self, presented: str | bytes | None) -> None:
+        """Raises UnauthenticatedError unless `presented` is this token."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterToken:
-    """A secret. `reveal()` is the only way to its value."""
+    """A secret. `reveal()` is the only way to its value.
+
+    `_others` are accepted too, and never sent: while one token takes the place of another one (R47).
+    """
 
     _value: str = field(compare=True)
+    _others: tuple[str, ...] = field(default=(), compare=True)
 
     def __post_init__(self) -> None:
-        if not _TOKEN.match(self._value):
+        if not all(_TOKEN.match(value) for value in (self._value, *self._others)):
             message = "a cluster token has at least 16 characters out of A-Z a-z 0-9 . _ ~ + / = -"
             raise InvalidInputError(message)
 
@@ -43,7 +62,7 @@ class ClusterToken:
         if presented is None:
             return False
         raw = presented.encode("utf-8", "surrogatepass") if isinstance(presented, str) else presented
-        return hmac.compare_digest(self._value.encode(), raw)
+        return any(hmac.compare_digest(value.encode(), raw) for value in (self._value, *self._others))
 
     def require(self, presented: str | bytes | None) -> None:
         """Raises UnauthenticatedError unless `presented` is this token."""
@@ -58,20 +77,14 @@ def new_cluster_token() -> ClusterToken:
 
 
 def read_cluster_token(path: Path) -> ClusterToken:
-    """Read a token file. Raises InvalidInputError when it is missing, readable by others, or no token."""
+    """Read a token file: one token, or a line for each that is accepted, the one to be sent first.
+
+    Raises InvalidInputError when it is missing, readable by others, or no token.
+    """
+    content = read_private(path, "token", size_max=TOKEN_SIZE_MAX)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        message = f"cannot read the token file {path}: {error.strerror}"
-        raise InvalidInputError(message) from error
-    with os.fdopen(descriptor, "rb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        if mode & 0o077:
-            message = f"the token file {path} can be read by others (mode {mode:04o}): chmod 600 it or replace it"
-            raise InvalidInputError(message)
-        content = file.read(TOKEN_SIZE_MAX + 1)
-    try:
-        return ClusterToken(content.decode("ascii").strip())
+        first, *others = [line.strip() for line in content.decode("ascii").splitlines() if line.strip()] or [""]
+        return ClusterToken(first, tuple(others))
     except (UnicodeDecodeError, InvalidInputError) as error:
         message = f"the token file {path} holds no token"
         raise InvalidInputError(message) from error
@@ -80,23 +93,28 @@ def read_cluster_token(path: Path) -> ClusterToken:
 def load_or_create_cluster_token(path: Path) -> ClusterToken:
     """Read the token file, or make it. Of several processes that come at once, all get the same token."""
     if not path.exists():
-        _create(path, new_cluster_token())
+        create_private(path, f"{new_cluster_token().reveal()}\n".encode())
     return read_cluster_token(path)
 
 
-def _create(path: Path, token: ClusterToken) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            file.write(token.reveal() + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            # A link fails if the name exists, a rename would replace what another process is already using.
-            os.link(draft, path)
-        except FileExistsError:
-            return
-    finally:
-        draft.unlink()
+class WatchedClusterToken:
+    """The token of a file, made if nobody has, and read again when the file changes (R47). A `Token`."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        _ = load_or_create_cluster_token(path)
+        self._watched = Watched("cluster's token", [path], lambda: read_cluster_token(path), clock)
+
+    def __repr__(self) -> str:
+        return "WatchedClusterToken(***)"
+
+    def reveal(self) -> str:
+        """The first one."""
+        return self._watched.value.reveal()
+
+    def matches(self, presented: str | bytes | None) -> bool:
+        """Is it any of them?"""
+        return self._watched.value.matches(presented)
+
+    def require(self, presented: str | bytes | None) -> None:
+        """Raises UnauthenticatedError unless it is one of them."""
+        self._watched.value.require(presented)

@@ -7,11 +7,11 @@ that does not are collected by the others of its host, and count with theirs.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from runtime.common.deletion import delete_tree
 from runtime.common.ids import ExecutionAttemptId
 from runtime.taskexecutor.directory_lock import LOCK, hold, taken_over
 from runtime.taskexecutor.log_retention import LogCollector, LogRetention
@@ -44,5 +44,5 @@ class AttemptLogs:
             deleted = self._collector.collect((self.directory, *dead), now_seconds=now_seconds, keep=keep)
             for path in dead:
                 if os.listdir(path) == [LOCK]:  # noqa: PTH208 - one name, no object
-                    shutil.rmtree(path, ignore_errors=True)
+                    delete_tree(path)
         return len(deleted)

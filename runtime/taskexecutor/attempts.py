@@ -15,15 +15,18 @@ from pathlib import Path
 from runtime.aio.scope import ServiceScope
 from runtime.common.clock import Clock
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError, RetryableError
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
 from runtime.taskexecutor.core.events import AttemptEnded, AttemptProgressed, AttemptReported, RunAttempt
 from runtime.taskexecutor.core.reports import MESSAGE_SIZE_BYTES_MAX, report_size_bytes
+from runtime.taskexecutor.forgetting import Forgetting
 from runtime.taskexecutor.job_directory import JobDirectories, JobDirectory
-from runtime.taskexecutor.partitions import ExchangeDirectory
+from runtime.taskexecutor.job_users import JobUsers
+from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.secret_files import SecretFiles
 from runtime.taskexecutor.slot_pool import SlotPool
+from runtime.taskexecutor.slots.logs import attempt_directory
 from runtime.taskexecutor.slots.work import SlotWork
 
 logger = logging.getLogger(__name__)
@@ -122,7 +125,9 @@ class Attempts:
         clock: Clock,
         scope: ServiceScope,
         post: Post,
+        users: JobUsers | None = None,
     ) -> None:
+        self._users = users
         self._pool = pool
         self._directories = directories
         self._exchange = exchange
@@ -132,13 +137,13 @@ class Attempts:
         self._scope = scope
         self._post = post
         self._running: dict[ExecutionAttemptId, _Attempt] = {}
+        self.forgetting = Forgetting()
+        """Jobs that leave: no attempt of one that has come back is prepared before that has ended."""
 
     def run(self, order: RunAttempt) -> None:
         """Start an attempt."""
         attempt_id = order.task.attempt_id
         attempt = self._running[attempt_id] = _Attempt(attempt_id, self._post, self._clock)
-        if order.task.outputs:
-            self._exchange.expect(attempt_id.job_id)
         self._scope.spawn(f"attempt {attempt_id}", self._run(order, attempt))
 
     def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId) -> None:
@@ -151,6 +156,12 @@ class Attempts:
             attempt.preparation.reschedule(asyncio.get_running_loop().time())
         else:
             self._scope.spawn(f"cancel {attempt_id}", self._pool.cancel(slot_index, attempt_id))
+
+    def forget(self, job_id: JobId, *, is_gone: bool) -> None:
+        """The job's processes have ended, and its files are deleted if all `is_gone`."""
+        if self._users is not None:
+            self._users.leave(job_id, is_gone=is_gone)
+        self.forgetting.end(job_id)
 
     @property
     def ids(self) -> frozenset[ExecutionAttemptId]:
@@ -175,10 +186,18 @@ class Attempts:
 
     async def _run_in_slot(self, order: RunAttempt, attempt: _Attempt) -> None:
         work = await self._prepare(order, attempt)
-        if work is None:
+        if work is None or attempt.is_cancelled:  # R50: also while its job was given a group
             attempt.report_state(ExecutionState.CANCELED, "")
             return
-        await self._pool.run(order.slot_index, work, attempt)
+        if self._users is None or work.user is None:
+            await self._pool.run(order.slot_index, work, attempt)
+            return
+        logs = attempt_directory(self._log_directory, attempt.attempt_id)
+        self._users.open_logs(work.user, logs)
+        try:
+            await self._pool.run(order.slot_index, work, attempt)
+        finally:
+            self._users.close_logs(logs)
 
     async def _prepare(self, order: RunAttempt, attempt: _Attempt) -> SlotWork | None:
         """The job's files in place; None when the attempt was cancelled meanwhile."""
@@ -188,10 +207,13 @@ class Attempts:
         secrets: Mapping[str, str] = {}
         try:
             async with asyncio.timeout(None) as attempt.preparation:
+                await self.forgetting.wait(job.job_id)
+                if task.outputs:
+                    self._exchange.expect(job.job_id)
                 directory = await self._directories.prepare(job)
                 code_files = await self._directories.code_files(job.job_id, task.task)
                 if job.secrets:
-                    secrets = await asyncio.to_thread(self._secrets.read, job.secrets)
+                    secrets = await asyncio.to_thread(self._secrets.read, job.secrets, job.namespace)
         except TimeoutError:
             if not attempt.is_cancelled:
                 raise
@@ -199,6 +221,11 @@ class Attempts:
             attempt.preparation = None
         if directory is None or attempt.is_cancelled:
             return None
+        user, partitions = None, ""
+        if self._users is not None:
+            user = await self._users.admit(job.job_id, order.slot_index, directory, code_files.values())
+            if task.outputs and (path := local_path(partitions := self._exchange.directory_of(job.job_id))):
+                self._users.open_partitions(job.job_id, Path(path))
         return SlotWork(
             job=job,
             task=task,
@@ -209,4 +236,6 @@ class Attempts:
             brought=directory.brought,
             code_files=code_files,
             secrets=secrets,
+            partition_directory=partitions,
+            user=user,
         )

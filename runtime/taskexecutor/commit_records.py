@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.ids import JobId, VertexId
+from runtime.common.ids import JobId, VertexId, parse_job_id
+from runtime.common.json_text import parse_json
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
 from runtime.taskexecutor.output_names import HIDDEN_COMMIT, digest_of
@@ -90,21 +91,31 @@ def read_claim(data: bytes) -> CommitOutputs | None:
     if not data.endswith(b"\n"):
         return None
     try:
-        fields = json.loads(data)
-        outputs = tuple(OutputDirectory(*one) for one in fields["outputs"])
-        return CommitOutputs(JobId(fields["job"]), int(fields["epoch"]), VertexId(""), outputs, int(fields["order"]))
-    except (ValueError, KeyError, TypeError) as error:
+        fields = parse_json(data)
+        outputs = tuple(OutputDirectory(*map(_text, one)) for one in fields["outputs"])
+        job_id = parse_job_id(_text(fields["job"]))
+        return CommitOutputs(job_id, int(fields["epoch"]), VertexId(""), outputs, int(fields["order"]))
+    except (ValueError, KeyError, TypeError, OverflowError, InvalidInputError) as error:
         message = f"the order of a commit is damaged, or of a later release: {type(error).__name__}: {error}"
         raise InvalidInputError(message) from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        message = f"a {type(value).__name__} where a text is expected"
+        raise TypeError(message)
+    return value
 
 
 def claimed_in(data: bytes | None) -> Claimed:
     """For whom the order is, as far as it says so."""
     if data is None or read_claim(data) is None:
         return Claimed()
-    fields = json.loads(data)
-    cluster = fields.get("cluster")
-    return Claimed(tuple(map(str, fields.get("names", ()))), None if cluster is None else str(cluster))
+    fields = parse_json(data)
+    cluster, names = fields.get("cluster"), fields.get("names", ())
+    # What is no list names nobody: the base refuses it, as one that is for another name (R28).
+    names = tuple(map(str, names)) if isinstance(names, list | tuple) else ("",)
+    return Claimed(names, None if cluster is None else str(cluster))
 
 
 def claim_in(data: bytes | None) -> tuple[int, int] | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -21,6 +21,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
+from runtime.gateways.delegation_tokens import DelegationToken
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobsEnded,
@@ -40,7 +41,6 @@ from runtime.gateways.task_executor import (
 )
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
-from runtime.taskexecutor.archives import UnpackLimits
 from runtime.taskexecutor.attempts import Attempts, bare_report, system_failure
 from runtime.taskexecutor.contact import ContactKeeper
 from runtime.taskexecutor.core.events import (
@@ -55,6 +55,7 @@ from runtime.taskexecutor.core.events import (
     Deregistered,
     DrainChanged,
     Effect,
+    EnvironmentRenewed,
     Event,
     FenceObeyed,
     FenceReadable,
@@ -66,6 +67,7 @@ from runtime.taskexecutor.core.events import (
     OwnerSpoke,
     Refused,
     Released,
+    RenewEnvironment,
     ReportUnstarted,
     RunAttempt,
     SendProgress,
@@ -77,9 +79,12 @@ from runtime.taskexecutor.core.events import (
     TellResourceManager,
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
+from runtime.taskexecutor.core.tenancy import RENEWS
 from runtime.taskexecutor.draining import Draining
 from runtime.taskexecutor.job_directory import BlobFiles, JobDirectories
 from runtime.taskexecutor.job_master_connections import JobMasterConnections
+from runtime.taskexecutor.job_users import JobUsers
+from runtime.taskexecutor.mail import ContactChanged, LeaderBatch, Mail, OwnerBatch, SlotsChanged
 from runtime.taskexecutor.outbox import Outbox
 from runtime.taskexecutor.output_turns import StoredJobs
 from runtime.taskexecutor.outputs import OutputCommitter
@@ -104,37 +109,6 @@ _STOPS = "this TaskManager stops"
 _RUNNING_DELAY = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class _OwnerBatch:
-    """What arrived at once on stream `number` to a JobMaster process; `done` lets the stream be read on."""
-
-    location: JobMasterLocation
-    number: int
-    messages: Sequence[Any]
-    done: asyncio.Future[None]
-
-
-@dataclass(frozen=True, slots=True)
-class _LeaderBatch:
-    """What arrived at once from the leader."""
-
-    messages: Sequence[Any]
-    done: asyncio.Future[None]
-
-
-@dataclass(frozen=True, slots=True)
-class _SlotsChanged:
-    """Readiness, warmth or load may differ from what the leader was told."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ContactChanged:
-    """Every turn begins with a look at the contact: let there be one."""
-
-
-_Mail = Event | _OwnerBatch | _LeaderBatch | LeaderConnected | LeaderDisconnected | _SlotsChanged | _ContactChanged
-
-
 class TaskExecutor:
     """One per TaskManager process. `start`, then `wait_failed`; `drain` and `stop` at the end."""
 
@@ -156,6 +130,8 @@ class TaskExecutor:
         contact: ContactKeeper | None = None,
         jobs: StoredJobs | None = None,
         guard: ProcessGuard | None = None,
+        take_tokens: Callable[[Sequence[DelegationToken]], None] = lambda _: None,
+        users: JobUsers | None = None,
     ) -> None:
         self._settings = settings
         self._contact = contact
@@ -167,15 +143,16 @@ class TaskExecutor:
         self._spark = spark
         self._clock = clock
         self._scope = ServiceScope("task executor")
-        self._mailbox: Mailbox[_Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
+        self._mailbox: Mailbox[Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
         self._outputs = OutputCommitter(
             self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
         )
-        self._directories = JobDirectories(job_root, blobs, self._scope, UnpackLimits())
-        self._attempts = self._make_attempts(registration.task_manager_id)
+        unpacker_of = None if users is None else users.unpacker_of
+        self._directories = JobDirectories(job_root, blobs, self._scope, settings.archives, unpacker_of)
+        self._attempts = self._make_attempts(registration.task_manager_id, users)
         self._job_masters = self._make_job_masters(registration.incarnation, entropy)
         self._leader = ResourceManagerConnection(
             rpc,
@@ -189,6 +166,7 @@ class TaskExecutor:
             scope=self._scope,
             receiver=self._receive_from_leader,
             post=self._post,
+            take_tokens=take_tokens,
         )
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
         self._late_flush: asyncio.TimerHandle | None = None
@@ -217,7 +195,7 @@ class TaskExecutor:
             is_needed=self._core.has_jobs_of,
         )
 
-    def _make_attempts(self, task_manager_id: str) -> Attempts:
+    def _make_attempts(self, task_manager_id: str, users: JobUsers | None) -> Attempts:
         return Attempts(
             self._pool,
             self._directories,
@@ -227,6 +205,7 @@ class TaskExecutor:
             clock=self._clock,
             scope=self._scope,
             post=self._post,
+            users=users,
         )
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -251,7 +230,7 @@ class TaskExecutor:
 
     def _post_drain(self, event: DrainChanged | Released) -> None:
         self._post(event)
-        self._post(_SlotsChanged())
+        self._post(SlotsChanged())
 
     async def stop_moves(self) -> None:
         """R27: returns when nothing moves outputs here any more, and nothing will."""
@@ -278,7 +257,7 @@ class TaskExecutor:
         if not self._scope.is_open:
             return
         done = asyncio.get_running_loop().create_future()
-        self._mailbox.put(_LeaderBatch((), done))
+        self._mailbox.put(LeaderBatch((), done))
         await done
 
     @property
@@ -296,7 +275,7 @@ class TaskExecutor:
 
     # --- mailbox --------------------------------------------------------------------------------------------
 
-    def _post(self, mail: _Mail) -> None:
+    def _post(self, mail: Mail) -> None:
         self._mailbox.put(mail)
 
     async def _serve(self) -> None:
@@ -335,21 +314,21 @@ class TaskExecutor:
             self._late_flush = None
         self._outbox.flush(self._job_masters.send, self._leader.send)
 
-    def _handle(self, mail: _Mail) -> None:
+    def _handle(self, mail: Mail) -> None:
         match mail:
-            case _OwnerBatch():
+            case OwnerBatch():
                 self._on_owner_batch(mail)
-            case _LeaderBatch():
+            case LeaderBatch():
                 self._on_leader_batch(mail)
             case LeaderConnected():
                 self._on_leader_connected(mail)
             case LeaderDisconnected():
                 self._reported = None
                 self._note_serving()
-            case _SlotsChanged():
+            case SlotsChanged():
                 self._report_slots()
                 self._note_serving()
-            case _ContactChanged():
+            case ContactChanged():
                 pass
             case AttemptReported(report):
                 self._outputs.note(report)
@@ -368,23 +347,23 @@ class TaskExecutor:
     def _receiver_of(self, location: JobMasterLocation, number: int) -> Receiver:
         async def receive(messages: Sequence[Any]) -> None:
             done = asyncio.get_running_loop().create_future()
-            self._mailbox.put(_OwnerBatch(location, number, messages, done))
+            self._mailbox.put(OwnerBatch(location, number, messages, done))
             await done
 
         return receive
 
     async def _receive_from_leader(self, messages: Sequence[Any]) -> None:
         done = asyncio.get_running_loop().create_future()
-        self._mailbox.put(_LeaderBatch(messages, done))
+        self._mailbox.put(LeaderBatch(messages, done))
         await done
 
-    def _on_owner_batch(self, batch: _OwnerBatch) -> None:
+    def _on_owner_batch(self, batch: OwnerBatch) -> None:
         if self._job_masters.is_current(batch.location.incarnation, batch.number):  # R11
             for message in batch.messages:
                 self._apply(OwnerSpoke(batch.location, message))
         _release(batch.done)
 
-    def _on_leader_batch(self, batch: _LeaderBatch) -> None:
+    def _on_leader_batch(self, batch: LeaderBatch) -> None:
         for message in batch.messages:
             match message:
                 case RequestSlot() if self._is_stopping:
@@ -413,7 +392,8 @@ class TaskExecutor:
 
     @property
     def _are_slots_usable(self) -> bool:
-        return self._pool.readiness.value and not self._is_stopping and not self._core.drain
+        is_ready = self._pool.readiness.value and not self._core.tenancy.is_renewing
+        return is_ready and not self._is_stopping and not self._core.drain
 
     def _report_slots(self) -> None:
         """A complete report, if it says something new."""
@@ -423,10 +403,20 @@ class TaskExecutor:
         slots = tuple(status for status in self._core.statuses() if usable or status.allocation_id is not None)
         is_warm, problem = (self._spark.is_warm, self._spark.problem) if self._spark is not None else (False, "")
         is_draining = bool(self._core.drain)
-        report = SlotReport(slots, is_warm, self._core.running, is_draining, problem)
+        tenancy = self._core.tenancy
+        problem = problem or (RENEWS if tenancy.is_renewing else "")
+        report = SlotReport(slots, is_warm, self._core.running, is_draining, problem, tenancy.tenant)
         if report != self._reported:
             self._reported = report
             self._leader.send(report)
+
+    async def _renew(self) -> None:
+        """R50: the jobs of one namespace have left, one of another namespace waits."""
+        logger.info("a job of another namespace waits: Spark and all slot processes are replaced")
+        self._post(SlotsChanged())
+        await self._pool.renew()
+        self._post(EnvironmentRenewed())
+        self._post(SlotsChanged())
 
     def _note_serving(self) -> None:
         is_serving = self._leader.is_registered and self._are_slots_usable
@@ -438,7 +428,7 @@ class TaskExecutor:
         while True:
             await self._pool.readiness.wait_changed(generation)
             generation = self._pool.readiness.generation
-            self._post(_SlotsChanged())
+            self._post(SlotsChanged())
 
     async def _tick(self) -> None:
         """R18: time counts as waiting for owners only while they could come, so not while this process was frozen."""
@@ -448,7 +438,7 @@ class TaskExecutor:
             await asyncio.sleep(interval)
             if self._contact is None or not self._contact.is_away:
                 self._post(OwnersAwaited(min(self._clock.monotonic() - before, 2 * interval)))
-            self._post(_SlotsChanged())
+            self._post(SlotsChanged())
 
     # --- effects --------------------------------------------------------------------------------------------
 
@@ -469,6 +459,8 @@ class TaskExecutor:
                 self._contact.note_stopped(job_id, revision)
             case StopMove(job_id, reason):
                 self._outputs.stop(job_id, reason)
+            case RenewEnvironment():
+                self._scope.spawn("renew the environment", self._renew())
             case Refused(reason):
                 logger.warning("refused: %s", reason)
             case _:
@@ -497,7 +489,7 @@ class TaskExecutor:
                 if self._are_slots_usable:
                     self._outbox.add_freed(allocation_id)
                 else:
-                    self._post(_SlotsChanged())  # the report says that the slot is gone
+                    self._post(SlotsChanged())  # the report says that the slot is gone
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):
@@ -506,6 +498,7 @@ class TaskExecutor:
             case MoveOutputs(message):
                 self._outputs.begin(message)
             case ForgetJob(job_id, is_over):
+                self._attempts.forgetting.begin(job_id)
                 self._scope.spawn(f"forget {job_id}", self._forget(job_id, is_over=is_over))
             case _:
                 assert_never(effect)
@@ -522,21 +515,25 @@ class TaskExecutor:
         self._timers[allocation_id] = timer
 
     async def _forget(self, job_id: JobId, *, is_over: bool) -> None:
+        is_gone = await self._tidy(f"processes of job {job_id}", self._pool.end_job(job_id))
         # Its tables and what its own workers write lie in its directory.
         if self._spark is not None:
             await self._tidy(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
-        await self._tidy(f"files of job {job_id}", self._directories.delete(job_id))
-        await self._tidy(f"partitions of job {job_id}", self._exchange.end_job(job_id))
+        is_gone &= await self._tidy(f"files of job {job_id}", self._directories.delete(job_id))
+        is_gone &= await self._tidy(f"partitions of job {job_id}", self._exchange.end_job(job_id))
+        self._attempts.forget(job_id, is_gone=is_gone)
         await self._tidy(f"outputs of job {job_id}", self._outputs.end_job(job_id, is_over=is_over))
 
-    async def _tidy(self, what: str, work: Awaitable[None]) -> None:
+    async def _tidy(self, what: str, work: Awaitable[bool | None]) -> bool:
+        """False if something stays behind."""
         try:
-            await work
+            return await work is not False
         except (FlinklikeError, OSError) as error:
             logger.warning("%s stays behind: %s", what, error)
         except Exception:
             # The boundary of tidying up: what one job leaves behind must not end what runs for the others.
             logger.exception("%s stays behind by a bug", what)
+        return False
 
     # --- FenceObeyer ----------------------------------------------------------------------------------------
 
@@ -550,7 +547,7 @@ class TaskExecutor:
 
     def contact_changed(self) -> None:
         """Exclusive tasks may, or may not, run now."""
-        self._post(_ContactChanged())
+        self._post(ContactChanged())
 
     async def stop_everything(self) -> None:
         """End all jobs and take no more slots."""

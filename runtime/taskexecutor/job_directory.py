@@ -11,23 +11,27 @@ import asyncio
 import hashlib
 import logging
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from runtime.aio.scope import ServiceScope
+from runtime.common.deletion import delete_tree
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.task import BlobReference, JobInformation, TaskInformation
-from runtime.taskexecutor.archives import UnpackLimits, unpack, unpack_wheel
 from runtime.taskexecutor.shared_work import SharedWork
+from runtime.taskexecutor.unpacking.child_main import ArchiveToUnpack
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from runtime.taskexecutor.unpacking.process import unpack_archives, unpack_archives_as
 
 logger = logging.getLogger(__name__)
 
 _IN_SYS_PATH_AS_THEY_ARE = (".zip", ".egg", ".whl", ".jar")
+_INLINE = "unpacking"
 
 
 class BlobFiles(Protocol):
@@ -48,10 +52,21 @@ class JobDirectory:
 
 
 class JobDirectories:
-    """All of them. One instance per TaskManager; `root` is its own."""
+    """All of them. One instance per TaskManager; `root` is its own.
 
-    def __init__(self, root: Path, blobs: BlobFiles, scope: ServiceScope, limits: UnpackLimits) -> None:
+    `unpacker_of`: the number of the user who unpacks a job's archives; without it that is the TaskManager's user.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        blobs: BlobFiles,
+        scope: ServiceScope,
+        limits: UnpackLimits,
+        unpacker_of: Callable[[JobId], int] | None = None,
+    ) -> None:
         root.mkdir(parents=True, exist_ok=True)
+        self._unpacker_of = unpacker_of
         self._root = root
         self._blobs = blobs
         self._limits = limits
@@ -84,8 +99,10 @@ class JobDirectories:
             files[blob.sha256] = path
         return files
 
-    async def delete(self, job_id: JobId) -> None:
-        """Delete a job's directory. Idempotent. What an abandoned preparation still writes is awaited first."""
+    async def delete(self, job_id: JobId) -> bool:
+        """Delete a job's directory; True when it is gone. Idempotent. What an abandoned preparation still writes is
+        awaited first.
+        """
         await self._preparing.settle(lambda key: key == job_id)
         await self._fetching.settle(lambda key: key[0] == job_id)
         self._prepared.pop(job_id, None)
@@ -95,9 +112,10 @@ class JobDirectories:
             (root / "work").rmdir()
             root.rmdir()
         except FileNotFoundError:
-            return
+            return not root.exists() or await asyncio.to_thread(_remove, root)
         except OSError:
-            await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+            return await asyncio.to_thread(_remove, root)
+        return True
 
     def _empty(self, job_id: JobId) -> JobDirectory:
         root = self._root / job_id
@@ -112,7 +130,28 @@ class JobDirectories:
         root = self._root / job.job_id
         async with AsyncExitStack() as held:
             sources = {blob.sha256: await held.enter_async_context(self._local(blob)) for blob in blobs}
-            return await asyncio.to_thread(_lay_out, root, job, sources, self._limits)
+            return await self._build(root, job, sources)
+
+    async def _build(self, root: Path, job: JobInformation, sources: Mapping[str, Path | bytes]) -> JobDirectory:
+        """Place everything below another directory, which becomes `root` at the end (R42)."""
+        building = root.with_name(f"{root.name}.building")
+        try:
+            laid_out = await asyncio.to_thread(_lay_out, building, job, sources)
+            if laid_out.archives:
+                await self._unpack(job.job_id, building, laid_out.archives)
+            await asyncio.to_thread(_move, building, root)
+        except BaseException:
+            # Whatever ended it, a cancel too: the process that unpacks is gone, and what it has left means nothing.
+            await asyncio.to_thread(delete_tree, building)
+            raise
+        brought = tuple(_name_in_work(blob) for blob in (*job.files, *job.archives))
+        return JobDirectory(root, root / "work", tuple(root / path for path in laid_out.python_path), brought)
+
+    async def _unpack(self, job_id: JobId, building: Path, archives: tuple[ArchiveToUnpack, ...]) -> None:
+        if self._unpacker_of is None:
+            await unpack_archives(archives, self._limits)
+        else:
+            await unpack_archives_as(self._unpacker_of(job_id), archives, self._limits, building)
 
     def _code_path(self, job_id: JobId, blob: BlobReference) -> Path:
         return self._root / job_id / "code" / _plain_name(blob.sha256) / _plain_name(blob.name)
@@ -136,40 +175,40 @@ class JobDirectories:
         yield blob.inline
 
 
+def _remove(root: Path) -> bool:
+    """Blocking. All that can be deleted, then whether something is left."""
+    failures = delete_tree(root)
+    if not root.exists():
+        return True
+    logger.warning("files of a job stay behind: %s", failures[0] if failures else root)
+    return False
+
+
 def _has_files(job: JobInformation) -> bool:
     return bool(job.py_files or job.files or job.archives or job.wheels)
 
 
-def _lay_out(
-    root: Path, job: JobInformation, sources: Mapping[str, Path | bytes], limits: UnpackLimits
-) -> JobDirectory:
-    """Place everything below a new directory and move it to `root` at the end. Blocking."""
-    building = root.with_name(f"{root.name}.building")
-    try:
-        python_path = _fill(building, job, sources, limits)
-        shutil.rmtree(root, ignore_errors=True)
-        building.rename(root)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    brought = tuple(_name_in_work(blob) for blob in (*job.files, *job.archives))
-    return JobDirectory(root, root / "work", tuple(root / path for path in python_path), brought)
+@dataclass(frozen=True, slots=True)
+class _LaidOut:
+    """Everything but the `archives` is in its place. `python_path` is relative to the job's directory."""
+
+    archives: tuple[ArchiveToUnpack, ...]
+    python_path: tuple[Path, ...]
 
 
-def _fill(building: Path, job: JobInformation, sources: Mapping[str, Path | bytes], limits: UnpackLimits) -> list[Path]:
+def _lay_out(building: Path, job: JobInformation, sources: Mapping[str, Path | bytes]) -> _LaidOut:
+    """Blocking."""
+    delete_tree(building)  # of an attempt whose deletion has failed
     (building / "work").mkdir(parents=True)
     for blob in job.files:
         _place(sources[blob.sha256], building / "work" / _name_in_work(blob))
+    archives: list[ArchiveToUnpack] = []
     for blob in job.archives:
-        source_name, _ = _name_and_alias(blob.name)
-        with _as_file(sources[blob.sha256], building / "unpacking") as archive:
-            unpack(archive, source_name, _vacant(building / "work" / _name_in_work(blob)), limits)
-    return _lay_out_python(building, job, sources, limits)
-
-
-def _lay_out_python(
-    building: Path, job: JobInformation, sources: Mapping[str, Path | bytes], limits: UnpackLimits
-) -> list[Path]:
-    """py-files in their order, then wheels; paths relative to the job's directory."""
+        name, _ = _name_and_alias(blob.name)
+        target = _vacant(building / "work" / _name_in_work(blob))
+        if any(one.root == str(target) for one in archives):
+            raise _twice(target)
+        archives.append(_to_unpack(building, sources[blob.sha256], name, target))
     python_path: list[Path] = []
     for blob in job.py_files:
         name = _plain_name(blob.name)
@@ -180,21 +219,29 @@ def _lay_out_python(
             python_path.append(entry)
     for number, blob in enumerate(job.wheels):
         relative = Path("wheels") / str(number)
-        with _as_file(sources[blob.sha256], building / "unpacking") as wheel:
-            unpack_wheel(wheel, _plain_name(blob.name), building / relative, limits)
+        name = _plain_name(blob.name)
+        archives.append(_to_unpack(building, sources[blob.sha256], name, building / relative, is_wheel=True))
         python_path.append(relative)
-    return python_path
+    return _LaidOut(tuple(archives), tuple(python_path))
 
 
-@contextmanager
-def _as_file(source: Path | bytes, temporary: Path) -> Iterator[Path]:
-    """The path of a source; inline bytes are written to a temporary file."""
-    if isinstance(source, Path):
-        yield source
-        return
-    temporary.write_bytes(source)
-    yield temporary
-    temporary.unlink()
+def _to_unpack(
+    building: Path, source: Path | bytes, name: str, target: Path, *, is_wheel: bool = False
+) -> ArchiveToUnpack:
+    """What travelled inside the job is a file first: the process that unpacks is given paths."""
+    if isinstance(source, bytes):
+        inline = building / _INLINE / f"{hashlib.sha256(source).hexdigest()}"
+        inline.parent.mkdir(exist_ok=True)
+        inline.write_bytes(source)
+        source = inline
+    return ArchiveToUnpack(str(source), name, str(target), is_wheel)
+
+
+def _move(building: Path, root: Path) -> None:
+    """All is there: it becomes the job's directory. Blocking."""
+    delete_tree(building / _INLINE)
+    delete_tree(root)
+    building.rename(root)
 
 
 def _place(source: Path | bytes, target: Path) -> None:
@@ -210,9 +257,12 @@ def _place(source: Path | bytes, target: Path) -> None:
 
 def _vacant(target: Path) -> Path:
     if target.exists():
-        message = f"the job brings two files named {target.name}"
-        raise InvalidInputError(message)
+        raise _twice(target)
     return target
+
+
+def _twice(target: Path) -> InvalidInputError:
+    return InvalidInputError(f"the job brings two files named {target.name}")
 
 
 def _name_in_work(blob: BlobReference) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import outer_bases
+from runtime.security.file_mask import make_shared, task_umask
 from runtime.taskexecutor.core.output_plan import Identity, Present, Written
 from runtime.taskexecutor.held_directory import HeldDirectory
 from runtime.taskexecutor.output_names import (
@@ -239,7 +240,7 @@ class LocalOutputFiles:
 
     def make_room(self, name: str, /) -> None:
         """Let there be a directory."""
-        Path(self._path(name)).mkdir(parents=True, exist_ok=True)
+        make_shared(Path(self._path(name)), task_umask(os.environ))
 
     def put(
         self,
@@ -344,7 +345,7 @@ class LocalOutputFiles:
     def write(self, name: str, data: bytes, /) -> None:
         """Written, synced, renamed (R20). Several may write one name at once: the last has it (R27)."""
         path = Path(self._path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_shared(path.parent, task_umask(os.environ))
         new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
         try:
             with new.open("wb") as file:

@@ -8,11 +8,11 @@ since.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.common.deletion import delete_tree
 from runtime.common.ids import ExecutionAttemptId
 from runtime.taskexecutor.directory_lock import LOCK
 
@@ -59,7 +59,7 @@ class LogCollector:
                     (changing if is_running else self._kept)[path] = kept
         deleted = self._excess(changing, now_seconds)
         for path in deleted:
-            shutil.rmtree(path, ignore_errors=True)
+            delete_tree(path)
             del self._kept[path]
         return [Path(path) for path in deleted]
 

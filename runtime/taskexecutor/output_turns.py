@@ -21,6 +21,7 @@ from typing import Protocol, TypeVar
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, RetryableError
 from runtime.common.ids import JobId
+from runtime.common.json_text import parse_json
 from runtime.gateways.job_master import CommitOutputs
 from runtime.taskexecutor.commit_records import TURN, commit_names
 from runtime.taskexecutor.output_files import OutputFiles
@@ -255,7 +256,7 @@ class Turns:
 def _decode(job_id: JobId, base: str, data: bytes) -> Turn:
     """One that cannot be read disturbs everybody, and nobody knows whose it is (R31)."""
     try:
-        fields = json.loads(data)
+        fields = parse_json(data)
         return Turn(job_id, base, str(fields["cluster"]))
     except (ValueError, KeyError, TypeError):
         return Turn(job_id, base)

@@ -115,10 +115,12 @@ def _begun(files: OutputFiles, top: Iterable[str], mine: JobId) -> dict[JobId, O
 def _last_of(files: OutputFiles, job_id: JobId) -> JobId:
     """Whose commit may still be repeated."""
     found: dict[JobId, None] = {}
-    mark: bytes | None = job_id.encode()
-    while mark is not None and (job_id := JobId(mark.decode().strip())) not in found:
+    while job_id not in found:
         found[job_id] = None
-        mark = files.read(commit_names(job_id).overtaken)
+        mark = (files.read(commit_names(job_id).overtaken) or b"").decode("utf-8", "replace").strip()
+        if not is_hex_id(mark):  # there is none, or nobody knows whose it is
+            return job_id
+        job_id = JobId(mark)
     return job_id
 
 

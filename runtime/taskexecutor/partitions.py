@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +16,13 @@ from typing import Any, Protocol
 
 import fsspec
 
+from runtime.common.deletion import delete_tree
 from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import Incarnation, JobId, PartitionId, is_hex_id
 
 logger = logging.getLogger(__name__)
+
+_NAME_MARK = "-"
 
 
 class RemoteFilesError(RetryableError):
@@ -66,11 +69,8 @@ class LocalTree:
 
     def delete(self, path: str, /) -> None:
         """Delete a directory with all below it, as far as that is possible; raises the first failure."""
-        failures: list[BaseException] = []
-        shutil.rmtree(path, onerror=lambda _function, _path, raised: failures.append(raised[1]))
-        for failure in failures:
-            if not isinstance(failure, FileNotFoundError):
-                raise failure
+        for failure in delete_tree(path):
+            raise failure
 
     def names(self, path: str, /) -> Sequence[str]:
         """Names in a directory."""
@@ -119,7 +119,9 @@ def tree_of(url: str) -> tuple[DirectoryTree, str]:
 class ExchangeDirectory:
     """What this incarnation has written. Deletions happen on threads; failures are logged and left to the collector."""
 
-    def __init__(self, url: str, incarnation: Incarnation) -> None:
+    def __init__(self, url: str, incarnation: Incarnation, *, has_secret_names: bool = False) -> None:
+        self._has_secret_names = has_secret_names
+        self._names: dict[JobId, str] = {}
         self._tree, self._base = tree_of(url)
         self._incarnation = incarnation
         self._jobs: set[JobId] = set()
@@ -129,6 +131,14 @@ class ExchangeDirectory:
         """Below which slots of this TaskManager write."""
         return f"{self._base}/{self._incarnation}"
 
+    def directory_of(self, job_id: JobId) -> str:
+        """Where a job's partitions are. With secret names whoever may read there has been told it (R50)."""
+        if not self._has_secret_names:
+            return f"{self.directory}/{job_id}"
+        if job_id not in self._names:
+            self._names[job_id] = f"{job_id}{_NAME_MARK}{secrets.token_hex(16)}"
+        return f"{self.directory}/{self._names[job_id]}"
+
     def expect(self, job_id: JobId) -> None:
         """An attempt of this job may write partitions."""
         self._jobs.add(job_id)
@@ -136,13 +146,18 @@ class ExchangeDirectory:
     async def release(self, partitions: Sequence[PartitionId]) -> None:
         """Delete the files of partitions. Idempotent."""
         for partition in partitions:
-            await self._delete(f"{self.directory}/{partition.producer.job_id}/{partition}")
+            if self._has_secret_names and partition.producer.job_id not in self._names:
+                continue  # the job has ended
+            await self._delete(f"{self.directory_of(partition.producer.job_id)}/{partition}")
 
-    async def end_job(self, job_id: JobId) -> None:
-        """Delete everything of a job. Idempotent; costs nothing for a job that wrote nothing."""
-        if job_id in self._jobs:
-            self._jobs.discard(job_id)
-            await self._delete(f"{self.directory}/{job_id}")
+    async def end_job(self, job_id: JobId) -> bool:
+        """Delete everything of a job; True when it is gone. Idempotent; costs nothing for a job that wrote nothing."""
+        if job_id not in self._jobs:
+            return True
+        self._jobs.discard(job_id)
+        directory = self.directory_of(job_id)
+        self._names.pop(job_id, None)
+        return await self._delete(directory)
 
     async def remove(self) -> bool:
         """The TaskManager ends: delete its directory, unless a job that is not over may still read from it.
@@ -153,12 +168,17 @@ class ExchangeDirectory:
 
     def jobs_of(self, incarnation: str) -> Sequence[JobId]:
         """The jobs that another incarnation has left files of. Blocking."""
-        return [JobId(name) for name in self._tree.names(f"{self._base}/{incarnation}") if is_hex_id(name)]
+        names = [name.partition(_NAME_MARK)[0] for name in self._tree.names(f"{self._base}/{incarnation}")]
+        return [JobId(name) for name in names if is_hex_id(name)]
 
     async def delete_of(self, incarnation: str, job_id: JobId | None) -> bool:
         """Delete what another, dead incarnation has left of a job, or at all. True when it is gone."""
-        suffix = f"/{job_id}" if job_id is not None else ""
-        return await self._delete(f"{self._base}/{incarnation}{suffix}")
+        directory = f"{self._base}/{incarnation}"
+        if job_id is None:
+            return await self._delete(directory)
+        names = await asyncio.to_thread(self._tree.names, directory)
+        gone = [await self._delete(f"{directory}/{name}") for name in names if name.partition(_NAME_MARK)[0] == job_id]
+        return all(gone)
 
     async def _delete(self, path: str) -> bool:
         try:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.printable import printable
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import named_directories
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str], ask: AskCluster | None = None) -> int:
         for one in dict.fromkeys(output.base for output in message.outputs):
             output_files(one).remove_tree(commit_names(message.job_id).directory)
     except (FlinklikeError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(printable(f"{error}\n"))
         return _REPLACED if isinstance(error, MoveReplacedError | MoveSupersededError) else 1
     sys.stdout.write(f"the outputs of job {message.job_id} are committed\n")
     return 0

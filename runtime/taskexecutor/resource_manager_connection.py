@@ -18,6 +18,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import BackpressureError, FlinklikeError, PermanentError, UnavailableError
+from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens
 from runtime.gateways.resource_manager import (
     RegisterTaskManager,
     RegistrationRefused,
@@ -29,6 +30,9 @@ from runtime.taskexecutor.settings import ConnectionSettings
 from runtime.taskexecutor.stream_service import is_worth_logging, serve_stream
 
 logger = logging.getLogger(__name__)
+
+LEADER_BEGINS_SECONDS = 5.0
+"""A leader that is not reached, or takes no registrations, for so long after its election is told as a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,12 @@ class LeaderDisconnected:
     """The leader is gone or cannot be reached; the connection looks for one by itself."""
 
 
+def failure_level(error: FlinklikeError, seconds_known: float) -> int:
+    """Of a leader that is known for so long. One that has just been elected serves when it has recovered."""
+    is_expected = isinstance(error, UnavailableError) and seconds_known < LEADER_BEGINS_SECONDS
+    return logging.INFO if is_expected else logging.WARNING
+
+
 class ResourceManagerConnection:
     """Owns the stream. `receiver` is awaited with the leader's orders; `post` takes the changes."""
 
@@ -95,6 +105,7 @@ class ResourceManagerConnection:
         scope: ServiceScope,
         receiver: Callable[[Sequence[Any]], Awaitable[None]],
         post: Callable[[LeaderConnected | LeaderDisconnected], None],
+        take_tokens: Callable[[Sequence[DelegationToken]], None],
     ) -> None:
         self._rpc = rpc
         self._retrieval = retrieval
@@ -107,8 +118,10 @@ class ResourceManagerConnection:
         self._scope = scope
         self._receiver = receiver
         self._post = post
+        self._take_tokens = take_tokens
         self._leader: Watch[LeaderLocation | None] = Watch(None)
         self._stream: MessageStream | None = None
+        self._leader_since = 0.0
         self._is_registered = False
         self._epoch = 0
         self._cluster = ""
@@ -155,7 +168,8 @@ class ResourceManagerConnection:
             except FlinklikeError as error:
                 self._last_failure = str(error)
                 if is_worth_logging(failures):
-                    logger.warning("cannot register with the JobManager at %s: %s", location.address, error)
+                    level = failure_level(error, self._clock.monotonic() - self._leader_since)
+                    logger.log(level, "cannot register with the JobManager at %s: %s", location.address, error)
             self._is_registered = False
             if not self._cluster and deadline.has_passed(self._clock):
                 raise self._no_leader()
@@ -185,6 +199,7 @@ class ResourceManagerConnection:
             if location == self._leader.value:
                 continue
             logger.info("the leading JobManager is %s", location.address if location is not None else "unknown")
+            self._leader_since = self._clock.monotonic()
             self._leader.set(location)
             if self._stream is not None and location is not None:
                 self._stream.abort(f"the leader is {location.address} now")
@@ -206,8 +221,8 @@ class ResourceManagerConnection:
             early = await self._register(stream)
             self._is_registered = True
             if early:
-                await self._receiver(early)
-            reason = await serve_stream(stream, self._receiver, self._heartbeats, self._settings.heartbeat)
+                await self._receive(early)
+            reason = await serve_stream(stream, self._receive, self._heartbeats, self._settings.heartbeat)
         finally:
             stream.abort("over")
             self._stream = None
@@ -235,6 +250,14 @@ class ResourceManagerConnection:
                 raise UnavailableError(message)
         return early
 
+    async def _receive(self, messages: Sequence[Any]) -> None:
+        """Tokens are for whoever reads them next (R51), whatever waits in the mailbox; the rest is orders."""
+        for message in messages:
+            if isinstance(message, NewDelegationTokens):
+                self._take_tokens(message.tokens)
+        if orders := [message for message in messages if not isinstance(message, NewDelegationTokens)]:
+            await self._receiver(orders)
+
     def _accept(self, registered: TaskManagerRegistered) -> None:
         if registered.cluster == self._cluster and registered.epoch < self._epoch:
             message = f"it is of term {registered.epoch}, and term {self._epoch} has given orders already"  # R1
@@ -242,6 +265,7 @@ class ResourceManagerConnection:
         self._cluster, self._epoch = registered.cluster, registered.epoch
         self._last_failure = ""
         logger.info("registered with the ResourceManager of term %d of cluster %s", self._epoch, self._cluster)
+        self._take_tokens(registered.tokens)  # R51: before there is a slot to give away
         # The stream must be ours to send on before anybody reacts to the news.
         self._is_registered = True
         self._post(LeaderConnected(registered))

@@ -34,8 +34,10 @@ from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.attempt_logs import AttemptLogs
 from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
+from runtime.taskexecutor.delegation_tokens import DelegationTokenReceiverRepository
 from runtime.taskexecutor.endpoint import TaskExecutor
 from runtime.taskexecutor.guard.connection import GuardConnection
+from runtime.taskexecutor.job_users import JobUsers
 from runtime.taskexecutor.partitions import ExchangeDirectory
 from runtime.taskexecutor.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.settings import TaskExecutorSettings
@@ -129,11 +131,14 @@ class TaskManagerRunner:
         exchange: ExchangeDirectory,
         directory: WorkingDirectory,
         logs: AttemptLogs,
+        tokens: DelegationTokenReceiverRepository,
         clock: Clock,
         boot_clock: Clock,
         entropy: Entropy,
+        users: JobUsers | None = None,
     ) -> None:
         self._settings = settings
+        self._users = users
         self._registration = registration
         self._rpc = rpc
         self._leader_address = leader_address
@@ -147,6 +152,7 @@ class TaskManagerRunner:
         self._exchange = exchange
         self._directory = directory
         self._logs = logs
+        self._tokens = tokens
         self._clock = clock
         self._boot_clock = boot_clock
         self._entropy = entropy
@@ -180,6 +186,8 @@ class TaskManagerRunner:
         self._directory.acquire()
         self._at_stop("working directory", self._remove_directory)
         await asyncio.to_thread(self._logs.acquire)
+        if self._users is not None:
+            await asyncio.to_thread(self._users.claim)
         if self._services is None:
             for life in self._lives.earlier_lives(age=self._settings.end_stated_for):
                 self._lives.forget(life)
@@ -188,6 +196,7 @@ class TaskManagerRunner:
             if self._spark is not None:
                 supervision = supervise_spark(self._spark, self._settings.spark_retry, self._entropy.child("spark"))
                 scope.spawn_eternal("spark", supervision)
+            scope.spawn_eternal("delegation tokens", self._tokens.run())
             executor = await self._start_executor(scope)
             scope.spawn_eternal("task executor", executor.wait_failed())
             scope.spawn_eternal("transport", self._rpc.wait_failed())
@@ -225,6 +234,8 @@ class TaskManagerRunner:
             contact=contact,
             jobs=_Jobs(self._services, self._is_job_over) if self._services is not None else None,
             guard=self._guard if self._services is not None else None,
+            take_tokens=self._tokens.take,
+            users=self._users,
         )
         self._at_stop("task executor", executor.stop)
         await self._guard.state_end(self._settings.end_stated_for)

@@ -9,6 +9,7 @@ from runtime.aio.retry import RetryPolicy
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class TaskExecutorSettings:
     report_bytes_max: int = 64 << 20
     mailbox_max: int = 100_000
     connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+    archives: UnpackLimits = field(default_factory=UnpackLimits)
 
     def new_core(self, registration: RegisterTaskManager) -> TaskExecutorCore:
         """What decides, for one life of the TaskManager."""
@@ -46,4 +48,5 @@ class TaskExecutorSettings:
             reports_max=self.reports_max,
             report_bytes_max=self.report_bytes_max,
             owner_timeout=self.owner_timeout,
+            has_tenants=registration.has_tenants,
         )

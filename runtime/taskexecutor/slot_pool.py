@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from runtime.aio.watch import Watch
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 
 
@@ -18,6 +18,12 @@ class SlotPool(Protocol):
 
     async def run(self, slot_index: int, work: SlotWork, listener: SlotListener, /) -> None:
         """Run one attempt to its terminal report; returns when nothing of it is left in the slot (R15)."""
+
+    async def renew(self) -> None:
+        """Replace all processes, Spark too; returns when others can take tasks. Call it while nothing runs (R50)."""
+
+    async def end_job(self, job_id: JobId, /) -> None:
+        """The job has left: end its processes that no other job may use; returns when they are gone. Idempotent."""
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt: softly, then by force. Idempotent."""

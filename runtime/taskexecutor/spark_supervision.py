@@ -38,7 +38,8 @@ async def supervise_spark(spark: RestartableSpark, policy: RetryPolicy, entropy:
     await spark.start()
     while True:
         loss = await spark.wait_lost()
-        logger.error("Spark is lost, its slots are away until it is back: %s", loss)
+        level = logging.INFO if loss.is_planned else logging.ERROR
+        logger.log(level, "Spark is lost, its slots are away until it is back: %s", loss)
         failures = 0
         while True:
             try:

@@ -10,13 +10,13 @@ threads stood.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
 
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
+from runtime.common.json_text import parse_json
 from runtime.taskexecutor.output_files import OutputFiles
 
 LOOK = 0.2
@@ -37,7 +37,7 @@ def repeat_identity() -> str:
 def taken_by(data: bytes) -> str:
     """Which repeat by hand has the turn; "" for a mover of a cluster, and for what cannot be read."""
     try:
-        return str(json.loads(data).get("by", ""))
+        return str(parse_json(data).get("by", ""))
     except (ValueError, AttributeError):
         return ""
 

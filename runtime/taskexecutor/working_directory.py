@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
+from runtime.common.deletion import delete_tree
 from runtime.common.ids import Incarnation, JobId
 from runtime.taskexecutor.directory_lock import LOCK, hold, taken_over
 from runtime.taskexecutor.partitions import ExchangeDirectory
@@ -48,14 +48,20 @@ class WorkingDirectory:
         """Cache of blobs."""
         return self.path / "blobs"
 
+    @property
+    def credentials(self) -> Path:
+        """Where tasks find delegation tokens (R51)."""
+        return self.path / "credentials"
+
     def acquire(self) -> None:
         """Make the directory and hold its lock. Raises OSError."""
         self.jobs.mkdir(parents=True)
+        self.credentials.mkdir(mode=0o700)
         self._lock = hold(self.path)
 
     def remove(self) -> None:
         """Delete the directory at a clean stop. Idempotent, blocking."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        delete_tree(self.path)
         self._release()
 
     def leave(self) -> None:
@@ -64,7 +70,7 @@ class WorkingDirectory:
         """
         for entry in self.path.iterdir():
             if entry.name != LOCK:
-                shutil.rmtree(entry, ignore_errors=True)
+                delete_tree(entry)
         self._release()
 
     def _release(self) -> None:
@@ -95,8 +101,8 @@ class LeftoverCollector:
         for path in self._directory.leftovers():
             try:
                 await self._delete(path)
-            except OSError as error:
-                logger.warning("what a dead TaskManager left in %s cannot be deleted: %s", path, error)
+            except Exception as error:  # noqa: BLE001 - R29: what one has left keeps this one from nothing
+                logger.warning("what a dead TaskManager left in %s cannot be deleted: %r", path, error)
             if path.exists():
                 kept += 1
             else:
@@ -105,15 +111,16 @@ class LeftoverCollector:
 
     async def _delete(self, path: Path) -> None:
         incarnation = path.name.removeprefix(_PREFIX)
-        await asyncio.to_thread(self._delete_local, path)
+        failures = await asyncio.to_thread(self._delete_local, path)
         if await self._delete_partitions(incarnation) and await self._exchange.delete_of(incarnation, None):
-            await asyncio.to_thread(shutil.rmtree, path)
+            # The lock goes with the last of it: without one no collector would look here again.
+            for failure in failures or await asyncio.to_thread(delete_tree, path):
+                raise failure
 
     @staticmethod
-    def _delete_local(path: Path) -> None:
-        for entry in path.iterdir():
-            if entry.name != LOCK:
-                shutil.rmtree(entry, ignore_errors=True)
+    def _delete_local(path: Path) -> Sequence[OSError]:
+        directories = [entry for entry in path.iterdir() if entry.is_dir() and not entry.is_symlink()]
+        return [failure for directory in directories for failure in delete_tree(directory)]
 
     async def _delete_partitions(self, incarnation: str) -> bool:
         is_empty = True

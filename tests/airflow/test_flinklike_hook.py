@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_flinklike.client import ClientTls
 from airflow_flinklike.exceptions import AuthenticationError, JobRefusedError
 from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
@@ -64,7 +65,7 @@ def test_a_named_token_file_must_exist(tmp_path: Path) -> None:
     ("value", "expected"), [(True, True), ("false", False), ("true", True), ("/ca.pem", "/ca.pem"), (False, False)]
 )
 def test_verify(value: object, expected: object) -> None:
-    assert parse_connection(connection(extra={"verify": value})).verify == expected
+    assert parse_connection(connection(extra={"verify": value})).tls.ca == expected
 
 
 def test_job_links_lead_to_the_address_for_browsers() -> None:
@@ -163,7 +164,11 @@ def test_what_cannot_be_meant(extra: dict[str, Any], message: str) -> None:
 
 def test_the_forms_fields_are_those_that_are_read() -> None:
     """Every field of the form reaches the connection under its own name."""
-    fields = {"tls": True, "verify": "/ca.pem", "addresses": "jm2", "ui_url": "https://ui", "conf": {"a": "b"}}
+    spoken = {"tls": True, "verify": "/ca.pem", "addresses": "jm2", "ui_url": "https://ui", "cert": "/c", "key": "/k"}
+    fields = {**spoken, "conf": {"a": "b"}, "namespace": "team-a"}
     assert set(get_provider_info()["connection-types"][0]["conn-fields"]) == {*fields, "token_file"}
     access = parse_connection(connection(host="jm1", password="t", extra=fields))
-    assert access == ClusterAccess(("https://jm1:8081", "https://jm2:8081"), "t", "/ca.pem", "https://ui", {"a": "b"})
+    addresses = ("https://jm1:8081", "https://jm2:8081")
+    assert access == ClusterAccess(
+        addresses, "t", ClientTls("/ca.pem", "/c", "/k"), "https://ui", {"a": "b"}, "team-a", "t"
+    )

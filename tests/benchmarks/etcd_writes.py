@@ -22,7 +22,7 @@ from runtime.highavailability.kv import Put, Txn
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, Payload, ResultRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
 from tests.benchmarks.measure import Report
-from tests.kit.etcd import EtcdProcess
+from tests.kit.etcd import EtcdProcess, seal_of
 from tests.kit.memory_objects import MemoryObjectStore
 
 TIMEOUT = 30.0
@@ -87,7 +87,11 @@ async def single_writes(report: Report, etcd: EtcdProcess, *, callers: int, oper
 async def cluster(etcd: EtcdProcess) -> AsyncIterator[tuple[HighAvailabilityServices, LeaderTerm]]:
     """Services as a process makes them, and a term."""
     settings = HighAvailabilitySettings(
-        SystemEntropy().hex_id(), lease_ttl=60, timeout=TIMEOUT, etcd=etcd.settings(allow_unsafe_version=True)
+        SystemEntropy().hex_id(),
+        lease_ttl=60,
+        timeout=TIMEOUT,
+        etcd=etcd.settings(allow_unsafe_version=True),
+        seal=seal_of(etcd.directory),
     )
     services = create(
         settings, objects=MemoryObjectStore(), clock=LoopClock(), boot_clock=LoopClock(), entropy=SystemEntropy()
@@ -96,7 +100,7 @@ async def cluster(etcd: EtcdProcess) -> AsyncIterator[tuple[HighAvailabilityServ
     try:
         lease = await services.kv.grant_lease(60, timeout=TIMEOUT)
         key = services.keys.leader(lease)
-        written = await services.kv.txn(Txn((), (Put(key, b"", lease),)), timeout=TIMEOUT)
+        written = await services.kv.txn(Txn((), (Put(key, b"{}", lease),)), timeout=TIMEOUT)
         yield services, LeaderTerm(key, written.revision)
     finally:
         await services.close()

@@ -16,8 +16,9 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import initial_summary
-from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import FinishedJob, Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
 from runtime.rest.app import create_app
 from tests.benchmarks.measure import Report, Target
@@ -80,7 +81,8 @@ async def get(app: ASGIApp, path: str) -> list[bytes]:
 
     scope: dict[str, Any] = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "path": path,
-        "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http", "headers": [],
+        "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http",
+        "headers": [(b"host", b"127.0.0.1:2")],
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2), "state": {},
     }  # fmt: skip
     await app(scope, receive, send)
@@ -125,7 +127,7 @@ async def _measure(report: Report, jobs: int, rounds: int) -> None:
     fakes.dispatcher = ListedJobs(registry)
 
     def fresh() -> ASGIApp:
-        return create_app(fakes.context(), check_token=None, content_length_max=1 << 20)
+        return create_app(fakes.context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
 
     def nothing(_number: int) -> None:
         """The jobs stand still."""

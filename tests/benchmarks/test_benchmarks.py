@@ -1,4 +1,4 @@
-"""Every benchmark runs, small, and prints figures: no thresholds."""
+"""Every benchmark runs, small, and prints figures: no thresholds. One of each kind runs each time, all with --all."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "CPU of all processes per no-op job",
         "etcd write transactions per no-op job before FINISHED",
     ),
+    "encryption": ("CPU of all processes per no-op job, TLS", "CPU of all processes: TLS by plain text"),
     "wide": ("subtasks per second", "submit to FINISHED p99", "CPU of all processes per subtask"),
     "running": ("JobMaster processes' RSS per job", "/jobs/overview with 20 jobs p99", "CPU of jobmaster per job"),
     "slot-memory": ("PSS of an idle slot process (of 2) p50", "CPU of a slot process"),
@@ -56,6 +57,19 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "CPU of the JobManager, 50 triggers wait",
         "end of a job until its trigger fires p50",
     ),
+    "hostile": (
+        "jobmanager, many-continuations: REST, longest",
+        "jobmanager, many-continuations: gRPC, new connections, p50",
+        "jobmanager, rapid-reset: not served",
+        "jobmanager, rapid-reset: roles lost",
+    ),
+    "denials": (
+        "nobody: the neighbour's job p50",
+        "processes: the neighbour's job, longest",
+        "log: the neighbour's job, longest",
+        "deep JSON: the neighbour's job p50",
+        "submits: taken",
+    ),
     "airflow": (
         "empty task p50",
         "FlinklikeSubmitOperator, inline p50",
@@ -72,9 +86,15 @@ MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
     "scheduler-core": [pytest.mark.slow],
     "job-lists": [pytest.mark.slow],
     "rpc-stream": [pytest.mark.slow],
-    "airflow": [*SPARK, pytest.mark.airflow, pytest.mark.extended],
+    "airflow": [*SPARK, pytest.mark.airflow],
 }
-MAY_BE_ZERO = ("CPU of", "etcd writes per minute", "files written", "differences", "RSS", "above the", "storage MB")
+EACH_TIME = ("no-op", "wide", "scheduler-core", "job-lists", "rpc-stream", "etcd-writes", "spark")
+"""One of each kind: on a cluster, with Spark, without processes. The others are `extended`: what they measure has
+tests of its own, and they take minutes."""
+MAY_BE_ZERO = (
+    *("CPU of", "etcd writes per minute", "files written", "differences", "RSS", "above the", "storage MB"),
+    *("not served", "roles lost", "terms lost", "TaskManagers lost", "more than before", ": CPU"),
+)
 """CPU is counted in ticks of 10 ms; the difference of two times and the growth of a heap have no sign of their own;
 Spark may have dropped all that its storage held."""
 
@@ -91,10 +111,18 @@ def spark_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
         yield cluster
 
 
-SHARED = {"no-op": "plain_cluster", "wide": "plain_cluster", **dict.fromkeys(SPARK_NAMES, "spark_cluster")}
+SHARED = {
+    **dict.fromkeys(("no-op", "wide", "hostile", "denials"), "plain_cluster"),
+    **dict.fromkeys(SPARK_NAMES, "spark_cluster"),
+}
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, CLUSTER)) for name in command.BENCHMARKS])
+def _case(name: str) -> object:
+    extended = [] if name in EACH_TIME else [pytest.mark.extended]
+    return pytest.param(name, marks=[*MARKS.get(name, CLUSTER), *extended])
+
+
+@pytest.mark.parametrize("name", [_case(name) for name in command.BENCHMARKS])
 def test_a_small_benchmark_gives_its_figures(name: str, request: pytest.FixtureRequest) -> None:
     benchmark = command.BENCHMARKS[name]
     if name in SHARED:

@@ -39,6 +39,7 @@ WITH_SPARK = {
     "spark.driver.extraJavaOptions": ONE_COMPILER,
 }
 ON_STANDALONE = {
+    "taskmanager.spark.allow-unauthenticated": "true",
     "spark.cores.max": "1",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": ONE_COMPILER,

@@ -62,7 +62,7 @@ class Demo:
 
     async def _look(self) -> dict[str, Any] | None:
         job = await self.watch.ask(f"/jobs/{self.job_id}")
-        if job is None:
+        if job is None or not job["vertices"]:  # as a new leader shows a job whose owner has not come to it yet
             await self._look_from_afar()
             return None
         vertex = job["vertices"][0]

@@ -27,6 +27,8 @@ async def test_a_client_that_does_not_come_back(plane: ControlPlane) -> None:
     assert status(leader, job.job_id) is JobStatus.CREATED
     await until(leader, job.job_id, JobStatus.CANCELED)
     assert plane.runners.by_job[job.job_id].reasons[-1].startswith(LATE)
+    ((told, reason),) = plane.told_cancels
+    assert (told, reason[: len(LATE)]) == (job.job_id, LATE)
 
 
 async def test_one_that_comes_back(plane: ControlPlane) -> None:
@@ -36,6 +38,8 @@ async def test_one_that_comes_back(plane: ControlPlane) -> None:
     begun = plane.clock.monotonic()
     await eventually(lambda: plane.clock.monotonic() > begun + 0.5)
     assert status(leader, job.job_id) is JobStatus.CREATED
+    await leader.dispatcher.cancel_job(JobRequest(job.job_id))
+    assert not plane.told_cancels, "what a person wants is told by who answers it"
 
 
 async def test_the_next_leader_keeps_an_acknowledged_promise(plane: ControlPlane) -> None:
@@ -70,6 +74,7 @@ async def test_a_job_that_nobody_runs(split: ControlPlane) -> None:
     cancellation = ArchivedExecutionGraph.from_json(response.archived_graph).cancellation
     assert cancellation is not None
     assert cancellation.message.startswith(LATE)
+    assert [told for told, _ in split.told_cancels] == [job.job_id]
 
 
 async def test_a_job_that_has_ended(plane: ControlPlane) -> None:

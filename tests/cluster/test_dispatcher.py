@@ -19,8 +19,8 @@ from runtime.common.errors import (
 )
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core.jobs import JobRegistryLimits
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
 from runtime.highavailability.kv import Put, Txn

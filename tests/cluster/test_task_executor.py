@@ -134,7 +134,9 @@ async def test_without_a_leader_it_gives_up_at_start(tmp_path: Path) -> None:
     assert caught.group_contains(NoLeaderError, match=r"within 0.05 s .*no JobManager is known")
 
 
-async def test_an_unreachable_leader_counts_as_none(tmp_path: Path) -> None:
+async def test_an_unreachable_leader_counts_as_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
     class WrongLeader:
         async def leaders(self) -> AsyncIterator[LeaderLocation | None]:
             yield LeaderLocation("nowhere:1")
@@ -146,6 +148,8 @@ async def test_an_unreachable_leader_counts_as_none(tmp_path: Path) -> None:
         with pytest.raises(ExceptionGroup) as caught:
             await cluster.executor.wait_failed()
     assert caught.group_contains(NoLeaderError, match="nowhere:1 cannot be reached")
+    told = {one.levelname for one in caplog.records if "cannot register with the JobManager" in one.getMessage()}
+    assert told == {"INFO"}, "it is not late yet"
 
 
 async def test_a_leader_of_a_lower_term_is_left(tmp_path: Path) -> None:
@@ -247,6 +251,31 @@ async def test_a_whole_small_job(tmp_path: Path) -> None:
         await cluster.leader.wait_for(SlotsFreed)
         await cluster.executor.flush()
         assert not list((tmp_path / "jobs").iterdir())
+
+
+async def test_a_job_that_comes_back_waits_until_its_first_stay_is_over(tmp_path: Path) -> None:
+    """R50: its directory is deleted, and its group is another job's, behind that."""
+    async with task_executor_cluster(tmp_path) as cluster:
+        await cluster.activate()
+        cluster.job_master.send(deploy(1, 0, operators=AT_ONCE))
+        await cluster.job_master.wait_reports(2)
+        cluster.pool.may_end_jobs.clear()
+        cluster.job_master.send(acknowledge(0), free_slots(1), end_job())
+        await cluster.leader.wait_for(SlotsFreed)
+        assert cluster.pool.ended_jobs == [job_id(1)]
+        cluster.request(2, epoch=2)
+        await cluster.job_master.wait(lambda: 2 in cluster.offered())
+        back = deploy(2, 0, epoch=2, operators=AT_ONCE)
+        cluster.job_master.send(answer_offers(2, epoch=2), register_job(epoch=2), back)
+        while not cluster.executor._attempts.ids:
+            await asyncio.sleep(0)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert list(cluster.pool.work) == [attempt_id(1, 0)]
+        assert (tmp_path / "jobs" / job_id(1)).exists(), "its processes end before its files"
+        cluster.pool.may_end_jobs.set()
+        await cluster.pool.wait_started(2)
+        assert cluster.pool.work[back.tasks[0].attempt_id].job_directory.is_dir()
 
 
 async def test_attempts_run_one_after_another_in_a_slot(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,12 +22,14 @@ from runtime.common.errors import (
     UnavailableError,
 )
 from runtime.highavailability.compaction import HISTORY_SECONDS, Compactor
+from runtime.highavailability.embedded_certificates import ensure_certificates
 from runtime.highavailability.etcd import generate
 from runtime.highavailability.etcd.settings import EtcdSettings, UnsafeEtcdVersionError, check_version
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.guards import absent
 from runtime.highavailability.kv import Get, KeyValueStore, Put, Txn
 from runtime.highavailability.lease import Lease, LeaseSettings
+from runtime.security import watched
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.etcd import EtcdProcess
 from tests.kit.tcp_proxy import TcpProxy
@@ -149,8 +153,9 @@ async def test_a_frozen_endpoint_is_noticed_by_an_idle_watch_which_moves_to_the_
     first, second = EtcdProcess(tmp_path / "1"), EtcdProcess(tmp_path / "2")
     try:
         first.start()
+        shutil.copytree(first.tls.directory, second.tls.directory)  # one CA, as for members
         second.start()
-        settings = EtcdSettings((first.endpoint, second.endpoint), allow_unsafe_version=True)
+        settings = first.settings(first.endpoint, second.endpoint)
         async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
             watching = Watching(kv, "/w/", 2)
             async with asyncio.TaskGroup() as tasks:
@@ -170,7 +175,7 @@ async def test_a_frozen_endpoint_is_noticed_by_an_idle_watch_which_moves_to_the_
 
 @pytest.mark.asyncio
 async def test_a_dead_endpoint_is_passed_over(own_etcd: EtcdProcess) -> None:
-    settings = EtcdSettings(("127.0.0.1:1", own_etcd.endpoint), allow_unsafe_version=True)
+    settings = own_etcd.settings("127.0.0.1:1", own_etcd.endpoint)
     async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
         await put(kv, "/a")
         assert (await kv.range("/a", is_prefix=False, timeout=TIMEOUT)).kvs
@@ -184,7 +189,7 @@ async def test_a_dead_endpoint_is_passed_over(own_etcd: EtcdProcess) -> None:
 async def test_a_frozen_member_costs_no_lease(own_etcd: EtcdProcess) -> None:
     frozen = TcpProxy(int(own_etcd.endpoint.rpartition(":")[2]))
     try:
-        settings = EtcdSettings((await frozen.start(), own_etcd.endpoint), allow_unsafe_version=True)
+        settings = own_etcd.settings(await frozen.start(), own_etcd.endpoint)
         async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
             lease = await Lease.grant(kv, LoopClock(), LeaseSettings(ttl=3, timeout=3.0))
             frozen.freeze()
@@ -328,45 +333,68 @@ def test_the_password_is_in_no_repr() -> None:
 
 
 @pytest.mark.asyncio
-async def test_mutual_tls(tmp_path: Path) -> None:
-    authority = CertificateAuthority(tmp_path)
-    stranger = CertificateAuthority(tmp_path, "another CA")
-    server, client, wrong = authority.issue("server"), authority.issue("client"), stranger.issue("wrong")
-    process = EtcdProcess(
-        tmp_path,
-        scheme="https",
-        extra_arguments=(
-            f"--cert-file={server.cert}",
-            f"--key-file={server.key}",
-            "--client-cert-auth",
-            f"--trusted-ca-file={authority.cert}",
-        ),
-    )
-    ca = str(authority.cert)
+async def test_certificates_are_renewed_while_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R47: what was shown before is refused by an etcd that has forgotten its CA, and nobody was started again."""
+    monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
+    old, new = CertificateAuthority(tmp_path, "old CA"), CertificateAuthority(tmp_path, "new CA")
+    trusted, shown = tmp_path / "trusted.pem", tmp_path / "client.pem"
+    etcd = EtcdProcess(tmp_path / "etcd", extra_arguments=(f"--trusted-ca-file={trusted}",))
+
+    def trust(*cas: CertificateAuthority) -> None:
+        trusted.write_bytes(b"".join(one.cert.read_bytes() for one in cas) + etcd.tls.ca.read_bytes())
+
+    shutil.copyfile(old.issue("client-old").cert, shown)
+    ensure_certificates(etcd.tls, datetime.now(UTC))
+    trust(old, new)
+    etcd.start()
     try:
-        process.start()
-        ours = {"tls_ca": ca, "tls_cert": str(client.cert), "tls_key": str(client.key)}
-        async with opened(process.store(**ours)) as kv:
+        settings = etcd.settings(tls_cert=str(shown), tls_key=str(shown))
+        async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
+            watching = Watching(kv, "/w/", await put(kv, "/w/0") + 1)
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(watching.run())
+                new.issue("client-new").cert.replace(shown)
+                await put(kv, "/w/1")
+                trust(new)
+                etcd.kill()
+                etcd.start()
+                await put_until_it_works(kv, "/w/2")
+                await watching.wait_for("/w/2")
+                assert sorted(watching.distinct_keys) == ["/w/1", "/w/2"]
+                task.cancel()
+    finally:
+        etcd.stop()
+
+
+@pytest.mark.asyncio
+async def test_mutual_tls(own_etcd: EtcdProcess, tmp_path: Path) -> None:
+    """R37. Files of a certificate and its key may be two, or one."""
+    stranger = CertificateAuthority(tmp_path, "another CA")
+    wrong = stranger.issue("wrong")
+    ca, client = str(own_etcd.tls.ca), own_etcd.tls.client.read_bytes()
+    (tmp_path / "client.cert").write_bytes(client[: client.index(b"-----BEGIN PRIVATE KEY")])
+    (tmp_path / "client.key").write_bytes(client[client.index(b"-----BEGIN PRIVATE KEY") :])
+    for ours in ({}, {"tls_cert": str(tmp_path / "client.cert"), "tls_key": str(tmp_path / "client.key")}):
+        async with opened(own_etcd.store(**ours)) as kv:
             start = await put(kv, "/a")
             watching = Watching(kv, "/", start)
             async with asyncio.TaskGroup() as tasks:
                 task = tasks.create_task(watching.run())
                 await watching.wait_for("/a")
                 task.cancel()
-        for refused in (
-            {},
-            {"tls_ca": ca},
-            {"tls_ca": ca, "tls_cert": str(wrong.cert), "tls_key": str(wrong.key)},
-            {**ours, "tls_ca": str(stranger.cert)},
-        ):
-            with pytest.raises(UnavailableError):
-                async with opened(process.store(**refused)):
-                    raise AssertionError(refused)
-        with pytest.raises(UnavailableError, match=r"CERTIFICATE_VERIFY_FAILED"):
-            async with opened(process.store(**{**ours, "tls_ca": str(stranger.cert)})):
-                raise AssertionError
-    finally:
-        process.stop()
+    none = {"tls_cert": "", "tls_key": ""}
+    for refused in (
+        {**none, "tls_ca": ""},
+        {**none, "tls_ca": ca},
+        {"tls_ca": ca, "tls_cert": str(wrong.cert), "tls_key": str(wrong.key)},
+        {"tls_ca": str(stranger.cert)},
+    ):
+        with pytest.raises(UnavailableError):
+            async with opened(own_etcd.store(**refused)):
+                raise AssertionError(refused)
+    with pytest.raises(UnavailableError, match=r"CERTIFICATE_VERIFY_FAILED"):
+        async with opened(own_etcd.store(tls_ca=str(stranger.cert))):
+            raise AssertionError
 
 
 @pytest.mark.parametrize(

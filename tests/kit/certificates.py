@@ -1,21 +1,22 @@
-"""A throw-away CA with a server's and a client's certificate for 127.0.0.1, as PEM files."""
+"""A throw-away CA with certificates for 127.0.0.1, as PEM files."""
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from runtime.aio.clock import SystemClock
+from runtime.security.certificates import Credential, Use, issue, new_authority
+from runtime.security.tls_files import TlsMaterial
+from runtime.security.watched import Watched
+
+VALID = timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """Paths of a certificate and its key."""
+    """Paths of a certificate and its key: one file with both."""
 
     cert: Path
     key: Path
@@ -26,48 +27,45 @@ class CertificateAuthority:
 
     def __init__(self, directory: Path, name: str = "test CA") -> None:
         self._directory = directory
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name_of(name)
-        builder = self._builder(self._name, self._key.public_key())
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        self._authority = new_authority(name, now=datetime.now(UTC), valid_for=VALID)
         self.cert = directory / f"{name}.pem"
-        self.cert.write_bytes(
-            builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
-        )
+        self.cert.write_bytes(self._authority.certificate_pem)
 
     def issue(self, name: str) -> KeyPair:
         """A certificate for both sides, valid for 127.0.0.1 and localhost."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = (
-            self._builder(_name_of(name), key.public_key())
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        )
-        pair = KeyPair(self._directory / f"{name}.cert.pem", self._directory / f"{name}.key.pem")
-        pair.cert.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        pair.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return pair
-
-    def _builder(self, subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = datetime.now(UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-        )
+        hosts, uses = ("localhost", "127.0.0.1"), (Use.SERVER, Use.CLIENT)
+        made = issue(self._authority, name, hosts=hosts, uses=uses, now=datetime.now(UTC), valid_for=VALID)
+        file = self._directory / f"{name}.pem"
+        file.write_bytes(made.pem)
+        return KeyPair(file, file)
 
 
-def _name_of(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+@dataclass(frozen=True)
+class Made:
+    """A CA, and a way to have TLS material of it as a process has it."""
+
+    authority: Credential
+
+    @classmethod
+    def new(cls, name: str = "test CA") -> Made:
+        return cls(new_authority(name, now=datetime.now(UTC), valid_for=2 * VALID))
+
+    def shown(
+        self,
+        host: str = "127.0.0.1",
+        *,
+        now: datetime | None = None,
+        uses: tuple[Use, ...] = (Use.SERVER, Use.CLIENT),
+    ) -> Credential:
+        """A certificate for that host, issued now, or at another time."""
+        return issue(self.authority, host, hosts=(host,), uses=uses, now=now or datetime.now(UTC), valid_for=VALID)
+
+    def material(self, shown: Credential, *further: Made) -> TlsMaterial:
+        """That certificate, and trust in this CA and further ones."""
+        trusted = b"".join(one.authority.certificate_pem for one in (self, *further))
+        return TlsMaterial(shown.pem, shown.pem, trusted)
+
+
+def fixed(material: TlsMaterial) -> Watched[TlsMaterial]:
+    """Of no file, and whatever a process would say of it."""
+    return Watched("test", [], lambda: material, SystemClock())

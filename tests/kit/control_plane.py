@@ -24,8 +24,8 @@ from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.jobs import JobRegistryLimits
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
@@ -33,6 +33,7 @@ from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.entrypoint.components import TaskManagerKeys
+from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.gateways.resource_manager import (
@@ -69,6 +70,8 @@ from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
 from runtime.scheduler.core.failover_settings import NO_FAILOVER
+from runtime.security.core.token_renewal import RenewalSettings
+from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
 from tests.kit.memory_objects import MemoryObjectStore, MemoryPacks, SharedStorage
 from tests.kit.scripted_runners import ScriptedRunners
 
@@ -161,6 +164,9 @@ class HollowTaskManager:
         self.guard_address = plane.guard_of(self.incarnation)
         self.is_draining = False
         self.obeys = True
+        self.registered_with: tuple[DelegationToken, ...] = ()
+        self.tokens: list[DelegationToken] = []
+        """All that it was sent, one after the other."""
 
     def report(self) -> SlotReport:
         return SlotReport(
@@ -199,7 +205,9 @@ class HollowTaskManager:
 
     def _handle(self, message: object, stream: MessageStream) -> None:
         match message:
-            case TaskManagerRegistered():
+            case TaskManagerRegistered(tokens=tokens):
+                self.registered_with = tokens
+                self.tokens += tokens
                 stream.send(self.report())
                 self.registered.set()
             case RegistrationRefused(reason=reason):
@@ -220,6 +228,8 @@ class HollowTaskManager:
             case DrainTaskManager(is_draining) if self.obeys:
                 self.is_draining = is_draining
                 stream.send(self.report())
+            case NewDelegationTokens(tokens):
+                self.tokens += tokens
             case _:
                 pass
 
@@ -248,6 +258,8 @@ class ControlPlane:
         self.tasks: list[asyncio.Task[None]] = []
         self.limits = JobRegistryLimits(jobs_max=1000, submits_in_flight_max=1000)
         self.terms = 0
+        self.told_cancels: list[tuple[JobId, str]] = []
+        """What leaders have told the audit log."""
         self.storage_files: dict[str, str] = {}
         self.clean_period = 0.02
         self.remembered = Retention(1000, 3_600_000)
@@ -262,6 +274,7 @@ class ControlPlane:
         self.are_guards_held_up = False
         self.have_task_managers_keys = True
         self.dead: list[tuple[Incarnation, str]] = []
+        self.token_providers: list[ProviderCalls] = []
 
     # --- processes ----------------------------------------------------------------------------------------
 
@@ -375,6 +388,7 @@ class ControlPlane:
             incarnation=incarnation,
             address=rpc.server.address,
             stops=self.job_fences(),
+            tell_cancel=lambda job_id, reason: self.told_cancels.append((job_id, reason)),
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
@@ -392,6 +406,7 @@ class ControlPlane:
                 stored=self.stored_task_managers(term),
                 task_manager_gone=lambda incarnation, reason: self.dead.append((incarnation, reason)),
                 blob_address=rpc.server.address,
+                tokens=DelegationTokenManager(self.token_providers, RenewalSettings(), self.clock),
                 clock=self.clock,
                 entropy=self.entropy,
             )

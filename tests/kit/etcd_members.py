@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
-
+from runtime.highavailability.embedded_certificates import ensure_certificates
 from tests.kit.etcd import EtcdProcess
 
 COUNT = 3
@@ -17,7 +19,7 @@ class EtcdMembers:
     """Three members. `start` returns when all serve."""
 
     def __init__(self, directory: Path) -> None:
-        peers = {f"m{number}": f"http://127.0.0.1:{port}" for number, port in enumerate(_free_ports(COUNT))}
+        peers = {f"m{number}": f"https://127.0.0.1:{port}" for number, port in enumerate(_free_ports(COUNT))}
         everybody = ",".join(f"{name}={peer}" for name, peer in peers.items())
         self.members = [
             EtcdProcess(
@@ -34,7 +36,11 @@ class EtcdMembers:
         ]
 
     def start(self) -> None:
-        """None is healthy before the second one is there."""
+        """None is healthy before the second one is there. They have one CA, or would not trust each other."""
+        first, *others = [member.tls for member in self.members]
+        ensure_certificates(first, datetime.now(UTC))
+        for other in others:
+            shutil.copytree(first.directory, other.directory)
         with ThreadPoolExecutor(COUNT) as pool:
             _ = [starting.result() for starting in [pool.submit(member.start) for member in self.members]]
 
@@ -43,10 +49,9 @@ class EtcdMembers:
         for member in self.members:
             member.stop()
 
-    @property
-    def endpoints(self) -> str:
-        """As high-availability.etcd.endpoints has it."""
-        return ",".join(member.endpoint for member in self.members)
+    def options(self) -> dict[str, str]:
+        """Of a cluster that has them for its etcd."""
+        return self.members[0].options(*(member.endpoint for member in self.members))
 
     def leader(self) -> EtcdProcess:
         """The member that leads now."""
@@ -54,8 +59,8 @@ class EtcdMembers:
 
 
 def _leads(member: EtcdProcess) -> bool:
-    status = httpx.post(f"http://{member.endpoint}/v3/maintenance/status", json={}, timeout=5).json()
-    return bool(status["leader"] == status["header"]["member_id"])
+    (answer,) = json.loads(member.ctl("endpoint", "status", "--write-out=json"))
+    return bool(answer["Status"]["leader"] == answer["Status"]["header"]["member_id"])
 
 
 def _free_ports(count: int) -> list[int]:

@@ -113,6 +113,7 @@ class FakeCluster:
         """Newest first, as the cluster sorts them."""
         jobs = [
             {"jid": job_id, "name": job.graph["name"], "state": job.status, "start-time": job.started}
+            | {"duration": 5, "last-modification": job.modified, "tasks": {"finished": 0, "total": 1}}
             for job_id, job in self.jobs.items()
         ]
         return 200, {"jobs": sorted(jobs, key=lambda job: -job["start-time"])}
@@ -122,7 +123,8 @@ class FakeCluster:
         timestamps = dict.fromkeys((*job.passed, job.status), 1)
         plan = {"nodes": [{"id": VERTEX}]}
         vertices = self.vertices(job)
-        return 200, {"jid": job_id, "state": job.status, "timestamps": timestamps, "vertices": vertices, "plan": plan}
+        head = {"jid": job_id, "name": job.graph["name"], "duration": 5}
+        return 200, {**head, "state": job.status, "timestamps": timestamps, "vertices": vertices, "plan": plan}
 
     def wait_for_news(self, known: dict[str, int], wait: float, name: str) -> tuple[int, Any]:
         """The real one's answer, with what clients of it read."""
@@ -169,7 +171,9 @@ class FakeCluster:
                 "id": VERTEX,
                 "name": "read",
                 "parallelism": 1,
-                "tasks": {state: 1},
+                "status": state,
+                "duration": 5,
+                "tasks": {"FINISHED": 0} | {state: 1},
                 "progress": progress,
                 "metrics": self.written,
             }
@@ -228,7 +232,8 @@ class FakeCluster:
                 slots = {"taskmanagers": 1, "slots-total": 4, "slots-available": 3}
                 return 200, {**slots, "flink-version": "0.1.0", "leader": "jm-1:8081"}
             case ["taskmanagers"]:
-                return 200, {"taskmanagers": self.task_managers}
+                shown = {"path": "tm:1", "slotsNumber": 4, "timeSinceLastHeartbeat": 1}
+                return 200, {"taskmanagers": [shown | one for one in self.task_managers]}
             case ["jobs", "overview"]:
                 return self.overview()
             case ["jobs", job_id] if job_id in self.jobs:

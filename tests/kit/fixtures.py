@@ -2,23 +2,32 @@
 
 Nothing else of the kit imports pytest, so that benchmarks, simulation and chaos run in a user's environment.
 `built_archive`: one class archive of Spark's JVM for all tests of a session. It is built as the product does it, in the
-background of a running Spark host. That takes as long as ten starts save, so only a session with a test that needs
-`built_archive` builds it; in others `class_archive` is None, and Spark starts without.
+background of a running Spark host, unless the machine is so busy that what runs at the lowest priority comes to no end.
+That takes as long as ten starts save, so only a session with a test that needs `built_archive` builds it; in others
+`class_archive` is None, and Spark starts without.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.archive_builder import archive_for
+from runtime.taskexecutor.spark.settings import SparkSettings
 from tests.kit.etcd import EtcdProcess
 from tests.kit.spark_box import SparkBox, spark_settings, wait_until
 
-BUILD_TIMEOUT = 550.0
+BACKGROUND_SECONDS = 100.0
+BUILD_TIMEOUT = 250.0
+_BUILD = "runtime.taskexecutor.spark.archive_builder"
+_AT_OUR_PRIORITY = f"import os, runpy; os.nice = int; runpy.run_module({_BUILD!r}, run_name='__main__', alter_sys=True)"
 
 
 @pytest.fixture(scope="session")
@@ -49,13 +58,25 @@ def built_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClassArc
     try:
         box.run(box.environment.start())
         assert not archive.exists(), "Spark is ready before there is an archive"
-        wait_until(archive.exists, BUILD_TIMEOUT)
+        with suppress(AssertionError):
+            wait_until(archive.exists, BACKGROUND_SECONDS)
         assert box.environment.is_ready
     finally:
         box.shut()
+    if not archive.exists():
+        _build(settings)
     built = _content(archive)
     yield archive
     assert _content(archive) == built
+
+
+def _build(settings: SparkSettings) -> None:
+    """By the program that the host starts, at the priority of the tests."""
+    file = settings.work_directory / "settings.json"
+    file.write_text(settings.to_json())
+    command = [sys.executable, "-c", _AT_OUR_PRIORITY, str(file)]
+    workers = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    subprocess.run(command, env={**os.environ, **workers}, check=True, timeout=BUILD_TIMEOUT)
 
 
 def _content(archive: ClassArchive) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from runtime.entrypoint.control.pid_file import ProcessId
-from runtime.rest.forwarding import FORWARDED
+from runtime.rest.forward_seal import FORWARDED
 from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 

@@ -14,6 +14,10 @@ from typing import Any
 
 import httpx
 
+from runtime.security.cluster_key import read_cluster_key
+from runtime.security.internal import derived_credential
+from runtime.security.tokens import ClusterToken
+
 ROOT = Path(__file__).resolve().parents[2]
 JOB_MANAGER = "runtime.entrypoint.job_manager"
 JOB_MASTER = "jobmaster_process"
@@ -52,6 +56,11 @@ class OsCluster:
         self._conf = directory / "conf"
         self._conf.mkdir()
         (self._conf / "config.yaml").write_text("")
+
+    @property
+    def credential(self) -> ClusterToken:
+        """What its processes show each other."""
+        return derived_credential(read_cluster_key(self.directory / "run" / "cluster-key"))
 
     @property
     def token(self) -> str:

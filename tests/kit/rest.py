@@ -27,6 +27,7 @@ from runtime.executiongraph.archived import (
 )
 from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.blob import BlobKey
+from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import (
     Empty,
     JobDetailsResponse,
@@ -52,6 +53,8 @@ from runtime.gateways.task_executor import (
     TaskExecutorGateway,
 )
 from runtime.rest.context import LeaderComponents, RestContext
+from runtime.rest.sign_in import SignIn, bearer_of
+from runtime.security.principals import ADMIN
 
 JOB = JobId("a" * 32)
 JOB_MASTER = Incarnation("b" * 32)
@@ -62,6 +65,11 @@ def summary(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING, modified
     """A summary with one running task."""
     end = modified if status.is_globally_terminal else -1
     return JobSummary(job_id, "daily", status, 7, 1, 900, end, modified, TaskCounts(running=1), "")
+
+
+def shown(*tokens: str) -> SignIn:
+    """Whoever shows one of them is the admin, and nobody else may do anything."""
+    return lambda scope: ADMIN if bearer_of(scope) in tokens else None
 
 
 def archived(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING) -> ArchivedExecutionGraph:
@@ -200,7 +208,9 @@ class FakeDispatcher:
         found = {one: await self.find_job(one) for one in jobs}
         return {one: summary for one, summary in found.items() if summary is not None}
 
-    async def wait_for_jobs(self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "") -> frozenset[JobId]:
+    async def wait_for_jobs(
+        self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "", principal: str = ""
+    ) -> frozenset[JobId]:
         """Wait for `put`."""
         self.polled.append((dict(known), name))
         self.waiters.end(name)
@@ -208,7 +218,7 @@ class FakeDispatcher:
         if news or timeout <= 0:
             return news
         self.polls += 1
-        return await self.waiters.wait(known.keys(), timeout, name)
+        return await self.waiters.wait(known.keys(), timeout, name, principal=principal)
 
     def _is_news(self, job_id: JobId, modified: int) -> bool:
         found = self.summaries.get(job_id)
@@ -255,6 +265,7 @@ class FakeResourceManager:
         registration = RegisterTaskManager(
             Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
             ResourceProfile(1.0, 1 << 30, "sql"), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "", "4.3.0",
+            not_enforced=("users", "pids"),
         )  # fmt: skip
         slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
         return [TaskManagerInfo(registration, 1, True, 1, 5, slots, self.is_draining)]
@@ -262,6 +273,10 @@ class FakeResourceManager:
     def slot_counts(self) -> tuple[int, int]:
         """Two, one free."""
         return 2, 1
+
+    def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
+        """One provider that fails."""
+        return [DelegationTokenStatus("vault", 1_800_000_000_000, 2, "vault ended with code 1")]
 
     def offered_spark_conf(self) -> Sequence[bytes]:
         """What the test says."""

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
 from runtime.rest.app import create_app
 from runtime.rest.context import RestContext
-from tests.kit.rest import RestFakes
+from tests.kit.rest import RestFakes, shown
 
 TOKEN = "the-cluster-token"
 
@@ -131,7 +131,7 @@ class _Stage:
 @cache
 def _stage() -> tuple[_Stage, ASGIApp]:
     made = _Stage(RestFakes())
-    return made, create_app(made.context(), check_token=lambda token: token == TOKEN, content_length_max=1 << 20)
+    return made, create_app(made.context(), sign_in=shown(TOKEN), content_length_max=1 << 20, hosts={"test"})
 
 
 def stage(fakes: RestFakes) -> ASGIApp:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 from runtime.aio.scope import Scope
@@ -12,8 +13,10 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import Empty, JobRequest, SubmitJobRequest, SubmitJobResponse
 from runtime.jobgraph.graph import JobGraph
+from runtime.rest.limits import NO_LIMITS, LimitSettings
 from runtime.rest.server import RestServer, RestSettings
-from tests.kit.rest import FakeDispatcher, RestFakes
+from runtime.rest.tls import RestTls
+from tests.kit.rest import FakeDispatcher, RestFakes, shown
 
 TOKEN = "the-cluster-token"
 _PATIENCE = 20.0
@@ -46,11 +49,14 @@ class ObedientDispatcher(FakeDispatcher):
 class RestThread:
     """Serves between `__enter__` and `__exit__`. The fakes belong to its loop: change them with `do`."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: RestTls | None = None, limits: LimitSettings = NO_LIMITS) -> None:
+        self._tls = tls
+        self._limits = limits
         self.dispatcher = ObedientDispatcher()
         self.fakes = RestFakes()
         self.fakes.dispatcher = self.dispatcher
         self.address = ""
+        self.server: RestServer
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -81,11 +87,12 @@ class RestThread:
 
     async def _serve(self) -> None:
         settings = RestSettings("127.0.0.1", 0, 1 << 20)
-        server = RestServer(self.fakes.context(), settings, check_token=lambda token: token == TOKEN)
+        context = replace(self.fakes.context(), tls=self._tls, limits=self._limits)
+        self.server = server = RestServer(context, settings, sign_in=shown(TOKEN))
         server.bind()
         async with Scope("test") as scope:
             await server.start(scope)
-            self.address = f"http://127.0.0.1:{server.port}"
+            self.address = f"{'http' if self._tls is None else 'https'}://127.0.0.1:{server.port}"
             self._ready.set()
             await self._stop.wait()
             server.stop()

@@ -19,11 +19,18 @@ from typing import Self
 
 import httpx
 
-from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client import ClientTls, FlinklikeClient
+from runtime.highavailability.embedded_tls import EmbeddedTls
+from runtime.security.cluster_key import read_cluster_key
+from runtime.security.internal import derived_credential
+from runtime.security.tokens import ClusterToken
 from tests.kit.class_archive import share
+from tests.kit.cluster_certificates import ClusterCertificates
 from tests.kit.process_tree import carrying, cpu_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
+TEST_RUN = "SPARK_TEST_RUN"
+"""By which slots and Spark are found: variables of the cluster itself do not get there."""
 
 
 def free_port() -> int:
@@ -53,6 +60,8 @@ class ScriptCluster:
     ) -> None:
         self.run = Path(tempfile.mkdtemp(prefix="flinklike-"))
         self.ports = [free_port() for _ in range(masters)]
+        self.certificates: ClusterCertificates | None = None
+        """Where REST and the links between processes are encrypted."""
         conf = self.run / "conf"
         shutil.copytree(ROOT / "conf", conf)
         lines = [f"localhost:{port}\n" for port in self.ports]
@@ -62,12 +71,17 @@ class ScriptCluster:
         self.environment = {
             **os.environ,
             "FLINKLIKE_RUN_DIR": str(self.run / "run"),
+            TEST_RUN: str(self.run / "run"),
             "FLINKLIKE_CONF_DIR": str(conf),
             "FLINKLIKE_IDENT_STRING": "test",
             "FLINKLIKE_ADDRESS": ",".join(self.urls),
         }
         shared = share(class_archive, self.run / "run") if class_archive else {}
         self._options = {"rest.port": str(self.port), "restart-strategy.type": "none", **options, **shared}
+
+    def add_options(self, options: Mapping[str, str]) -> None:
+        """Before it starts: what follows from its directory."""
+        self._options |= options
 
     @property
     def port(self) -> int:
@@ -82,12 +96,26 @@ class ScriptCluster:
     @property
     def urls(self) -> list[str]:
         """REST of every JobManager, in the order of conf/masters."""
-        return [f"http://127.0.0.1:{port}" for port in self.ports]
+        scheme = "http" if self.certificates is None else "https"
+        return [f"{scheme}://127.0.0.1:{port}" for port in self.ports]
+
+    def encrypt(self) -> ClusterCertificates:
+        """Before it starts: make certificates, and ask for them in conf/, from clients of REST too."""
+        self.certificates = made = ClusterCertificates.new(self.run / "certs")
+        with (self.run / "conf" / "config.yaml").open("a") as file:
+            file.write("".join(f"\n{key}: {value}" for key, value in made.options().items()) + "\n")
+        self.environment["FLINKLIKE_ADDRESS"] = ",".join(self.urls)
+        return made
 
     @property
     def token(self) -> str:
         """The cluster's token."""
         return (self.run / "run" / "token").read_text().strip()
+
+    @property
+    def credential(self) -> ClusterToken:
+        """What its processes show each other."""
+        return derived_credential(read_cluster_key(self.run / "run" / "cluster-key"))
 
     @property
     def dynamic(self) -> list[str]:
@@ -126,7 +154,8 @@ class ScriptCluster:
 
     def processes(self) -> dict[int, str]:
         """All living processes that this cluster has started, by pid with their command line."""
-        return carrying("FLINKLIKE_RUN_DIR", self.environment["FLINKLIKE_RUN_DIR"])
+        run = self.environment["FLINKLIKE_RUN_DIR"]
+        return {**carrying("FLINKLIKE_RUN_DIR", run), **carrying(TEST_RUN, run)}
 
     def __enter__(self) -> Self:
         try:
@@ -178,7 +207,8 @@ class ScriptCluster:
     def etcd_metrics(self) -> dict[str, float]:
         """etcd's counters by name."""
         endpoint = json.loads(self._etcd_state.read_text())["endpoint"]
-        with urllib.request.urlopen(f"http://{endpoint}/metrics", timeout=5) as answer:
+        context = EmbeddedTls.beside(self.run / "run" / "etcd").client_context()
+        with urllib.request.urlopen(f"https://{endpoint}/metrics", timeout=5, context=context) as answer:
             lines = answer.read().decode().splitlines()
         pairs = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
         return {name: float(value) for name, value in pairs}
@@ -189,7 +219,8 @@ class ScriptCluster:
 
     def connect(self, *, retry_for: float = 60.0) -> FlinklikeClient:
         """The product's own client; close it."""
-        return FlinklikeClient(self.urls, self.token, retry_for=retry_for)
+        tls = ClientTls() if self.certificates is None else self.certificates.of_client()
+        return FlinklikeClient(self.urls, self.token, retry_for=retry_for, tls=tls)
 
     def client(self, connections: int = 64) -> httpx.AsyncClient:
         """An HTTP client with the token; close it."""
@@ -197,6 +228,7 @@ class ScriptCluster:
             base_url=self.url,
             headers={"authorization": f"Bearer {self.token}"},
             timeout=120,
-            verify=False,  # plain http: loading certificates takes longer than a submit
+            # plain http: loading certificates takes longer than a submit
+            verify=False if self.certificates is None else self.certificates.context(),
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
         )

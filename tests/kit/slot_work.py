@@ -41,7 +41,7 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.taskexecutor.slots.pool import SlotProcessPool
-from runtime.taskexecutor.slots.work import ProcessGuard, SlotSettings, SlotWork
+from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
 
 JOB = JobId("1" * 32)
@@ -193,11 +193,15 @@ class SlotBench:
 
 @asynccontextmanager
 async def slot_bench(
-    directory: Path, spark: SparkEnvironment | None = None, guard: ProcessGuard | None = None, **changes: Any
+    directory: Path,
+    spark: SparkEnvironment | None = None,
+    guard: ProcessGuard | None = None,
+    reaper: OrphanReaper | None = None,
+    **changes: Any,
 ) -> AsyncIterator[SlotBench]:
     """A started pool."""
     settings = replace(SlotSettings(slots=1, task_manager_id="tm-test"), **changes)
-    pool = SlotProcessPool(settings, spark, LoopClock(), SystemEntropy(), guard)
+    pool = SlotProcessPool(settings, spark, LoopClock(), SystemEntropy(), guard, reaper)
     await pool.start()
     try:
         yield SlotBench(pool, directory)

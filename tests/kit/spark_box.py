@@ -20,9 +20,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.environment import JvmChange, SlotSession
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.task_environment import TaskEnvironment
 
 T = TypeVar("T")
 
@@ -147,7 +148,9 @@ class SparkBox:
     def __init__(self, settings: SparkSettings, directory: Path) -> None:
         self.settings = settings
         self.directory = directory
-        self.environment = ProcessSparkEnvironment(settings)
+        self.credentials = directory / "credentials"
+        passed = TaskEnvironment.of_this_process().naming_credentials(self.credentials)
+        self.environment = ProcessSparkEnvironment(settings, environment=passed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -162,8 +165,13 @@ class SparkBox:
         return self.run(self.environment.open_session(slot_index))
 
     def close(self, session: SlotSession) -> None:
-        """End it."""
-        self.run(self.environment.close_session(session))
+        """End it. What a test does is ordinary, so it changes nothing for other jobs (R45)."""
+        change = self.settled(session)
+        assert change is None, change
+
+    def settled(self, session: SlotSession) -> JvmChange | None:
+        """End it; what it has changed for all who use its JVM."""
+        return self.run(self.environment.close_session(session)).change
 
     def end_job(self, job_id: str) -> None:
         """The job leaves."""

@@ -5,11 +5,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runtime.taskexecutor.spark.java import find_java
-from runtime.taskexecutor.spark.launch import MODULE_OPTIONS, class_path, spark_home
+from runtime.taskexecutor.spark.launch import MODULE_OPTIONS, class_path, properties_text, spark_home
 from tests.kit.spark_box import ONE_COMPILER, wait_until
 
 HOST = "127.0.0.1"
@@ -17,12 +17,17 @@ _QUIET = ("--host", HOST, "--port", "0", "--webui-port", "0")
 
 
 @contextlib.contextmanager
-def standalone(directory: Path, *, cores: int, memory: str) -> Iterator[str]:
-    """Master and worker; yields the value of `spark.master`."""
-    with _deployed(directory / "master", "org.apache.spark.deploy.master.Master", *_QUIET) as log:
+def standalone(directory: Path, *, cores: int, memory: str, conf: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Master and worker with this conf, in `cluster` of the directory; yields the value of `spark.master`."""
+    cluster = directory / "cluster"
+    cluster.mkdir()
+    properties = cluster / "spark.properties"
+    properties.write_text(properties_text(conf or {}))
+    quiet = (*_QUIET, "--properties-file", str(properties))
+    with _deployed(cluster / "master", "org.apache.spark.deploy.master.Master", *quiet) as log:
         master = f"spark://{HOST}:{_listening_port(log)}"
-        worker = ("--cores", str(cores), "--memory", memory, "--work-dir", str(directory / "work"), *_QUIET, master)
-        with _deployed(directory / "worker", "org.apache.spark.deploy.worker.Worker", *worker):
+        worker = ("--cores", str(cores), "--memory", memory, "--work-dir", str(cluster / "work"), *quiet, master)
+        with _deployed(cluster / "worker", "org.apache.spark.deploy.worker.Worker", *worker):
             yield master
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
+from runtime.highavailability import embedded
+from runtime.highavailability.embedded import EmbeddedEtcdSettings
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.keys import Keys
@@ -19,12 +20,22 @@ T = TypeVar("T")
 KEYS = Keys.of_cluster("default")
 
 
+def etcd_settings(cluster: ScriptCluster) -> EtcdSettings:
+    """How its processes reach its embedded etcd."""
+    settings = EmbeddedEtcdSettings(cluster.run / "run" / "etcd", cluster.run / "run" / "log" / "etcd.log")
+    running = embedded.running(settings)
+    assert running is not None
+    client = str(settings.tls.client)
+    return EtcdSettings(
+        (running.endpoint,), tls_ca=str(settings.tls.ca), tls_cert=client, tls_key=client, allow_unsafe_version=True
+    )
+
+
 def ask_store(cluster: ScriptCluster, question: Callable[[KeyValueStore], Awaitable[T]]) -> T:
     """Its answer, from the embedded etcd of a cluster."""
 
     async def ask() -> T:
-        endpoint = json.loads((cluster.run / "run" / "etcd.json").read_text())["endpoint"]
-        kv = EtcdKeyValueStore(EtcdSettings((endpoint,), allow_unsafe_version=True), SystemClock(), SystemEntropy())
+        kv = EtcdKeyValueStore(etcd_settings(cluster), SystemClock(), SystemEntropy())
         await kv.open(timeout=5.0)
         try:
             return await question(kv)

@@ -16,6 +16,7 @@ from runtime.aio.retry import RetryPolicy
 from runtime.aio.watch import Watch
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.ids import ClusterUuid, Incarnation
+from runtime.gateways.delegation_tokens import DelegationToken
 from runtime.gateways.job_master import Heartbeat, OfferSlots, TaskReports
 from runtime.gateways.resource_manager import (
     RegisterTaskManager,
@@ -210,6 +211,7 @@ async def task_executor_cluster(
     waits: bool = True,
     prepare: Callable[[ScriptedPeer, ScriptedPeer], None] = lambda *_: None,
     contact: Any = None,
+    take_tokens: Callable[[Sequence[DelegationToken]], None] = lambda _: None,
     **overrides: Any,
 ) -> AsyncIterator[TaskExecutorCluster]:
     network = LocalNetwork()
@@ -237,6 +239,7 @@ async def task_executor_cluster(
         boot_clock=BootClock(),
         entropy=SeededEntropy(1),
         contact=contact,
+        take_tokens=take_tokens,
     )
     await executor.start()
     cluster = TaskExecutorCluster(executor, used, leader, job_master, network, rpc, tmp_path)  # type: ignore[arg-type]

@@ -44,10 +44,17 @@ def attempt_id(job: int, subtask: int, *, epoch: int = 1, counter: int = 0) -> E
 
 
 def request_slot(
-    allocation: int, *, slot: int = 0, job: int = 1, epoch: int = 1, owner: int = 1, address: str = "job-master:1"
+    allocation: int,
+    *,
+    slot: int = 0,
+    job: int = 1,
+    epoch: int = 1,
+    owner: int = 1,
+    address: str = "job-master:1",
+    namespace: str = "",
 ) -> RequestSlot:
     return RequestSlot(
-        allocation_id(allocation), slot, job_id(job), epoch, incarnation(owner), address, DEFAULT_PROFILE
+        allocation_id(allocation), slot, job_id(job), epoch, incarnation(owner), address, DEFAULT_PROFILE, namespace
     )
 
 

@@ -8,8 +8,11 @@ import asyncio
 class TcpProxy:
     """Forwards to 127.0.0.1:`port`. `kill` resets everything and refuses from then on, as a dead process does."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, records: bool = False) -> None:
+        """`records`: keep in `said` what was said, in each direction of each connection."""
         self._port = port
+        self._records = records
+        self.said: list[bytearray] = []
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -60,8 +63,12 @@ class TcpProxy:
             return
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        said = bytearray()
+        self.said.append(said)
         try:
             while data := await reader.read(65536):
+                if self._records:
+                    said += data
                 await self._flowing.wait()
                 writer.write(data)
                 await writer.drain()

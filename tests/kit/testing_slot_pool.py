@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runtime.aio.watch import Watch
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import TaskExecutionReport, TaskMetrics
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
@@ -24,6 +24,10 @@ class TestingSlotPool:
         self.work: dict[ExecutionAttemptId, SlotWork] = {}
         self.slots: dict[int, ExecutionAttemptId] = {}
         self.started: Watch[int] = Watch(0)
+        self.renewals = 0
+        self.ended_jobs: list[JobId] = []
+        self.may_end_jobs = asyncio.Event()
+        self.may_end_jobs.set()
         self.cancelled: list[ExecutionAttemptId] = []
         self._ending: dict[ExecutionAttemptId, asyncio.Future[TaskExecutionReport | None]] = {}
 
@@ -43,6 +47,14 @@ class TestingSlotPool:
                 listener.task_state_changed(report)
         finally:
             del self.slots[slot_index], self._ending[attempt_id]
+
+    async def renew(self) -> None:
+        assert not self.slots
+        self.renewals += 1
+
+    async def end_job(self, job_id: JobId, /) -> None:
+        self.ended_jobs.append(job_id)
+        await self.may_end_jobs.wait()
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         self.cancelled.append(attempt_id)

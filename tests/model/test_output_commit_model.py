@@ -215,7 +215,7 @@ class Scenario:
             if one.incarnation in self.job.cut and one.incarnation not in self.job.written_fences:
                 self.job.reconnect(number)
 
-    def change_owner(self) -> None:
+    def change_owner(self, *, has_slots: bool = True) -> None:
         """R6: everyone answers the census, and says whether it moves. The last owner's fences stay until read."""
         self.job.begin_next_owner()
         everyone = [location(number) for number in self.task_managers]
@@ -226,7 +226,8 @@ class Scenario:
             one.epoch = self.job.epoch
             is_moving = one.moves.is_ordered(JOB_ID)
             self.job.handle(ev.JobCounted(location(number), (), (), True, self.job.at(), is_moving))
-        self.offer()
+        if has_slots:
+            self.offer()
 
     def offer(self) -> None:
         if self.job.requirements and self.job.requirements[-1].requirements and self.task_managers:
@@ -300,4 +301,19 @@ def test_a_mover_that_was_waited_out_goes_on_under_the_next_owner() -> None:
     assert not any(one.is_moving for one in scenario.task_managers.values())
     scenario.change_owner()
     scenario.deliver()
+    scenario.settle()
+
+
+def test_a_last_word_that_no_owner_has_heard_is_asked_for_again() -> None:
+    """The next owner finds it in the census: it would wait for a slot, which others may hold for ever."""
+    scenario = Scenario(lambda options: options[-1], OVERWRITE, 1, ["old", "older"])
+    scenario.deliver()
+    while any(one.is_moving for one in scenario.task_managers.values()):
+        scenario.move()
+    scenario.answers.clear()
+    scenario.change_owner(has_slots=False)
+    scenario.deliver()
+    scenario.move()
+    scenario.answer()
+    assert scenario.job.pending_result is not None
     scenario.settle()

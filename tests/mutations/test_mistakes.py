@@ -7,15 +7,22 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.kit.mutations import BY_TESTS, header, mutated, run_test
+from tests.kit.mutations import BY_TESTS, first_of_each, header, mutated, run_test
 
-HEAVY = ("tests/airflow/", "tests/process/", "tests/spark/")
-"""Each of their tests starts processes for many seconds."""
+
+def _unit(patch: Path) -> str | None:
+    """The folder below `tests/unit` of the test that finds it; None for a test of another kind, which costs more."""
+    path = (header(patch, "Found by") or "").partition("::")[0]
+    return str(Path(path).parent) if path.startswith("tests/unit/") else None
+
+
+EACH_TIME = first_of_each(BY_TESTS, _unit)
+"""One of each folder of unit tests. All others are `extended`: that each is a mistake of the sources as they are, and
+that its test is there, `tests/tidy/test_rules.py` sees each time."""
 
 
 def _case(patch: Path) -> object:
-    is_heavy = (header(patch, "Found by") or "").startswith(HEAVY)
-    marks = [pytest.mark.slow, pytest.mark.extended] if is_heavy else [pytest.mark.slow]
+    marks = [pytest.mark.slow] if patch in EACH_TIME else [pytest.mark.slow, pytest.mark.extended]
     return pytest.param(patch, id=patch.stem, marks=marks)
 
 

@@ -31,8 +31,14 @@ IN_PROCESS = {"jobmanager.jobmaster.single.enable": "false"}
 
 
 @pytest.fixture(scope="session")
-def spark_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
-    with ScriptCluster(SPARK, class_archive=class_archive) as cluster:
+def spark_cluster(class_archive: Path | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptCluster]:
+    """It has the credentials `vault`, which programs of the documentation use."""
+    vault = tmp_path_factory.mktemp("credentials") / "vault.json"
+    vault.write_text('{"values": {"token": "of the vault"}}')
+    vault.chmod(0o600)
+    provider = "security.delegation.token.provider.vault"
+    options = {**SPARK, f"{provider}.type": "file", f"{provider}.path": str(vault)}
+    with ScriptCluster(options, class_archive=class_archive) as cluster:
         yield cluster
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.entrypoint import commit_outputs
+from runtime.security.cluster_key import load_or_create_cluster_key
 from runtime.taskexecutor.commit_records import commit_names
 from tests.kit.commits_of_jobs import Known, move, names, room_for, written
 from tests.kit.committed_outputs import visible
@@ -37,14 +38,18 @@ def test_a_store_without_a_cluster_stays_one(
     etcd: EtcdProcess, failed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A uuid that it made would be that of no cluster, and would say that the job is not known."""
+    key = failed.parent / "cluster-key"
     settings = {
-        "high-availability.type": "etcd",
+        **etcd.options(),
         "high-availability.cluster-id": CLUSTER,
-        "high-availability.etcd.embedded": "false",
-        "high-availability.etcd.endpoints": etcd.endpoint,
-        "high-availability.etcd.allow-unsafe-version": "true",
+        "security.cluster-key-file": str(key),
     }
     dynamic = [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
+    assert repeat(failed, *dynamic) == 1
+    assert "cannot read the cluster key file" in capsys.readouterr().err, (
+        "one that it made would be no cluster's either"
+    )
+    load_or_create_cluster_key(key)
     assert repeat(failed, *dynamic) == 1
     refusal = capsys.readouterr().err
     assert f"no cluster can be asked: etcd holds none that is called {CLUSTER}" in refusal

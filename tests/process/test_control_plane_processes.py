@@ -17,7 +17,6 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.settings import RpcSettings
-from runtime.security.tokens import ClusterToken
 from tests.kit.etcd import EtcdProcess
 from tests.kit.job_graphs import graph, source
 from tests.kit.obedient_task_manager import ObedientTaskManager
@@ -41,9 +40,7 @@ def cluster(tmp_path: Path, etcd_of_test: EtcdProcess) -> Iterator[OsCluster]:
     made = OsCluster(
         tmp_path,
         {
-            "high-availability.type": "etcd",
-            "high-availability.etcd.endpoints": etcd_of_test.endpoint,
-            "high-availability.etcd.allow-unsafe-version": "true",
+            **etcd_of_test.options(),
             "high-availability.lease-timeout": "2 s",
             "high-availability.etcd.timeout": "1 s",
             "jobmanager.jobmaster.single.enable": "true",
@@ -59,7 +56,7 @@ def cluster(tmp_path: Path, etcd_of_test: EtcdProcess) -> Iterator[OsCluster]:
 async def task_manager(cluster: OsCluster, leader: OsProcess, *, slots: int = 2) -> AsyncIterator[ObedientTaskManager]:
     """An obedient TaskManager in this process, registered with the leader."""
     clock, incarnation = LoopClock(), Incarnation(SystemEntropy().hex_id())
-    rpc = GrpcRpcService(RpcSettings(incarnation, ClusterToken(cluster.token)), clock)
+    rpc = GrpcRpcService(RpcSettings(incarnation, cluster.credential), clock)
     await rpc.start()
     made = ObedientTaskManager(incarnation, rpc, clock, slots=slots)
     try:
@@ -209,3 +206,15 @@ def test_start_failures_are_one_sentence(tmp_path: Path) -> None:
         assert "jobmanager.jobmaster.single.enable" in master.output()
     finally:
         cluster.stop()
+
+
+def test_who_has_another_cluster_key_says_so_and_does_not_start(cluster: OsCluster, tmp_path: Path) -> None:  # R38
+    """On another host, to which the file was not copied, each process would make a key of its own."""
+    cluster.start(JOB_MANAGER)
+    another = {"security.cluster-key-file": str(tmp_path / "another")}
+    for module in (JOB_MANAGER, JOB_MASTER, "runtime.entrypoint.task_manager"):
+        process = cluster.launch(module, **another, taskmanager__spark__enabled="false")
+        assert process.popen.wait(60) == 1, process.output()
+        said = process.output().splitlines()[-1]
+        assert "/cluster is refused: its seal is not that of this cluster" in said
+        assert "security.cluster-key-file" in said

@@ -27,10 +27,7 @@ pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 OPTIONS = {
     "taskmanager.spark.enabled": "false",
     "taskmanager.numberOfTaskSlots": "8",
-    "high-availability.type": "etcd",
-    "high-availability.etcd.embedded": "false",
     "high-availability.etcd.timeout": "1 s",
-    "high-availability.etcd.allow-unsafe-version": "true",
     "high-availability.lease-timeout": "3 s",
 }
 BACK_WITHIN = 5.0
@@ -40,9 +37,9 @@ LENGTH = float(os.environ.get("FLINKLIKE_OUTAGE_SECONDS") or 0)
 
 
 @contextmanager
-def cluster_on(endpoints: str, **options: str) -> Iterator[ScriptCluster]:
+def cluster_on(etcd: EtcdProcess | EtcdMembers, **options: str) -> Iterator[ScriptCluster]:
     given = {key.replace("__", "."): value for key, value in options.items()}
-    with ScriptCluster({**OPTIONS, "high-availability.etcd.endpoints": endpoints, **given}) as made:
+    with ScriptCluster({**OPTIONS, **etcd.options(), **given}) as made:
         yield made
 
 
@@ -75,7 +72,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdProce
     etcd = EtcdProcess(tmp_path_factory.mktemp("etcd"))
     etcd.start()
     try:
-        with cluster_on(etcd.endpoint) as cluster:
+        with cluster_on(etcd) as cluster:
             yield etcd, cluster
     finally:
         etcd.stop()
@@ -119,7 +116,7 @@ def test_the_leader_of_three_etcd_members_dies(tmp_path: Path, folder: Path) -> 
     members = EtcdMembers(tmp_path)
     members.start()
     try:
-        with cluster_on(members.endpoints) as cluster, cluster.connect() as client:
+        with cluster_on(members) as cluster, cluster.connect() as client:
             work = GatedJobs(cluster, client, folder)
             ids = [work.submit(name) for name in ("long", "short")]
             before = work.attempts(ids)
@@ -143,7 +140,7 @@ def test_an_outage_beyond_the_isolation_timeout_stops_exclusive_tasks_only(tmp_p
     etcd = EtcdProcess(tmp_path / "etcd")
     etcd.start()
     try:
-        with cluster_on(etcd.endpoint, **ISOLATION) as cluster, cluster.connect() as client:
+        with cluster_on(etcd, **ISOLATION) as cluster, cluster.connect() as client:
             work = GatedJobs(cluster, client, folder)
             ids = [work.submit("shared", exclusive=False), work.submit("exclusive", exclusive=True)]
             (shared, _), (exclusive, _) = work.attempts(ids)
@@ -172,7 +169,7 @@ def test_everything_is_killed_at_once_and_started_again(tmp_path: Path, folder: 
     etcd = EtcdProcess(tmp_path / "etcd")
     etcd.start()
     try:
-        with cluster_on(etcd.endpoint) as cluster, cluster.connect() as client:
+        with cluster_on(etcd) as cluster, cluster.connect() as client:
             work = GatedJobs(cluster, client, folder)
             job_id = new_job_id()
             client.submit(work.pipeline(), job_id=job_id)

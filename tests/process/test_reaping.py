@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -202,16 +203,18 @@ class Box:
 
 
 @pytest.fixture(params=["cgroup", "no cgroup"])
-def box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
+def box(request: pytest.FixtureRequest) -> Iterator[Box]:
     has_cgroup = request.param == "cgroup"
     if has_cgroup:
         probe = Cgroup.make(f"flinklike-test-{os.getpid()}")
         if probe is None:
             pytest.skip("no cgroup v2 can be made here")
         probe.remove()
-    made = Box(tmp_path / "run", has_cgroup=has_cgroup)
-    yield made
-    made.stop()
+    # Not in pytest's directory, which another run of pytest takes from other users as it starts.
+    with tempfile.TemporaryDirectory(prefix="flinklike-reaping-") as directory:
+        made = Box(Path(directory) / "run", has_cgroup=has_cgroup)
+        yield made
+        made.stop()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from runtime.blob.mark_file import MarkFile
 from runtime.common.ids import Incarnation, JobId
 from runtime.entrypoint import restored_etcd
 from runtime.highavailability import embedded
-from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.guards import LeaderTerm
 from runtime.highavailability.job_store import Submitted
 from runtime.highavailability.kv import Delete, Put, StoreRestoredError, Txn
@@ -29,7 +28,7 @@ from runtime.highavailability.payloads import inline_payload
 from runtime.highavailability.records import GraphRecord, OwnerRecord, TaskManagerRecord
 from runtime.highavailability.restored import REASON
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
-from tests.kit.etcd import EtcdProcess
+from tests.kit.etcd import EtcdProcess, seal_of
 from tests.kit.memory_objects import MemoryObjectStore
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
@@ -49,19 +48,19 @@ class Site:
     @property
     def options(self) -> list[str]:
         settings = {
-            "high-availability.type": "etcd",
-            "high-availability.etcd.endpoints": self.etcd.endpoint,
-            "high-availability.etcd.allow-unsafe-version": "true",
+            **self.etcd.options(),
             "high-availability.storageDir": str(self.directory / "storage"),
-            "high-availability.etcd.embedded": "false",
             "high-availability.lease-timeout": "3 s",
+            "security.cluster-key-file": str(self.directory / "run" / "cluster-key"),
         }
         return [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
 
     @asynccontextmanager
     async def services(self) -> AsyncIterator[HighAvailabilityServices]:
-        driver = EtcdSettings((self.etcd.endpoint,), allow_unsafe_version=True)
-        settings = HighAvailabilitySettings("default", lease_ttl=2, timeout=TIMEOUT, etcd=driver)
+        seal = seal_of(self.directory / "run")
+        settings = HighAvailabilitySettings(
+            "default", lease_ttl=2, timeout=TIMEOUT, etcd=self.etcd.settings(), seal=seal
+        )
         made = create(
             settings, objects=MemoryObjectStore(), clock=LoopClock(), boot_clock=LoopClock(), entropy=SystemEntropy()
         )
@@ -80,7 +79,7 @@ class Site:
 
     async def submit(self, services: HighAvailabilityServices, job_id: JobId) -> None:
         key = services.keys.leader(1)
-        won = await services.kv.txn(Txn((), (Put(key, b"leader"),)), timeout=TIMEOUT)
+        won = await services.kv.txn(Txn((), (Put(key, b"{}"),)), timeout=TIMEOUT)
         term = LeaderTerm(key, (await services.kv.range(key, is_prefix=False, timeout=TIMEOUT)).kvs[0].create_revision)
         assert won.succeeded
         graph = GraphRecord(inline_payload(b"graph"), "job", 1, "client")
@@ -100,7 +99,7 @@ class Site:
         data = self.etcd.directory / "etcd"
         shutil.rmtree(data)
         etcdutl = embedded.find_binary().with_name("etcdutl")
-        peer = "http://127.0.0.1:2380"
+        peer = "https://127.0.0.1:2380"
         command = [str(etcdutl), "snapshot", "restore", str(snapshot), f"--data-dir={data}", "--name=embedded"]
         names = [f"--initial-cluster=embedded={peer}", f"--initial-advertise-peer-urls={peer}"]
         subprocess.run([*command, *names], check=True, capture_output=True, timeout=30)
@@ -127,7 +126,7 @@ async def test_a_process_that_has_seen_more_decides_nothing(site: Site) -> None:
         ):
             await services.job_reader().jobs()
         with pytest.raises(StoreRestoredError):
-            await services.kv.txn(Txn((), (Put("/a", b""),)), timeout=TIMEOUT)
+            await services.kv.txn(Txn((), (Put("/a", b"{}"),)), timeout=TIMEOUT)
         with pytest.raises(StoreRestoredError):
             await services.kv.grant_lease(5, timeout=TIMEOUT)
 
@@ -140,7 +139,7 @@ async def test_an_etcd_that_is_another_cluster_is_found_though_its_revision_is_h
         site.restore(snapshot)
         async with site.services() as later:
             for _ in range(20):
-                await later.kv.txn(Txn((), (Put("/a", b""),)), timeout=TIMEOUT)
+                await later.kv.txn(Txn((), (Put("/a", b"{}"),)), timeout=TIMEOUT)
             with pytest.raises(StoreRestoredError, match="was cluster"):
                 await later.store_mark(site.file()).check()
         with pytest.raises(StoreRestoredError, match="was cluster"):
@@ -190,7 +189,7 @@ async def test_jobs_go_on_where_nothing_has_happened_since(site: Site, capsys: p
 async def test_nothing_is_changed_while_processes_run(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     async with site.services() as services:
         key = services.keys.job_master(TM)
-        await services.kv.txn(Txn((), (Put(key, b"lives"),)), timeout=TIMEOUT)
+        await services.kv.txn(Txn((), (Put(key, b"{}"),)), timeout=TIMEOUT)
         before = services.cluster
         assert await run(site) == 1
         assert "1 JobManager and JobMaster processes of the cluster run" in capsys.readouterr().err

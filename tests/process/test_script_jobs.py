@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import hostile_archives as hostile
 from tests.kit.script_cluster import ScriptCluster
 from tests.kit.spark_box import wait_until
 
@@ -147,3 +148,16 @@ def test_relative_paths_are_the_jobs(spark_cluster: ScriptCluster, tmp_path: Pat
         assert "length 8" in printed
         assert "['data', 'out', 'relative.py', 'spark-warehouse'] ['copies', 'words']" in printed
     wait_until(lambda: not list((spark_cluster.run / "run" / "work").glob("tm-*/jobs/*")))
+
+
+def test_an_archive_that_was_made_to_hurt_fails_its_job_only(
+    spark_cluster: ScriptCluster, scripts: Path, tmp_path: Path
+) -> None:
+    """R42: in one sentence, and the TaskManager goes on: the same one, which runs the next job."""
+    hostile.large_header(tmp_path / "model.tar.gz", mebibytes=800)
+    before = spark_cluster.pids()["taskmanager"]
+    done = spark_cluster.cli("run", "--archives", str(tmp_path / "model.tar.gz"), "fine.py", cwd=scripts)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "archive model.tar.gz has a header of 838860800 bytes" in done.stderr.splitlines()[-1], done.stderr
+    assert spark_cluster.cli("run", "fine.py", cwd=scripts).returncode == 0
+    assert spark_cluster.pids()["taskmanager"] == before

@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.process, pytest.mark.etcd]
 MASTER, WORKER, UNREACHABLE = "127.0.0.2", "127.0.0.3", "127.0.0.9"
 SSH = """#!/bin/bash
 echo "$*" >> {log}
-while [ "$1" != "--" ]; do host="$1"; shift; done
+while [ "$1" != "--" ]; do shift; done
+host="$2"
 if [ "$host" = {unreachable} ]; then echo "ssh: connect to host $host port 22: Connection timed out" >&2; exit 255; fi
 echo "Welcome to $host."
 sed "s#{run}#{run}-$host#" | tee -a {log} | env -i PATH=/usr/bin:/bin HOME=/ /bin/bash -s
@@ -39,7 +40,7 @@ class SshCluster(ScriptCluster):
         for file, hosts in {"masters": [MASTER], "JOB_MASTERS": [MASTER], "workers": [WORKER] * 2}.items():
             (conf / file).write_text("".join(f"{host}\n" for host in hosts))
         self.config = conf / "config.yaml"
-        self.config.write_text(self._config(etcd.endpoint))
+        self.config.write_text(self._config(etcd))
         self.log = self.run / "ssh.log"
         ssh = self.run / "bin" / "ssh"
         ssh.parent.mkdir()
@@ -50,15 +51,16 @@ class SshCluster(ScriptCluster):
         self.environment["FLINKLIKE_ADDRESS"] = f"http://{MASTER}:{self.port}"
         self.environment["FLINKLIKE_TOKEN_FILE"] = str(self.run / "token")
 
-    def _config(self, endpoint: str) -> str:
+    def _config(self, etcd: EtcdProcess) -> str:
         return f"""
 high-availability: {{type: etcd, cluster-id: {self.run.name}, storageDir: {self.run}/storage}}
-high-availability.etcd: {{endpoints: "{endpoint}", allow-unsafe-version: true}}
+high-availability.etcd: {{endpoints: "{etcd.endpoint}", allow-unsafe-version: true}}
+high-availability.etcd.tls: {{ca: {etcd.tls.ca}, cert: {etcd.tls.client}, key: {etcd.tls.client}}}
 jobmanager: {{rpc.port: 0, bind-host: {MASTER}, jobmaster: {{single.enable: true, bind-host: {MASTER}}}}}
 rest: {{port: {self.port}, bind-address: {MASTER}}}
 taskmanager: {{bind-host: {WORKER}, spark.enabled: false}}
 exchange.dir: {self.run}/exchange
-security.token-file: {self.run}/token
+security: {{token-file: {self.run}/token, cluster-key-file: {self.run}/cluster-key}}
 env.ssh.opts: -o User=nobody
 """
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from runtime.aio.watch import Watch
 from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, ResultPartitionSpec
-from runtime.taskexecutor.spark.environment import SlotSession, SparkLoss, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.environment import JvmChange, SlotSession, SparkLoss, SparkLostError, SparkProgress
 from tests.kit.slot_work import SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -136,6 +137,7 @@ class _NoSessions:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.put_back: Watch[JvmChange | None] = Watch(None)
 
     async def open_session(self, slot_index: int) -> SlotSession:
         self.asked += 1

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import re
 import signal
+import threading
 import time
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.jobgraph.graph import PickledCode
 from runtime.taskexecutor.slots.linux import children_of
+from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
 from tests.kit.slot_work import RecordingListener, SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -226,9 +230,129 @@ async def test_memory_above_the_limit_is_killed_with_the_figure(tmp_path: Path) 
         assert await limited.value(lambda ctx: 1) == 1
 
 
+def in_a_memfd(ctx: Any) -> None:
+    import os
+    import time
+
+    descriptor = os.memfd_create("hog")
+    for _ in range(150):
+        os.write(descriptor, b"x" * 1_000_000)
+    time.sleep(30)
+
+
+def in_a_file_of_a_tmpfs(ctx: Any) -> None:
+    import pathlib
+    import time
+
+    path = pathlib.Path("/dev/shm", ctx.params["name"])
+    with path.open("wb") as file:
+        for _ in range(90):
+            file.write(b"x" * 1_000_000)
+            time.sleep(0.01)
+    hog = b"x" * 40_000_000  # the file is closed, and counts on
+    time.sleep(30)
+    del hog
+
+
+def in_a_process_beside(ctx: Any) -> None:
+    import ctypes
+    import time
+
+    clone_parent, sigchld, clone = 0x8000, 17, {"x86_64": 56, "aarch64": 220}[ctx.params["machine"]]
+    if ctypes.CDLL(None).syscall(clone, clone_parent | sigchld, 0, 0, 0, 0) == 0:
+        hog = [b"x" * 1_000_000 for _ in range(150)]
+        time.sleep(30)
+        del hog
+    time.sleep(30)
+
+
+@pytest.mark.parametrize("hog", [in_a_memfd, in_a_file_of_a_tmpfs, in_a_process_beside])
+async def test_memory_that_no_process_of_the_tree_shows_counts(tmp_path: Path, hog: Any) -> None:
+    """R43."""
+    name = f"hog-{uuid.uuid4().hex}"
+    params = {"name": name, "machine": platform.machine()}
+    try:
+        async with slot_bench(tmp_path, memory_bytes_max=100 * 1024 * 1024, sample_interval=0.05) as limited:
+            report = await limited.run(limited.work(hog, params=params))
+            assert report.failure is not None, report
+            assert report.failure.class_name == "MemoryLimitExceededError", report.failure
+            assert await limited.value(lambda ctx: 1) == 1
+    finally:
+        await asyncio.to_thread(Path("/dev/shm", name).unlink, missing_ok=True)
+
+
+class MeasuredFiles(HeldFiles):
+    """Keeps in which threads it was asked for an exact figure."""
+
+    def __init__(self) -> None:
+        super().__init__(memory_devices())
+        self.threads: list[int] = []
+
+    def look_again(self) -> None:
+        super().look_again()
+        self.threads.append(threading.get_ident())
+
+
+async def test_files_in_memory_that_are_mapped_count_once(tmp_path: Path) -> None:
+    """And what user code can make large is not looked at by the loop of all slots (R43)."""
+    go = tmp_path / "go"
+
+    def share(ctx: Any) -> int:
+        import mmap
+        import os
+        import pathlib
+        import time
+
+        descriptor = os.memfd_create("shared")
+        os.ftruncate(descriptor, 60_000_000)
+        with mmap.mmap(descriptor, 60_000_000) as memory:
+            for _ in range(60):
+                memory.write(b"x" * 1_000_000)
+            ctx.report_progress(0.5, "mapped")
+            while not pathlib.Path(ctx.params["go"]).exists():
+                time.sleep(0.01)
+        return 1
+
+    async with slot_bench(tmp_path, memory_bytes_max=100 * 1024 * 1024, sample_interval=0.05) as limited:
+        listener, running = await limited.started(limited.work(share, params={"go": str(go)}))
+        attempt = limited.pool._slots[0].attempt
+        assert attempt is not None
+        files = attempt.held_files = MeasuredFiles()
+        await listener.progresses.wait_until(bool)
+        measured = len(files.threads)
+        while len(files.threads) < measured + 3 and not running.done():
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(go.touch)
+        await running
+        assert listener.terminal.state is FINISHED, listener.terminal
+        assert listener.terminal.metrics.memory_bytes_peak > 60_000_000
+        assert 60_000_000 < attempt.memory_bytes_peak <= 100 * 1024 * 1024
+        assert threading.get_ident() not in files.threads
+
+
+async def test_who_leaves_slot_and_session_ends(bench: SlotBench) -> None:
+    def leave(ctx: Any) -> bool:
+        import ctypes
+        import os
+        import pathlib
+        import time
+
+        clone = {"x86_64": 56, "aarch64": 220}[ctx.params["machine"]]
+        pid = ctypes.CDLL(None).syscall(clone, 0x8000 | 17, 0, 0, 0, 0)
+        if pid == 0:
+            os.setsid()
+            time.sleep(300)
+            os._exit(0)
+        while pathlib.Path(f"/proc/{pid}").exists():
+            time.sleep(0.01)
+        return True
+
+    assert await bench.value(bench.work(leave, params={"machine": platform.machine()}))
+
+
 async def test_a_sudden_allocation_meets_the_address_space_net(tmp_path: Path) -> None:
     async with slot_bench(tmp_path, memory_bytes_max=64 * 1024 * 1024) as limited:
-        failure = await failure_of(limited, lambda ctx: len(bytearray(2_000_000_000)))
+        failure = await failure_of(limited, lambda ctx: len(bytearray(20_000_000_000)))
         assert (failure.class_name, failure.kind) == ("MemoryError", "RESOURCE")
 
 

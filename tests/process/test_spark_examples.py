@@ -131,6 +131,7 @@ def _packed(inputs: Path, name: str) -> str:
 
 def _printed(cluster: ScriptCluster, job_id: str) -> str:
     (output,) = (cluster.run / "run" / "log" / "attempts").glob(f"*/*{job_id}*/stdout")
+    assert "has changed what all jobs share" not in output.with_name("stderr").read_text(), "R45"
     return output.read_text()
 
 

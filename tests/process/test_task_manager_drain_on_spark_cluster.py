@@ -24,6 +24,7 @@ OPTIONS = {
     "taskmanager.numberOfTaskSlots": "1",
     "taskmanager.spark.warm-up.count": "0",
     "taskmanager.drain-timeout": "120 s",
+    "taskmanager.spark.allow-unauthenticated": "true",
     "spark.cores.max": "1",
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": ONE_COMPILER,

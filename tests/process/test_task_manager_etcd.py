@@ -27,7 +27,7 @@ from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.jobgraph.graph import dump_operators
 from runtime.taskexecutor.slots.linux import is_descendant
 from tests.kit.class_archive import share
-from tests.kit.etcd import EtcdProcess
+from tests.kit.etcd import EtcdProcess, seal_of
 from tests.kit.slot_work import operator
 from tests.kit.spark_box import QUICK_JVM
 from tests.kit.task_executor_cluster import until_gone
@@ -54,6 +54,8 @@ class Cluster:
     manager: TaskManager
     kv: KeyValueStore
     keys: Keys
+    raw: KeyValueStore
+    """As somebody reaches it who has not the cluster's key."""
 
     async def registered(self) -> dict[Incarnation, TaskManagerRecord]:
         registry = TaskManagerRegistry(self.kv, self.keys, SystemEntropy(), timeout=TIMEOUT)
@@ -61,6 +63,9 @@ class Cluster:
 
     async def put(self, key: str, value: bytes = b"{}") -> None:
         await self.kv.txn(Txn((), (Put(key, value),)), timeout=TIMEOUT)
+
+    async def forge(self, key: str, value: bytes) -> None:
+        await self.raw.txn(Txn((), (Put(key, value),)), timeout=TIMEOUT)
 
     async def delete(self, key: str) -> None:
         await self.kv.txn(Txn((), (Delete(key),)), timeout=TIMEOUT)
@@ -86,21 +91,21 @@ async def cluster(
     prepare: Callable[[Path], None] = lambda _: None,
     options: tuple[str, ...] = (),
 ) -> AsyncIterator[Cluster]:
-    kv = etcd.store()
+    kv, raw = etcd.store(seal_of(tmp_path / "run")), etcd.store()
     await kv.open(timeout=TIMEOUT)
+    await raw.open(timeout=TIMEOUT)
     prepare(tmp_path)
     options = (
         *options,
-        "high-availability.type=etcd",
-        f"high-availability.etcd.endpoints={etcd.endpoint}",
+        *(f"{key}={value}" for key, value in etcd.options().items()),
         f"high-availability.cluster-id={cluster_id}",
-        "high-availability.etcd.allow-unsafe-version=true",
     )
     try:
         async with task_manager(tmp_path, *options) as manager:
-            yield Cluster(manager, kv, Keys.of_cluster(cluster_id))
+            yield Cluster(manager, kv, Keys.of_cluster(cluster_id), raw)
     finally:
         await kv.close()
+        await raw.close()
 
 
 async def test_the_key_is_there_before_the_first_report_and_gone_after_the_stop(
@@ -137,8 +142,9 @@ async def test_a_record_of_it_that_was_damaged_is_written_again(tmp_path: Path, 
         await made.manager.wait_ready()
         registered = await made.registered()
         (name,) = registered
-        for damaged in (b"not JSON", encode_record(replace(registered[name], address="elsewhere:1"))):
-            await made.put(made.keys.task_manager(name), damaged)
+        other = encode_record(replace(registered[name], address="elsewhere:1"))
+        for write, damaged in ((made.forge, b"not JSON"), (made.forge, other), (made.put, other)):
+            await write(made.keys.task_manager(name), damaged)
             async with asyncio.timeout(100):
                 while await made.registered() != registered:
                     await asyncio.sleep(0.02)
@@ -167,7 +173,7 @@ async def test_leftover_partitions_of_a_job_with_a_graph_and_no_result_are_kept(
             (exchange / job_id(number) / "p").mkdir(parents=True)
 
     keys = Keys.of_cluster("tm-leftovers")
-    kv = etcd.store()
+    kv = etcd.store(seal_of(tmp_path / "run"))
     await kv.open(timeout=TIMEOUT)
     for key in (keys.graph(job_id(1)), keys.graph(job_id(2)), keys.result(job_id(2))):
         await kv.txn(Txn((), (Put(key, b"{}"),)), timeout=TIMEOUT)

@@ -41,6 +41,7 @@ from tests.kit.simulation.history import (
     Received,
     Sent,
     Shown,
+    whose,
 )
 from tests.kit.simulation.past import JOB, KEYS, OTHER_JOB, VERTEX, Past, attempt, deployment, owner, result
 
@@ -149,6 +150,19 @@ class TestShown:
     def test_an_acknowledged_job_is_forgotten(self, past: Past) -> None:
         past.add("client", Shown(JOB, None))
         assert "not known any more" in past.violations()["R3"][0]
+
+
+class TestWhose:
+    def test_a_job_is_shown_as_that_of_somebody_else(self, past: Past) -> None:
+        past.add("client", Shown(JOB, JobStatus.RUNNING, whose(JOB)))
+        assert "R48" not in past.violations()
+        past.add("client", Shown(JOB, JobStatus.RUNNING, ("", "default")))
+        assert "is shown as one of" in past.violations()["R48"][0]
+
+    def test_a_job_that_cannot_be_read_may_be_nobodys(self, past: Past) -> None:
+        past.add("fate", Damaged(KEYS.graph(JOB)))
+        past.add("client", Shown(JOB, JobStatus.FAILED, ("", "?")))
+        assert "R48" not in past.violations()
 
 
 class TestAttempts:

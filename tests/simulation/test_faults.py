@@ -50,6 +50,8 @@ WORDS = {
     FaultKind.GUARDS_CRASH: ("has no guard any more", "tm-"),
     FaultKind.POWER_CUT: ("is killed", "etcd"),
     FaultKind.PARTITION: ("cannot send to", ""),
+    FaultKind.LEADER_STUCK: ("is stuck", "jm-"),
+    FaultKind.JOB_MASTER_STUCK: ("is stuck", "master-"),
 }
 """What the history says of a kind, and of whom."""
 

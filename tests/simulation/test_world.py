@@ -131,6 +131,41 @@ def test_a_frozen_leader_loses_its_lease_and_learns_of_it(tmp_path: Path) -> Non
     live(tmp_path, scenario)
 
 
+def test_a_leader_whose_loop_stands_still_leads_on_for_a_bounded_time(tmp_path: Path) -> None:  # R40
+    async def scenario(world: World) -> None:
+        leader = world.leader()
+        assert leader is not None
+        world.freeze(leader, is_stuck=True)
+        await asyncio.sleep(12.0)
+        assert world.leader() == leader
+        world.thaw(leader)
+        planned(world, 1.0)
+        assert await until(lambda: not world.unfinished, within=20.0)
+        assert world.leader() == leader
+        world.freeze(leader, is_stuck=True)
+        assert await until(lambda: world.leader() not in {None, leader}, within=21.0)
+        world.thaw(leader)
+        planned(world, 1.0, number=2)
+        assert await until(lambda: not world.unfinished, within=60.0)
+
+    live(tmp_path, scenario)
+
+
+def test_a_job_master_whose_loop_stands_still_loses_its_jobs_to_who_is_heard(tmp_path: Path) -> None:  # R8, R40
+    async def scenario(world: World) -> None:
+        job_id = planned(world, 40.0)
+        await running(world)
+        owner = owner_of(world, job_id)
+        world.freeze(owner, is_stuck=True)
+        assert await until(lambda: owner_of(world, job_id) != owner, within=20.0)
+        world.thaw(owner)
+        assert await until(lambda: not world.unfinished, within=90.0)
+
+    world = live(tmp_path, scenario)
+    assert [client.ended for client in world.clients] == [JobStatus.FINISHED]
+    assert len([what for _, what in attempts(world) if isinstance(what, AttemptStarted)]) == 1
+
+
 def test_a_killed_task_manager_loses_its_slots_to_the_guard(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         planned(world, 1000.0)

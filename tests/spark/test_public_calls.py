@@ -1,5 +1,6 @@
 """R22, R23: calls of PySpark's public API that reach what a JVM has once, and what another job sees of them."""
 
+from runtime.taskexecutor.spark.environment import ChangeOutcome
 from tests.kit.spark_box import SparkBox
 
 CALLS = """
@@ -59,5 +60,12 @@ def test_calls_that_reach_what_all_share_are_felt_by_no_other_job(box: SparkBox)
     assert caller.next() == [True, True, True, True, 4]
     beside.tell()
     assert beside.next() == ["5", 1, True, 1, 0, 0, 10]
-    box.end(caller)
+    caller.kill()
+    cleared = box.settled(caller.session)
+    assert cleared is not None
+    assert [line.partition(":")[0] for line in cleared.changes] == ["Spark's own default session"]
+    beside.kill()
+    put_back = box.settled(beside.session)
+    assert put_back is not None
+    assert put_back.outcome is ChangeOutcome.RESTORED
     assert box.evaluate("emit([spark.range(4, numPartitions=2).count(), spark.sql('LIST FILES').count()])") == [4, 0]

@@ -28,12 +28,17 @@ ask()
 """
 
 
+@pytest.fixture(scope="module")
+def restored(shared_box: SparkBox) -> Iterator[None]:
+    """Other modules find an environment that has lost nothing."""
+    yield
+    shared_box.run(shared_box.environment.restart())
+
+
 @pytest.fixture
-def lossy_box(box: SparkBox) -> Iterator[SparkBox]:
-    """Others find an environment that has lost nothing."""
-    yield box
-    box.end_slots()
-    box.run(box.environment.restart())
+def lossy_box(box: SparkBox, restored: None) -> SparkBox:
+    """A Spark whose daemon the test may end: the next one finds another daemon, or another Spark."""
+    return box
 
 
 def waiting(box: SparkBox, directory: Path, *, leaves_thread: bool = False) -> tuple[SlotProcess, Path, psutil.Process]:

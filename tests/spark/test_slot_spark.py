@@ -394,7 +394,7 @@ def exits_in_a_task(ctx: Any) -> Any:
     return ctx.spark.sql("select reflect('java.lang.System', 'exit', 3)").collect()
 
 
-@pytest.mark.parametrize("exits", [exits_around_the_guard, exits_in_a_task])
+@pytest.mark.parametrize("exits", [exits_around_the_guard, pytest.param(exits_in_a_task, marks=pytest.mark.extended)])
 def test_who_ends_the_spark_of_all_is_told_and_others_are_not_charged(slots: SlotBox, exits: Any) -> None:
     def uses(ctx: Any) -> Any:
         import time
@@ -490,3 +490,49 @@ def test_a_session_that_goes_while_it_is_cancelled_ends_with_its_task_only(slots
     finally:
         box.stop()
         slots.do(slots.box.environment.restart())
+
+
+def change_the_jvm(ctx: Any, how: str) -> int:
+    ctx.spark._jvm.java.lang.System.setProperty("my.flag", "1")
+    if how == "fails":
+        raise ValueError(how)
+    if how == "exits":
+        import os
+
+        os._exit(3)
+    return int(ctx.spark.range(7).count())
+
+
+def flag(ctx: Any) -> Any:
+    return ctx.spark._jvm.java.lang.System.getProperty("my.flag")
+
+
+@pytest.mark.parametrize("how", ["finishes", "fails", "exits"])
+def test_a_task_that_has_changed_the_jvm_of_all_is_told_so_in_its_log(
+    slots: SlotBox, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = new_job()
+    report = slots.report(slots.work(lambda ctx: change_the_jvm(ctx, how), job_id=job))
+    assert (report.state is ExecutionState.FINISHED) == (how == "finishes"), report.failure
+    told = [line for line in slots.bench.log(report, "stderr").splitlines() if "my.flag" in line]
+    assert len(told) == 1
+    what = (
+        "what all jobs share in the JVM of its TaskManager: system property my.flag: from none to '1'. It was put back."
+    )
+    assert told[0].startswith(f"this task has changed {what}")
+    assert f"job {job} has changed the JVM of all jobs: system property my.flag" in caplog.text
+    assert slots.value(slots.work(flag, job_id=new_job())) is None
+
+
+def test_a_task_whose_jvm_has_to_be_replaced_has_finished_all_the_same(slots: SlotBox) -> None:
+    def remove(ctx: Any) -> int:
+        ctx.spark._jvm.java.security.Security.removeProvider("SunEC")
+        return int(ctx.spark.range(7).count())
+
+    report = slots.report(slots.work(remove, job_id=new_job()))
+    assert (report.state, report.value) == (ExecutionState.FINISHED, b"7"), report.failure
+    assert "so the JVM is replaced" in slots.bench.log(report, "stderr")
+    assert not slots.pool.readiness.value
+    slots.box.run(slots.box.environment.restart())
+    slots.do(slots.pool.readiness.wait_until(bool))
+    assert slots.value(slots.work(count, job_id=new_job())) == 1000

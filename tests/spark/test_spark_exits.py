@@ -61,7 +61,13 @@ EXITS = {
 }
 
 
-@pytest.mark.parametrize("kind", EXITS)
+EACH_TIME = ("a task", "a thread")
+"""The others are further ones of tasks, and each costs a JVM."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in EACH_TIME else pytest.mark.extended) for kind in EXITS]
+)
 def test_an_exit_is_blamed_on_the_session_for_which_its_thread_works(box: SparkBox, kind: str) -> None:
     code, thread = EXITS[kind]
     other = box.slot(READY, slot_index=1)

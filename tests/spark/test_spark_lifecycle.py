@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,8 +61,21 @@ def test_pitfall_17_a_lost_jvm_can_be_replaced_in_the_same_task_manager(own_box:
     assert not set(before) & set(own_box.environment.process_ids)
 
 
+def test_what_spark_leaves_is_for_its_user_only(tmp_path: Path) -> None:
+    """Though its processes have the umask of whoever has started the cluster."""
+    before = os.umask(0o022)
+    box = SparkBox(spark_settings(tmp_path), tmp_path)
+    try:
+        box.run(box.environment.start())
+        assert stat.S_IMODE(box.settings.log_file("jvm").stat().st_mode) == 0o600
+        assert stat.S_IMODE(box.settings.cds_directory.stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+        box.shut()
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(550)
 def test_the_class_archive_is_built_in_the_background_and_used(built_archive: ClassArchive, own_box: SparkBox) -> None:
     """Built beside the running Spark of the fixture; beside it are left the classes that every start reads."""
     maps = Path(f"/proc/{own_box.environment.process_ids[1]}/maps").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 _LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)(?:#([^)\s]+))?\)")
-_PROOFS = ("airflow.md", "protocol.md", "fault-tolerance.md")
+_PROOFS = ("airflow.md", "protocol.md", "fault-tolerance.md", "security.md")
 """Pages on which every line of a table has a test."""
 
 

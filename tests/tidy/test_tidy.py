@@ -77,7 +77,7 @@ def test_no_two_test_modules_share_a_name() -> None:
 
 
 def test_no_task_is_detached_from_the_loop() -> None:
-    allowed = {ROOT / "runtime/aio/scope.py"}
+    allowed = {ROOT / "runtime/aio/scope.py", ROOT / "runtime/rpc/grpc_server.py"}  # that is gRPC's task of a call
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in PRODUCT

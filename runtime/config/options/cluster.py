@@ -1,4 +1,4 @@
-"""Options of the whole cluster: transport, heartbeats, security, files."""
+"""Options of the whole cluster: transport, heartbeats, logs."""
 
 from __future__ import annotations
 
@@ -32,20 +32,6 @@ RPC_MAX_MESSAGE_SIZE = size_option(
 )
 RPC_OUTBOX_MAX = int_option(
     "rpc.stream.max-queued-messages", 100_000, "Messages that may wait on one stream before its sender is refused."
-)
-SECURITY_AUTHENTICATION = choice_option(
-    "security.authentication",
-    "token",
-    "Whether REST and gRPC require the cluster's token. Submitting a job executes code, so turn it off only where "
-    "everybody who reaches the ports may do that.",
-    "token",
-    "none",
-)
-SECURITY_TOKEN_FILE = string_option(
-    "security.token-file",
-    "",
-    "File with the cluster's token, mode 0600, made at the first start. The same on all hosts and for clients.",
-    default_text="<run>/token",
 )
 LOG_LEVEL = choice_option("env.log.level", "INFO", "Root log level.", "DEBUG", "INFO", "WARNING", "ERROR")
 LOG_MAX = int_option("env.log.max", 10, "Rotated log files kept per process, 100 MB each.", low=2, high=1000)

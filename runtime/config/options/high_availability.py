@@ -51,7 +51,8 @@ ETCD_ENDPOINTS: ConfigOption[tuple[str, ...]] = ConfigOption(
 )
 ETCD_EMBEDDED = bool_option(
     "high-availability.etcd.embedded",
-    "start-cluster.sh runs a single etcd on this host, with its data under the run directory. For one host only.",
+    "start-cluster.sh runs a single etcd on this host, with its data and certificates under the run directory. For one "
+    "host only.",
     default=False,
 )
 ETCD_EMBEDDED_PORT = int_option(
@@ -70,6 +71,18 @@ ETCD_TLS_CA = string_option(
 )
 ETCD_TLS_CERT = string_option("high-availability.etcd.tls.cert", "", "PEM file of our client certificate (mutual TLS).")
 ETCD_TLS_KEY = string_option("high-availability.etcd.tls.key", "", "PEM file of the key of that certificate.")
+ETCD_ALLOW_UNAUTHENTICATED = bool_option(
+    "high-availability.etcd.allow-unauthenticated",
+    "Use an external etcd without a client certificate and without a user: everybody who reaches it can run code in "
+    "this cluster.",
+    default=False,
+)
+ETCD_ACCEPT_UNSEALED = bool_option(
+    "high-availability.etcd.accept-unsealed-records",
+    "While upgrading from a release that did not seal its records (docs/operations.md): use also records in etcd that "
+    "carry no seal of security.cluster-key-file.",
+    default=False,
+)
 ETCD_TIMEOUT = duration_option("high-availability.etcd.timeout", "3 s", "Deadline of one etcd request.")
 ETCD_QUOTA = size_option(
     "high-availability.etcd.quota",
@@ -84,7 +97,8 @@ ETCD_ALLOW_UNSAFE = bool_option(
 LEASE_TIMEOUT = duration_option(
     "high-availability.lease-timeout",
     "5 s",
-    "A leader or JobMaster process that is silent this long has lost its role.",
+    "A leader or JobMaster process that is silent this long has lost its role. One whose serving loop stands still "
+    "without being stopped keeps it for three times as long.",
 )
 BLOB_MAX_SIZE = size_option("blob.max-size", "1 gb", "Largest blob that is accepted.")
 BLOB_CACHE_SIZE = size_option("blob.cache.max-size", "4 gb", "Bound of each process's local blob cache.")

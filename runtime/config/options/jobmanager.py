@@ -10,6 +10,7 @@ from runtime.config.option import (
     host_option,
     int_option,
     parse_endpoints,
+    parse_hosts,
     size_option,
 )
 
@@ -91,6 +92,17 @@ REST_ADDRESSES: ConfigOption[tuple[str, ...]] = ConfigOption(
     (),
     "host:port of REST of every JobManager, for the command line: each is as good as the others, and a client tries "
     "them in turn. Those of this host are found without.",
+    "List",
+    "(none)",
+)
+REST_ALLOWED_HOSTS: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "rest.allowed-hosts",
+    parse_hosts,
+    (),
+    "Further names under which browsers reach REST, those of a reverse proxy for instance: host, or host:port where "
+    "the browser shows a port; * is any host. Pages of other origins, another port of the same host too, change "
+    "nothing, and without authentication nobody is answered who asks for another host: a page could have its own name "
+    "lead here. Addresses, localhost, rest.address and this host's name are known.",
     "List",
     "(none)",
 )

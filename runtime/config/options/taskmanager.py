@@ -7,10 +7,13 @@ from runtime.config.option import (
     bool_option,
     choice_option,
     duration_option,
+    float_option,
     host_option,
     int_between,
     int_option,
     matching,
+    parse_id_range,
+    parse_variables,
     size_option,
     string_option,
 )
@@ -41,8 +44,8 @@ SLOTS: ConfigOption[int | None] = ConfigOption(
 TASK_MEMORY = size_option(
     "taskmanager.memory.task.size",
     "4 gb",
-    "Memory of all slot processes of a TaskManager; each slot's process tree may use its share. Python UDF workers "
-    "belong to the JVM and are not counted.",
+    "Memory of all slot processes of a TaskManager; each slot's process tree may use its share, files in memory "
+    "(memfd, tmpfs) that it has open included. Python UDF workers belong to the JVM and are not counted.",
     low="64 mb",
 )
 SPARK_MEMORY = size_option(
@@ -73,13 +76,76 @@ SPARK_WAREHOUSE: ConfigOption[str] = ConfigOption(
     "String",
     "none: each job has a catalog of its own, which ends with it",
 )
+SPARK_SECRET_FILE = string_option(
+    "taskmanager.spark.secret-file",
+    "",
+    "File with the secret that the master and workers of spark.master spark://... were started with "
+    "(spark.authenticate.secret), for the TaskManager's user only. With local[...] each JVM makes its own.",
+)
+SPARK_ALLOW_UNAUTHENTICATED = bool_option(
+    "taskmanager.spark.allow-unauthenticated",
+    "Use a Spark cluster (spark://...) that asks nobody for a secret: whoever reaches the driver's ports runs code as "
+    "the TaskManager's user.",
+    default=False,
+)
+SPARK_NETWORK_ENCRYPTION = bool_option(
+    "taskmanager.spark.network-encryption",
+    "Encrypt what Spark's driver and executors send each other, with a key made from their secret; a spark:// cluster "
+    "has to be started with spark.network.crypto.enabled too.",
+    default=False,
+)
+SPARK_USER = string_option(
+    "taskmanager.spark.user",
+    "",
+    "Account as whom Spark's JVM runs where slots are users of their own (taskmanager.slots.uids). It exists, has no "
+    "rights, and nothing else runs as it; each TaskManager of a host has one of its own.",
+)
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."
 )
 SECRETS_DIRECTORY = string_option(
     "taskmanager.secrets.directory",
     "",
-    "Directory with one file per secret, as Docker and Kubernetes mount them; tasks get those that their job names.",
+    "Directory with one file per secret, as Docker and Kubernetes mount them; tasks get those that their job names. "
+    "Files in a directory there are for jobs of the namespace with its name only.",
+)
+ENVIRONMENT_PASSED: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "taskmanager.environment.passed",
+    parse_variables,
+    (),
+    "Further environment variables of the TaskManager that user code gets, names or beginnings with *: AWS_*, for "
+    "instance. What PySpark needs passes without (docs/operations.md); what is set for the cluster (FLINKLIKE_*) never "
+    "does.",
+    "List",
+    "(none)",
+)
+ARCHIVES_SIZE = size_option(
+    "taskmanager.archives.max-size",
+    "16 gb",
+    "What the archives and wheels of one job may be together when they are unpacked.",
+)
+ARCHIVES_ENTRIES = int_option(
+    "taskmanager.archives.max-entries",
+    500_000,
+    "Files, directories and links that the archives and wheels of one job may be together.",
+)
+ARCHIVES_MEMORY = size_option(
+    "taskmanager.archives.max-memory",
+    "512 mb",
+    "Memory of the process that unpacks the archives of a job.",
+    low="128 mb",
+)
+ARCHIVES_CPU_TIME = duration_option(
+    "taskmanager.archives.max-cpu-time",
+    "5 min",
+    "Processor time of the process that unpacks the archives of a job; above it the job fails.",
+    low="1 s",
+)
+ARCHIVES_TIMEOUT = duration_option(
+    "taskmanager.archives.timeout",
+    "15 min",
+    "So long the archives of a job may take to be unpacked, on a slow disk too; then the attempt fails.",
+    low="1 s",
 )
 REGISTRATION_TIMEOUT = duration_option(
     "taskmanager.registration.timeout", "5 min", "A TaskManager that finds no JobManager for this long at start exits."
@@ -118,6 +184,49 @@ SLOT_ISOLATION = choice_option(
     "What separates slots.",
     "process",
     refused={"jvm": "isolation: jvm is not available yet, use process"},
+)
+TENANCY = choice_option(
+    "taskmanager.tenancy",
+    "shared",
+    "Whom a TaskManager serves: jobs of all namespaces at once, on one Spark, or those of one namespace at a time. "
+    "With `namespace` its Spark and its slot processes are replaced before it serves another one.",
+    "shared",
+    "namespace",
+)
+SLOT_UIDS: ConfigOption[tuple[int, int] | None] = ConfigOption(
+    "taskmanager.slots.uids",
+    parse_id_range,
+    None,
+    "Range of user ids, 20000-20099, for instance: each slot is a user of its own, and each job a group. Needs root. "
+    "The first is the group of all slots, then comes one for each slot, and the rest are groups of jobs that are here "
+    "at once, two for each beside Spark, which takes taskmanager.spark.user. Each TaskManager of a host has a range of "
+    "its own, which nobody else uses.",
+    "Range",
+    "none: tasks run as the TaskManager's user",
+)
+SLOT_PROCESSES_MAX = int_option(
+    "taskmanager.slots.max-processes",
+    1024,
+    "Processes and threads that a slot may have at once, where slots are users of their own (taskmanager.slots.uids) "
+    "or have control groups (taskmanager.slots.cgroups).",
+    low=32,
+)
+SLOT_CGROUPS = choice_option(
+    "taskmanager.slots.cgroups",
+    "off",
+    "Control groups that limit memory, processor and processes of each slot: `auto` uses those that can be had and "
+    "says which cannot, `required` refuses to start without them. Their memory is a quarter above the slot's share, at "
+    "which a task is ended with that reason.",
+    "off",
+    "auto",
+    "required",
+)
+SLOT_CPU_MAX = float_option(
+    "taskmanager.slots.max-cpu-cores",
+    0.0,
+    "Cores that a slot may use, where slots have control groups (taskmanager.slots.cgroups); 0 is no limit.",
+    low=0.0,
+    high=10_000.0,
 )
 SLOT_PROCESS_REUSE = bool_option(
     "slot.process.reuse",

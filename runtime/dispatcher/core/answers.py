@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError
+from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError, ForbiddenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JobEntry
+from runtime.dispatcher.core.retention import FinishedJob
 from runtime.gateways.dispatcher import JobSummary, SubmitOutcome
 
 SUBMIT_RETRY_SECONDS = 1.0
@@ -32,8 +33,15 @@ def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ev.Dispatcher
     return [ev.Refuse(request, error) for request in requests]
 
 
-def answer_again(request: int, source: ev.JobSource, digest: str, status: JobStatus) -> ev.DispatcherEffect:
-    """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable."""
+def answer_again(
+    request: int, source: ev.JobSource, digest: str, submitter: str, status: JobStatus
+) -> ev.DispatcherEffect:
+    """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable.
+
+    Somebody else's job is told to nobody, of the same content or not (R48).
+    """
+    if submitter != source.submitter:
+        return ev.Refuse(request, ForbiddenError(f"job id {source.job_id} is taken by a job of somebody else"))
     if digest in {source.digest, ""}:
         return ev.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
     message = (
@@ -42,9 +50,23 @@ def answer_again(request: int, source: ev.JobSource, digest: str, status: JobSta
     return ev.Refuse(request, ConflictError(message))
 
 
+def answer_taken(request: int, source: ev.JobSource, entry: JobEntry) -> ev.DispatcherEffect:
+    """Answer a submit of the id of a job that is not cleaned."""
+    return answer_again(request, source, entry.source.digest, entry.source.submitter, entry.summary.status)
+
+
+def answer_finished(request: int, source: ev.JobSource, finished: FinishedJob) -> ev.DispatcherEffect:
+    """Answer a submit of the id of a cleaned job."""
+    summary = finished.summary
+    return answer_again(request, source, finished.digest, summary.submitter, summary.status)
+
+
 def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ev.DispatcherEffect]:
     """Answer those who wait for a submit that has found its id taken. Of a cleaned job there is nothing to cancel."""
-    answers = [answer_again(request, entry.source, found.digest, found.status) for request in entry.submit_requests]
+    answers = [
+        answer_again(request, entry.source, found.digest, found.submitter, found.status)
+        for request in entry.submit_requests
+    ]
     if found.is_cleaned:
         ended = replace(entry.summary, status=found.status)
         answers += [answer_cancel_of_ended(request, ended) for request in entry.cancel_requests]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
 from runtime.gateways.overview import Takeover
@@ -25,6 +26,12 @@ class JobSource:
     graph_key: str
     submit_millis: int
     client: str
+    submitter: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+
+    def is_same(self, other: JobSource) -> bool:
+        """The same content, of the same submitter (R48)."""
+        return (self.digest, self.submitter) == (other.digest, other.submitter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,7 @@ class SubmitFoundStored:
     digest: str
     status: JobStatus
     is_cleaned: bool
+    submitter: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from enum import Enum
 
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob, StoreEnd, StoreOwner
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, TaskCounts
@@ -107,6 +108,12 @@ class JobEntry:
         self.cancel_reason = found.cancel_reason if found.wants_cancel else self.cancel_reason
         self.takeovers = found.takeovers if found.owner is not None else self.takeovers
 
+    def take_source(self, found: JobSource) -> None:
+        """What is stored of it, unless that cannot be read."""
+        if found.digest:
+            self.source = found
+            self.summary = of_submitter(self.summary, found)
+
     def leave(self, reason: str) -> None:
         """The job is to get another owner than the present one."""
         self.left = Takeover(0, self.owner, self.owner_address, NO_PROCESS, "", reason)
@@ -156,11 +163,16 @@ class JobEntry:
             graph_key=source.graph_key,
             digest=source.digest,
             submit_millis=source.submit_millis,
+            namespace=source.namespace,
         )
 
     def taken_over(self) -> JobEntry:
-        """The entry after the submit has found the job stored already: what is stored counts, and is read next."""
-        found = recovered_entry(self.source, JobPhase.RELOADING)
+        """The entry after the submit has found the job stored already: what is stored counts, and is read next.
+
+        Whose it is, too: not whoever has guessed its id (R48).
+        """
+        source = replace(self.source, submitter="", namespace=UNKNOWN_NAMESPACE)
+        found = recovered_entry(source, JobPhase.RELOADING)
         found.cancel_requests, found.wants_cancel = self.cancel_requests, self.wants_cancel
         return found
 
@@ -205,7 +217,7 @@ class JobEntry:
         shown_millis = self.summary.last_modification_millis
         if pushed.last_modification_millis <= shown_millis:
             pushed = replace(pushed, last_modification_millis=shown_millis + 1)
-        self.summary = pushed
+        self.summary = of_submitter(pushed, self.source)
         self.is_reason_ours = False
         return True
 
@@ -234,4 +246,13 @@ def initial_summary(source: JobSource) -> JobSummary:
         last_modification_millis=source.submit_millis,
         tasks=TaskCounts(),
         pending_reason="",
+        submitter=source.submitter,
+        namespace=source.namespace,
     )
+
+
+def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
+    """The same with whose job it is, by what is stored with its graph (R48)."""
+    if (summary.submitter, summary.namespace) == (source.submitter, source.namespace):
+        return summary
+    return replace(summary, submitter=source.submitter, namespace=source.namespace)

@@ -8,7 +8,7 @@ process (R5); summaries of one job never go back in (epoch, sequence).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -24,20 +24,13 @@ from runtime.dispatcher.core.planned_moves import MoveSettings, PlannedMoves
 from runtime.dispatcher.core.processes import JobMasterProcess, ProcessTable
 from runtime.dispatcher.core.retention import FinishedJob, Retention
 from runtime.dispatcher.core.shown_jobs import ShownJobs
+from runtime.dispatcher.core.submits import JobRegistryLimits, Submits
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, SubmitOutcome
 
 Effects = list[ev.DispatcherEffect]
 PROCESS_LOST = "its JobMaster process was lost"
 GRAPH_GONE = "its graph is gone from the store, no wish can be stored for it"
 DEFAULT_MOVES = MoveSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class JobRegistryLimits:
-    """Above either limit a submit is refused for now. `jobs_max` counts jobs that are not cleaned."""
-
-    jobs_max: int
-    submits_in_flight_max: int
 
 
 class JobRegistry:
@@ -50,15 +43,14 @@ class JobRegistry:
         moves: MoveSettings = DEFAULT_MOVES,
         client_grace: float = GRACE_SECONDS,
     ) -> None:
-        self._limits = limits
         self._jobs: dict[JobId, JobEntry] = {}
         self._waiting: dict[JobId, None] = {}
-        self._submits_in_flight = 0
         self._dirty = 0
         self._drops: dict[Incarnation, list[JobInventoryEntry]] = {}
         self.processes = ProcessTable()
         self.shown = ShownJobs(self._jobs, retention)
         self.finished = self.shown.finished
+        self._submits = Submits(limits, self.shown)
         self._moves = PlannedMoves(
             moves, self._jobs, self.processes, shown=self.summary, begin=self._begin_move, reload=self._reload
         )
@@ -153,15 +145,14 @@ class JobRegistry:
         if entry is not None:
             return self._submit_again(entry, source, request)
         if finished is not None:
-            return [answers.answer_again(request, source, finished.digest, finished.summary.status)]
-        limits = self._limits
-        if len(self._jobs) >= limits.jobs_max or self._submits_in_flight >= limits.submits_in_flight_max:
-            unfinished, in_flight = len(self._jobs) - self._dirty, self._submits_in_flight
-            return [answers.refuse_for_now(request, source.job_id, unfinished, dirty=self._dirty, in_flight=in_flight)]
+            return [answers.answer_finished(request, source, finished)]
+        refusal = self._submits.refusal(request, source, jobs=len(self._jobs), dirty=self._dirty)
+        if refusal is not None:
+            return [refusal]
         entry = new_entry(source)
         entry.submit_requests.append(request)
         self._jobs[source.job_id] = entry
-        self._submits_in_flight += 1
+        self._submits.begin(source)
         process = self.processes.least_loaded(())
         if process is None:
             return [ev.StoreJob(source, NO_PROCESS, "")]
@@ -169,14 +160,14 @@ class JobRegistry:
         return [ev.StoreJob(source, process.incarnation, process.address)]
 
     def _submit_again(self, entry: JobEntry, source: ev.JobSource, request: int) -> Effects:
-        if entry.phase.state is JobPhase.SUBMITTING and entry.source.digest == source.digest:
+        if entry.phase.state is JobPhase.SUBMITTING and entry.source.is_same(source):
             entry.submit_requests.append(request)
             return []
-        return [answers.answer_again(request, source, entry.source.digest, entry.summary.status)]
+        return [answers.answer_taken(request, source, entry)]
 
     def _on_submit_stored(self, event: ev.SubmitStored) -> Effects:
         entry = self._jobs[event.job_id]
-        self._submits_in_flight -= 1
+        self._submits.settled(entry.source)
         if event.graph_key:
             entry.source = replace(entry.source, graph=b"", graph_key=event.graph_key)
         outcome = SubmitOutcome.ACCEPTED
@@ -210,7 +201,7 @@ class JobRegistry:
     def _forget_submit(self, job_id: JobId) -> JobEntry:
         entry = self._jobs.pop(job_id)
         assert entry.phase.state is JobPhase.SUBMITTING, entry
-        self._submits_in_flight -= 1
+        self._submits.settled(entry.source)
         self.processes.release(entry.owner, job_id)
         return entry
 
@@ -547,8 +538,8 @@ class JobRegistry:
         entry = self._jobs.get(event.job_id)
         if entry is None or entry.phase.state is not JobPhase.RELOADING:
             return []  # it ended meanwhile
-        if event.found is not None and event.found.source.digest:
-            entry.source = event.found.source
+        if event.found is not None:
+            entry.take_source(event.found.source)
         return self._settle(entry, event.found) + self._assign_waiting()
 
     def _settle(self, entry: JobEntry, found: ev.RecoveredJob | None) -> Effects:

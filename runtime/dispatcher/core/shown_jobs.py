@@ -32,6 +32,8 @@ class ShownJobs:
         self._listed: dict[JobId, tuple[JobSummary, _Place]] = {}
         self._places: list[_Place] = []
         self._counts: Counter[JobStatus] = Counter()
+        self._unfinished_of: Counter[str] = Counter()
+        self._unfinished_in: Counter[str] = Counter()
         self._number = 0
 
     def summary(self, job_id: JobId) -> JobSummary | None:
@@ -49,6 +51,14 @@ class ShownJobs:
     def counts(self) -> Mapping[JobStatus, int]:
         """How many there are of each status; a status without jobs may be missing."""
         return self._counts
+
+    def unfinished_of(self, submitter: str) -> int:
+        """How many jobs of it have not ended."""
+        return self._unfinished_of[submitter]
+
+    def unfinished_in(self, namespace: str) -> int:
+        """How many jobs in it have not ended."""
+        return self._unfinished_in[namespace]
 
     def publish(self, job_id: JobId) -> list[ev.DispatcherEffect]:
         """The job has news, for the lists and for whoever waits for them."""
@@ -71,7 +81,7 @@ class ShownJobs:
     def _list(self, job_id: JobId, summary: JobSummary | None) -> None:
         before, place = self._listed.pop(job_id, (None, None))
         if before is not None:
-            self._counts[before.status] -= 1
+            self._count(before, -1)
         if place is not None and (summary is None or summary.start_millis != place[0]):
             del self._places[bisect_left(self._places, place)]
             place = None
@@ -81,5 +91,14 @@ class ShownJobs:
             self._number += 1
             place = (summary.start_millis, self._number, job_id)
             insort(self._places, place)
-        self._counts[summary.status] += 1
+        self._count(summary, 1)
         self._listed[job_id] = (summary, place)
+
+    def _count(self, summary: JobSummary, by: int) -> None:
+        self._counts[summary.status] += by
+        if summary.status.is_globally_terminal:
+            return
+        for counter, key in ((self._unfinished_of, summary.submitter), (self._unfinished_in, summary.namespace)):
+            counter[key] += by
+            if not counter[key]:
+                del counter[key]

@@ -10,6 +10,7 @@ from itertools import takewhile
 from types import FrameType
 
 from runtime.common.errors import FlinklikeError
+from runtime.common.printable import printable
 from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
@@ -18,6 +19,8 @@ from runtime.entrypoint.control.cluster import ROLL, ClusterControl
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon
 from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
+from runtime.entrypoint.control.run_directory import prepare_run_directory
+from runtime.security.file_mask import keep_files_private
 
 _CLUSTER_VERBS = frozenset(
     {"start-cluster", "status-cluster", "stop-cluster", "rolling-restart", "airflow-environment", "airflow-standalone"}
@@ -59,7 +62,7 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
     if arguments[0].startswith("start"):
         dynamic = [*options_of_next(daemon.kind, layout, daemon.instances()), *dynamic]
         load(layout.conf, environment=os.environ, dynamic=dynamic)
-        layout.run.mkdir(parents=True, exist_ok=True)
+        prepare_run_directory(layout, sys.stderr)
     _VERBS[arguments[0]](daemon, dynamic)
     return 0
 
@@ -69,7 +72,7 @@ def _ensure(daemon: Daemon, layout: Layout, arguments: list[str]) -> int:
     count, port, *options = arguments
     dynamic = parse_dynamic(options)
     load(layout.conf, environment=os.environ, dynamic=dynamic)
-    layout.run.mkdir(parents=True, exist_ok=True)
+    prepare_run_directory(layout, sys.stderr)
     served = [one for one in daemon.instances() if int(port) in (0, one.port)]
     daemon.start(dynamic, int(count) - len(served))
     sys.stdout.write(show(daemon.instances()))
@@ -124,6 +127,7 @@ def _end_in_order() -> None:
 def main(arguments: list[str]) -> int:
     """0 when all of it was done; 1 with sentences on stderr otherwise."""
     _end_in_order()
+    keep_files_private(os.environ)
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     try:
         if name in KINDS:
@@ -131,7 +135,7 @@ def main(arguments: list[str]) -> int:
         if name in _CLUSTER_VERBS:
             return _run_cluster(name, rest)
     except FlinklikeError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -21,6 +21,13 @@ import psutil
 from runtime.config import log_files
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.options.security import (
+    SSL_REST_AUTHENTICATION,
+    SSL_REST_CA,
+    SSL_REST_CERT,
+    SSL_REST_ENABLED,
+    SSL_REST_KEY,
+)
 from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
 
@@ -41,7 +48,7 @@ def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequ
         "conn_type": "flinklike",
         "host": host if len(rest) == 1 else ",".join(rest),
         "port": int(port),
-        "extra": {"token_file": str(layout.token_file(configuration))},
+        "extra": {"token_file": str(layout.token_file(configuration)), **_tls_of(configuration)},
     }
     return {
         "AIRFLOW_HOME": str(home),
@@ -52,6 +59,15 @@ def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequ
         "AIRFLOW_CONN_FLINKLIKE_DEFAULT": json.dumps(connection),
         "FLINKLIKE_DATA_DIR": str(layout.run / "data"),
     }
+
+
+def _tls_of(configuration: Configuration) -> dict[str, object]:
+    """The connection's fields: an Airflow of this user shows what a JobManager shows."""
+    get = configuration.get
+    if not get(SSL_REST_ENABLED):
+        return {}
+    certificate = {"cert": get(SSL_REST_CERT), "key": get(SSL_REST_KEY)} if get(SSL_REST_AUTHENTICATION) else {}
+    return {"tls": True, "verify": get(SSL_REST_CA), **certificate}
 
 
 def shell_exports(environment: Mapping[str, str]) -> str:

@@ -10,17 +10,26 @@ from __future__ import annotations
 import errno
 import shlex
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TextIO
 
 from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.printable import printable
 from runtime.config.configuration import Configuration, InvalidConfigurationError, load
 from runtime.config.layout import Layout
-from runtime.config.options.cluster import SECURITY_AUTHENTICATION, SSH_OPTS
+from runtime.config.options.cluster import SSH_OPTS
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT
+from runtime.config.options.security import (
+    SECURITY_AUTHENTICATION,
+    SSL_REST_CA,
+    SSL_REST_CERT,
+    SSL_REST_ENABLED,
+    SSL_REST_KEY,
+)
 from runtime.entrypoint.control.airflow import stop_standalone
 from runtime.entrypoint.control.cluster_view import ClusterView
 from runtime.entrypoint.control.daemon import (
@@ -38,6 +47,7 @@ from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.plan import FILES, Planned, make_plan, missing
 from runtime.entrypoint.control.remote import RemoteCall, RemoteHosts
 from runtime.entrypoint.control.rolling import RollingRestart
+from runtime.entrypoint.control.run_directory import prepare_run_directory
 from runtime.entrypoint.control.table import render_table
 from runtime.highavailability import embedded
 from runtime.security.tokens import read_cluster_token
@@ -68,7 +78,7 @@ class ClusterControl:
         """Start what is missing and show what runs where. Raises DaemonError or InvalidInputError."""
         configuration = self.configuration()
         plan = make_plan(self.layout, configuration)
-        self.layout.run.mkdir(parents=True, exist_ok=True)
+        prepare_run_directory(self.layout, self._out)
         here = [one for one in plan if one.host.is_local]
         absent = missing(here, self._daemons())
         counts = Counter(one.kind for one in plan)
@@ -144,7 +154,7 @@ class ClusterControl:
         token = None
         if configuration.get(SECURITY_AUTHENTICATION) != "none":
             token = read_cluster_token(self.layout.token_file(configuration)).reveal()
-        view = ClusterView(lambda: self._rest_of_all(configuration), token)
+        view = ClusterView(lambda: self._rest_of_all(configuration), token, _rest_tls(configuration))
         RollingRestart(self.layout, self._environment, self._dynamic, view, self._out).run(kind)
 
     def _rest_of_all(self, configuration: Configuration) -> list[str]:
@@ -161,10 +171,17 @@ class ClusterControl:
 
     def _start_etcd(self, port: int, undo: ExitStack) -> None:
         settings = self._etcd_settings(port)
-        is_new = embedded.running(settings) is None
+        before = embedded.running(settings)
         etcd = embedded.start(settings)
-        if not is_new:
+        if before is not None and before.pid == etcd.pid:
             return
+        if before is not None and before.is_plain:
+            self._say(
+                f"[WARNING] The etcd that ran here (pid {before.pid}, of an earlier release) let in every user of this "
+                "host without asking: it is replaced by one that asks for a certificate, with its data and port."
+            )
+        elif before is not None:
+            self._say(f"[WARNING] The etcd that ran here (pid {before.pid}) is started again: its CA is a new one.")
         undo.callback(self._stop_etcd)
         self._say(f"etcd (pid {etcd.pid}) is ready on {etcd.endpoint}.")
         if etcd.warning:
@@ -204,7 +221,8 @@ class ClusterControl:
             render_table(_HEADER, [(one.process, one.host, str(one.pid), one.address, one.state) for one in rows])
         )
         found = [one.address for one in rows if one.process == JOBMANAGER.name and one.address]
-        self._say(f"REST: {', '.join(f'http://{one}' for one in found or self.rest_addresses(configuration))}")
+        scheme = "https" if configuration.get(SSL_REST_ENABLED) else "http"
+        self._say(f"REST: {', '.join(f'{scheme}://{one}' for one in found or self.rest_addresses(configuration))}")
 
     def _daemons(self) -> list[Instance]:
         return [instance for kind in FILES for instance in self._daemon(kind).instances()]
@@ -248,8 +266,22 @@ class ClusterControl:
         return found
 
     def _say(self, text: str) -> None:
-        self._out.write(text + "\n")
+        self._out.write(printable(text) + "\n")
         self._out.flush()
+
+
+def _rest_tls(configuration: Configuration) -> ssl.SSLContext | None:
+    """As a JobManager of this host speaks to others. Raises InvalidInputError."""
+    get = configuration.get
+    if not get(SSL_REST_ENABLED):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=get(SSL_REST_CA))
+        context.load_cert_chain(get(SSL_REST_CERT), get(SSL_REST_KEY))
+    except OSError as error:
+        message = f"the files of security.ssl.rest.* cannot be used: {error}"
+        raise InvalidInputError(message) from error
+    return context
 
 
 def _check_rest_ports(configuration: Configuration, absent: Sequence[Planned]) -> None:

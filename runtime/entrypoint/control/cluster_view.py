@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import ssl
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,8 +54,12 @@ class ClusterState:
 class ClusterView:
     """REST of any JobManager. `addresses` tells where they listen now: ports may change with a restart."""
 
-    def __init__(self, addresses: Callable[[], Sequence[str]], token: str | None) -> None:
+    def __init__(
+        self, addresses: Callable[[], Sequence[str]], token: str | None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls` None: in plain text."""
         self._addresses = addresses
+        self._tls = tls
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
     def state(self) -> ClusterState | None:
@@ -81,6 +86,7 @@ class ClusterView:
             select.select([], [], [], _POLL)
 
     def _get(self, address: str, path: str) -> Any:
-        request = urllib.request.Request(f"http://{address}{path}", headers=self._headers)
-        with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT) as answer:  # noqa: S310
+        scheme = "http" if self._tls is None else "https"
+        request = urllib.request.Request(f"{scheme}://{address}{path}", headers=self._headers)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=_ANSWER_TIMEOUT, context=self._tls) as answer:  # noqa: S310
             return json.load(answer)

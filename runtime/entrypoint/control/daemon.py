@@ -6,7 +6,6 @@ ready file stays while the process lives: it holds the process's addresses, for 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -18,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
+from runtime.common.json_text import parse_json
+from runtime.common.printable import printable
 from runtime.config import log_files
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.pending import DaemonError, wait_all
@@ -286,7 +287,7 @@ class Daemon:
             raise DaemonError(message) from None
 
     def _say(self, text: str) -> None:
-        self._out.write(text + "\n")
+        self._out.write(printable(text) + "\n")
         self._out.flush()
 
 
@@ -299,10 +300,10 @@ def _free_number(running: Sequence[Record]) -> int:
 def _facts(ready_file: Path) -> dict[str, str] | None:
     """What the process said when it was ready; None before."""
     try:
-        facts = json.loads(ready_file.read_text(encoding="utf-8"))
+        facts = parse_json(ready_file.read_bytes())
     except (OSError, ValueError):
         return None
-    return {key: str(value) for key, value in facts.items()}
+    return {key: str(value) for key, value in facts.items()} if isinstance(facts, dict) else None
 
 
 def _last_words(out_file: Path) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
+from runtime.config.option import is_host
 from runtime.config.validate import LOCAL_HOSTS
 
 
@@ -29,6 +30,9 @@ def read_hosts(path: Path) -> list[Host]:
     except FileNotFoundError:
         message = f"No {path.name} file. Please specify hosts in '{path}'."
         raise InvalidInputError(message) from None
+    except UnicodeDecodeError as error:
+        message = f"{path} is no text: it holds the byte {error.object[error.start]:#04x} at {error.start}"
+        raise InvalidInputError(message) from error
     hosts: list[Host] = []
     problems: list[str] = []
     for number, line in enumerate(lines, 1):
@@ -36,10 +40,10 @@ def read_hosts(path: Path) -> list[Host]:
         if not text:
             continue
         name, _, port = text.rpartition("/")[2].partition(":")
-        if not name or any(letter.isspace() or letter in "\"'`$;&|<>(){}\\" for letter in name):
-            problems.append(f"{path}:{number}: {text!r} is not a host")
-        elif port and not (port.isdecimal() and 0 < int(port) < 65536):
-            problems.append(f"{path}:{number}: {port!r} is not a port")
+        if not is_host(name):  # R41: it is an argument of ssh
+            problems.append(f"{path}:{number}: {text[:200]!r} is not a host")
+        elif port and not (port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
+            problems.append(f"{path}:{number}: {port[:20]!r} is not a port")
         else:
             hosts.append(Host(name, int(port or 0)))
     if problems:

@@ -21,6 +21,9 @@ from runtime.common.clock import Deadline
 _START_TICKS_FIELD = 19  # of /proc/<pid>/stat, counted behind the command's closing parenthesis
 _STATE_FIELD = 0
 _CLOCK = SystemClock()
+_DIGITS_MAX = 18
+_PID_MAX = 1 << 22
+"""Of the kernel: what is larger is no process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class ProcessId:
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
         """The process that has this pid now; None if there is none, or only a zombie."""
-        fields = _stat(pid)
+        fields = _stat(pid) if 0 < pid <= _PID_MAX else None
         if fields is None or fields[_STATE_FIELD] == "Z":
             return None
         return cls(pid, int(fields[_START_TICKS_FIELD]))
@@ -66,7 +69,7 @@ def wait_ended(processes: Iterable[ProcessId], timeout: float) -> None:
 def _descriptor(process: ProcessId) -> Iterator[int | None]:
     """A handle that can never mean another process; None when it has ended."""
     try:
-        descriptor = os.pidfd_open(process.pid)
+        descriptor = os.pidfd_open(min(process.pid, _PID_MAX + 1))
     except ProcessLookupError:
         yield None
         return
@@ -114,14 +117,14 @@ class PidFile:
     def read(self) -> list[Record]:
         """All recorded processes, dead ones too. Lines that are no record are passed over."""
         try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return []
         fields = [line.split() for line in lines]
         return [
             Record(ProcessId(int(record[0]), int(record[1])), int(record[2]))
             for record in fields
-            if len(record) == 3 and all(field.isdecimal() for field in record)
+            if len(record) == 3 and all(field.isdecimal() and len(field) <= _DIGITS_MAX for field in record)
         ]
 
     def write(self, records: Sequence[Record]) -> None:

@@ -15,8 +15,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
+from runtime.common.json_text import parse_json
+from runtime.common.printable import printable
 from runtime.config.configuration import ENVIRONMENT_PREFIX
 from runtime.config.layout import Layout
+from runtime.config.option import is_host
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, DaemonKind, Instance
 from runtime.entrypoint.control.pending import DaemonError
 
@@ -53,7 +56,7 @@ class RemoteCall:
     def instances(self) -> list[Instance]:
         """What `ensure` said that runs there; a login shell may have said other things."""
         lines = [line for line in _text(self.out).splitlines() if line.startswith("{")]
-        return [Instance(**json.loads(line)) for line in lines]
+        return [found for line in lines if (found := _instance(line)) is not None]
 
     def said(self) -> str:
         """Its standard output, for people."""
@@ -64,6 +67,16 @@ class RemoteCall:
         """Wait no longer."""
         self.process.kill()
         self.process.wait()
+
+
+def _instance(line: str) -> Instance | None:
+    try:
+        said = parse_json(line)
+        return Instance(
+            str(said["process"]), str(said["host"]), int(said["pid"]), str(said["address"]), str(said["state"])
+        )
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
 
 
 def show(instances: Iterable[Instance]) -> str:
@@ -80,11 +93,12 @@ class RemoteHosts:
         self._layout = layout
         self._environment = environment
         self._record = layout.run / "remote.json"
-        self._options = self._read("ssh-options") if ssh_options is None else list(ssh_options)
+        self._options = [str(one) for one in self._read("ssh-options")] if ssh_options is None else list(ssh_options)
 
     def known(self) -> set[tuple[str, DaemonKind]]:
         """Where something of ours may run."""
-        return {(host, KINDS[name]) for host, name in self._read("hosts") if name in KINDS}
+        pairs = [(str(one[0]), str(one[1])) for one in self._read("hosts") if isinstance(one, list) and len(one) == 2]
+        return {(host, KINDS[name]) for host, name in pairs if name in KINDS and is_host(host)}  # R41, R52
 
     def remember(self, asked: Iterable[tuple[str, DaemonKind]]) -> None:
         """These hosts may run something from now on."""
@@ -104,7 +118,7 @@ class RemoteHosts:
             if name.startswith(ENVIRONMENT_PREFIX) or (name in _PASSED_ON and name in self._environment)
         ]
         out, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (the call's, until it is read)
-        ssh = ["ssh", *self._options, *_SSH_OPTIONS, host, "--", "/bin/bash -l -s"]
+        ssh = ["ssh", *self._options, *_SSH_OPTIONS, "--", host, "/bin/bash -l -s"]
         with tempfile.TemporaryFile() as script:
             script.write("".join([*exports, f"exec {command} < /dev/null\n"]).encode())
             script.seek(0)
@@ -117,9 +131,11 @@ class RemoteHosts:
 
     def _read(self, key: str) -> list[Any]:
         try:
-            return list(json.loads(self._record.read_text(encoding="utf-8")).get(key, ()))
+            found = parse_json(self._record.read_bytes())
         except (OSError, ValueError):
             return []
+        listed = found.get(key) if isinstance(found, dict) else None
+        return listed if isinstance(listed, list) else []
 
     def _write(self, known: AbstractSet[tuple[str, DaemonKind]]) -> None:
         if not known:
@@ -133,4 +149,4 @@ class RemoteHosts:
 
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
-    return file.read().decode(errors="replace").strip()
+    return printable(file.read().decode(errors="replace").strip())

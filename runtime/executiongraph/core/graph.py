@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from runtime.common.exchange import ExchangeMode
 from runtime.common.fsm import StateMachine
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JOB_TRANSITIONS, ExecutionState, JobStatus
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.edges import ExecutionEdge
@@ -96,6 +97,7 @@ class ExecutionGraph:
         "job_graph",
         "job_id",
         "name",
+        "namespace",
         "prior_attempts_max",
         "status_machine",
         "takeovers",
@@ -116,6 +118,7 @@ class ExecutionGraph:
         self.is_committing = False
         """The outcome is decided, and what the job wrote becomes visible (R26)."""
         self.takeovers: tuple[Takeover, ...] = ()
+        self.namespace = DEFAULT_NAMESPACE
 
     @property
     def status(self) -> JobStatus:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.settings import EtcdSettings
+from runtime.security.watched import Watched
 
 # Without ping_timeout_ms grpcio 1.85 needs over a minute to notice a frozen peer; etcd refuses pings more often than
 # every 5 s. Without the backoff limit an outage of a minute costs ten more seconds. min_reconnect_backoff_ms is how
@@ -78,6 +82,8 @@ class Connection:
     def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.endpoint = endpoint
         self.token = ""
+        self.watches = 0
+        """That run on it."""
         if credentials is None:
             channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
         else:
@@ -120,6 +126,7 @@ class Connection:
     async def watch(self, request: pb.WatchRequest, *, metadata: Metadata) -> AsyncGenerator[pb.WatchResponse, None]:
         """The responses to one watch, until the server ends the stream."""
         call = self._watch(None, metadata=metadata)
+        self.watches += 1
         try:
             with _closed_channel_is_unavailable():
                 await call.write(request)
@@ -130,6 +137,7 @@ class Connection:
                     return
                 yield response
         finally:
+            self.watches -= 1
             call.cancel()
 
     async def close(self) -> None:
@@ -137,20 +145,44 @@ class Connection:
         await self._channel.close(None)
 
 
-async def open_connections(settings: EtcdSettings) -> Sequence[Connection]:
-    """A channel for each endpoint; nothing is dialled yet."""
-    credentials = await asyncio.to_thread(_credentials, settings)
+def open_connections(settings: EtcdSettings, certificates: Certificates | None) -> Sequence[Connection]:
+    """A channel for each endpoint; nothing is dialled yet. `certificates` None: in plain text."""
+    credentials = None
+    if certificates is not None:
+        credentials = grpc.ssl_channel_credentials(certificates.ca, certificates.key, certificates.cert)
     return [Connection(endpoint, credentials) for endpoint in settings.endpoints]
 
 
-def _credentials(settings: EtcdSettings) -> grpc.ChannelCredentials | None:
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What is trusted and shown: PEM."""
+
+    ca: bytes
+    cert: bytes | None
+    key: bytes | None = field(repr=False)
+
+
+def watch_certificates(settings: EtcdSettings, clock: Clock) -> Watched[Certificates] | None:
+    """They, read again when they change (R47); None for plain text. Raises InvalidInputError."""
     if not settings.tls_ca:
         return None
-    return grpc.ssl_channel_credentials(
-        root_certificates=_pem("tls.ca", settings.tls_ca, "CERTIFICATE"),
-        private_key=_pem("tls.key", settings.tls_key, "PRIVATE KEY") if settings.tls_key else None,
-        certificate_chain=_pem("tls.cert", settings.tls_cert, "CERTIFICATE") if settings.tls_cert else None,
-    )
+    paths = [Path(one) for one in (settings.tls_ca, settings.tls_cert, settings.tls_key) if one]
+    return Watched("certificate of high-availability.etcd.tls", paths, lambda: _read(settings), clock)
+
+
+def _read(settings: EtcdSettings) -> Certificates:
+    ca = _pem("tls.ca", settings.tls_ca, "CERTIFICATE")
+    if not settings.tls_cert:
+        return Certificates(ca, None, None)
+    key = _pem("tls.key", settings.tls_key, "PRIVATE KEY")
+    cert = key if settings.tls_cert == settings.tls_key else _pem("tls.cert", settings.tls_cert, "CERTIFICATE")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(settings.tls_cert, settings.tls_key)
+    except OSError as error:  # half of a renewal, for instance
+        what = f"high-availability.etcd.tls.key: {settings.tls_key}"
+        message = f"{what} is not the key of the certificate in {settings.tls_cert} ({error.strerror or error})"
+        raise InvalidInputError(message) from error
+    return Certificates(ca, cert, key)
 
 
 def _pem(option: str, path: str, kind: str) -> bytes:

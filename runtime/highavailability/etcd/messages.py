@@ -1,7 +1,12 @@
-"""Our operations as etcd's messages and back. Keys are UTF-8 text on our side and bytes on the wire."""
+"""Our operations as etcd's messages and back. Keys are text on our side and bytes on the wire.
+
+Keys of ours are UTF-8; what somebody else may have written there is kept apart by surrogates. With a seal values go
+sealed and come opened (R38).
+"""
 
 from __future__ import annotations
 
+from runtime.common.errors import OutcomeUnknownError
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.kv import (
     Compare,
@@ -18,6 +23,7 @@ from runtime.highavailability.kv import (
     WatchBatch,
     WatchEvent,
 )
+from runtime.highavailability.record_seal import RecordSeal
 
 
 def prefix_end(prefix: bytes) -> bytes:
@@ -28,59 +34,82 @@ def prefix_end(prefix: bytes) -> bytes:
     return b"\0"
 
 
-def to_txn(txn: Txn) -> pb.TxnRequest:
+def to_key(key: str) -> bytes:
+    """As it is stored."""
+    return key.encode("utf-8", "surrogateescape")
+
+
+def to_txn(txn: Txn, seal: RecordSeal | None) -> pb.TxnRequest:
     """A transaction with everything nested in it."""
     return pb.TxnRequest(
         compare=[_to_compare(guard) for guard in txn.guards],
-        success=[_to_op(op) for op in txn.success],
-        failure=[_to_op(op) for op in txn.failure],
+        success=[_to_op(op, seal) for op in txn.success],
+        failure=[_to_op(op, seal) for op in txn.failure],
     )
 
 
 def _to_compare(guard: Compare) -> pb.Compare:
     result = pb.Compare.EQUAL if guard.operator is CompareOperator.EQUAL else pb.Compare.NOT_EQUAL
-    key = guard.key.encode()
+    key = to_key(guard.key)
     if guard.target is CompareTarget.CREATE_REVISION:
         return pb.Compare(result=result, target=pb.Compare.CREATE, key=key, create_revision=guard.revision)
     return pb.Compare(result=result, target=pb.Compare.MOD, key=key, mod_revision=guard.revision)
 
 
-def _to_op(op: Op) -> pb.RequestOp:
+def _to_op(op: Op, seal: RecordSeal | None) -> pb.RequestOp:
     match op:
         case Put():
-            return pb.RequestOp(request_put=pb.PutRequest(key=op.key.encode(), value=op.value, lease=op.lease))
+            value = op.value if seal is None else seal.sealed(op.key, op.value)
+            return pb.RequestOp(request_put=pb.PutRequest(key=to_key(op.key), value=value, lease=op.lease))
         case Delete():
-            key = op.key.encode()
+            key = to_key(op.key)
             end = prefix_end(key) if op.is_prefix else b""
             return pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=key, range_end=end))
         case Get():
-            key = op.key.encode()
+            key = to_key(op.key)
             end = prefix_end(key) if op.is_prefix else b""
             return pb.RequestOp(request_range=pb.RangeRequest(key=key, range_end=end, limit=op.limit))
         case Txn():
-            return pb.RequestOp(request_txn=to_txn(op))
+            return pb.RequestOp(request_txn=to_txn(op, seal))
 
 
-def from_txn(response: pb.TxnResponse, revision: int) -> TxnResult:
-    """The answer; nested answers get the outer revision, which is that of what they wrote."""
-    return TxnResult(response.succeeded, revision, tuple(_from_op(op, revision) for op in response.responses))
+def from_txn(txn: Txn, response: pb.TxnResponse, revision: int, seal: RecordSeal | None) -> TxnResult:
+    """The answer; nested answers get the outer revision, which is that of what they wrote.
+
+    Raises OutcomeUnknownError when it answers other operations than were asked for (R52).
+    """
+    ops = txn.success if response.succeeded else txn.failure
+    if len(ops) != len(response.responses):
+        message = f"etcd answers {len(response.responses)} operations of a transaction, and {len(ops)} were asked for"
+        raise OutcomeUnknownError(message)
+    results = tuple(_from_op(op, one, revision, seal) for op, one in zip(ops, response.responses, strict=True))
+    return TxnResult(response.succeeded, revision, results)
 
 
-def _from_op(op: pb.ResponseOp, revision: int) -> OpResult:
-    match op.WhichOneof("response"):
-        case "response_range":
-            return OpResult(kvs=tuple(from_kv(kv) for kv in op.response_range.kvs))
-        case "response_delete_range":
-            return OpResult(deleted=op.response_delete_range.deleted)
-        case "response_txn":
-            return OpResult(txn=from_txn(op.response_txn, revision))
-        case _:
+_ANSWERS = {Put: "response_put", Get: "response_range", Delete: "response_delete_range", Txn: "response_txn"}
+
+
+def _from_op(op: Op, answer: pb.ResponseOp, revision: int, seal: RecordSeal | None) -> OpResult:
+    found = answer.WhichOneof("response")
+    if found != _ANSWERS[type(op)]:
+        message = f"etcd answers a {type(op).__name__} of a transaction by {found or 'nothing'}"
+        raise OutcomeUnknownError(message)
+    match op:
+        case Get():
+            return OpResult(kvs=tuple(from_kv(kv, seal) for kv in answer.response_range.kvs))
+        case Delete():
+            return OpResult(deleted=answer.response_delete_range.deleted)
+        case Txn():
+            return OpResult(txn=from_txn(op, answer.response_txn, revision, seal))
+        case Put():
             return OpResult()
 
 
-def from_kv(kv: pb.KeyValue) -> KeyValue:
+def from_kv(kv: pb.KeyValue, seal: RecordSeal | None) -> KeyValue:
     """One stored key."""
-    return KeyValue(kv.key.decode(), kv.value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
+    key = kv.key.decode("utf-8", "surrogateescape")
+    value = kv.value if seal is None else seal.opened(key, kv.value)
+    return KeyValue(key, value, kv.create_revision, kv.mod_revision, kv.version, kv.lease)
 
 
 def to_range(
@@ -94,10 +123,10 @@ def to_range(
     newest_first: bool,
 ) -> pb.RangeRequest:
     """A linearizable read."""
-    start = key.encode()
+    start = to_key(key)
     end = prefix_end(start) if is_prefix else b""
     if after_key >= key and after_key:
-        start = after_key.encode() + b"\0"
+        start = to_key(after_key) + b"\0"
     request = pb.RangeRequest(
         key=start, range_end=end, limit=limit, revision=revision, max_create_revision=max_create_revision
     )
@@ -109,7 +138,7 @@ def to_range(
 
 def to_youngest(prefix: str) -> pb.RangeRequest:
     """The key under a prefix that was changed last; the answer counts all of them."""
-    start = prefix.encode()
+    start = to_key(prefix)
     return pb.RangeRequest(
         key=start,
         range_end=prefix_end(start),
@@ -120,7 +149,13 @@ def to_youngest(prefix: str) -> pb.RangeRequest:
     )
 
 
-def from_events(response: pb.WatchResponse) -> WatchBatch:
+def from_events(response: pb.WatchResponse, seal: RecordSeal | None) -> WatchBatch:
     """The events of one response; without fragments etcd never splits a revision over two."""
-    events = tuple(WatchEvent(from_kv(event.kv), event.type == pb.Event.DELETE) for event in response.events)
+    events = tuple(_from_event(event, seal) for event in response.events)
     return WatchBatch(events[-1].kv.mod_revision, events)
+
+
+def _from_event(event: pb.Event, seal: RecordSeal | None) -> WatchEvent:
+    is_delete = event.type == pb.Event.DELETE
+    # Nobody seals what is gone.
+    return WatchEvent(from_kv(event.kv, None if is_delete else seal), is_delete)

@@ -7,18 +7,34 @@ from collections.abc import Sequence
 
 import grpc
 
+from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
-from runtime.highavailability.etcd.channels import Connection, Metadata, open_connections
+from runtime.highavailability.etcd.channels import (
+    Certificates,
+    Connection,
+    Metadata,
+    open_connections,
+    watch_certificates,
+)
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.status import translate
+from runtime.security.watched import Watched
+
+_CALLS_END_SECONDS = 60.0
+"""Longer than any call but a watch."""
 
 
 class EtcdSession:
     """All connections, which of them is used, and a token for each."""
 
-    def __init__(self, settings: EtcdSettings) -> None:
+    def __init__(self, settings: EtcdSettings, clock: Clock) -> None:
         self._settings = settings
+        self._clock = clock
+        self._certificates: Watched[Certificates] | None = None
+        self._shown: Certificates | None = None
+        self._replaced: list[tuple[float, Connection]] = []
+        """Of certificates before these, and since when: calls on them end, watches go on (R47)."""
         self._connections: Sequence[Connection] = ()
         self._current = 0
         self._login_lock = asyncio.Lock()
@@ -27,12 +43,14 @@ class EtcdSession:
     async def open(self) -> None:
         """Make the channels on the running loop. Idempotent; connects nothing yet."""
         if not self._connections:
-            self._connections = await open_connections(self._settings)
+            self._certificates = watch_certificates(self._settings, self._clock)
+            self._shown = None if self._certificates is None else self._certificates.value
+            self._connections = open_connections(self._settings, self._shown)
 
     async def close(self) -> None:
         """End every call. Idempotent."""
         self._is_closed = True
-        for connection in self._connections:
+        for connection in (*self._connections, *(one for _, one in self._replaced)):
             await connection.close()
 
     @property
@@ -50,7 +68,21 @@ class EtcdSession:
         if self._is_closed or not self._connections:
             message = "the etcd store is not open"
             raise UnavailableError(message)
+        self._renew()
         return self._connections[self._current]
+
+    def _renew(self) -> None:
+        certificates = None if self._certificates is None else self._certificates.value
+        if certificates is not self._shown:
+            now = self._clock.monotonic()
+            self._replaced += [(now, one) for one in self._connections]
+            self._shown, self._connections = certificates, open_connections(self._settings, certificates)
+
+    async def _close_replaced(self) -> None:
+        before = self._clock.monotonic() - _CALLS_END_SECONDS
+        for one in [one for one in self._replaced if one[0] < before and not one[1].watches]:
+            self._replaced.remove(one)
+            await one[1].close()
 
     def rotate_from(self, failed: Connection) -> None:
         """`failed` has not answered: use the next one, unless somebody has moved on already."""
@@ -59,6 +91,8 @@ class EtcdSession:
 
     async def metadata(self, connection: Connection, *, timeout: float) -> Metadata:
         """The token, if there is a user; logs in when there is none yet."""
+        if self._replaced:
+            await self._close_replaced()
         if not self.has_user:
             return ()
         if not connection.token:

@@ -30,6 +30,7 @@ from runtime.highavailability.kv import (
     TxnResult,
     WatchBatch,
 )
+from runtime.highavailability.record_seal import RecordSeal
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +50,20 @@ class _Method(Protocol[RequestT_contra, ResponseT_co]):
 
 class EtcdKeyValueStore:
     """Every call has a deadline, tries the other endpoints only when it was surely not executed (or is a read), and
-    logs in again when etcd asks for it.
+    logs in again when etcd asks for it. With a seal it writes sealed records, and returns opened ones (R38).
     """
 
-    def __init__(self, settings: EtcdSettings, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, settings: EtcdSettings, clock: Clock, entropy: Entropy, seal: RecordSeal | None = None) -> None:
         self._settings = settings
+        self._seal = seal
         self._clock = clock
         self._entropy = entropy
-        self._session = EtcdSession(settings)
+        self._session = EtcdSession(settings, clock)
         self._position = Position()
+
+    async def connect(self) -> None:
+        """Make the connections and ask nothing: for who uses an etcd that another one has opened. Idempotent."""
+        await self._session.open()
 
     async def open(self, *, timeout: float) -> None:
         """Connect, log in, and look at the version of every endpoint that answers.
@@ -88,10 +94,14 @@ class EtcdKeyValueStore:
         check_txn(txn)
         at_least = self._position.revision
         response = await self._call(
-            "transaction", lambda connection: connection.txn, messages.to_txn(txn), timeout=timeout, is_write=True
+            "transaction",
+            lambda connection: connection.txn,
+            messages.to_txn(txn, self._seal),
+            timeout=timeout,
+            is_write=True,
         )
         self._position.note(response.header, at_least)
-        return messages.from_txn(response, response.header.revision)
+        return messages.from_txn(txn, response, response.header.revision, self._seal)
 
     async def range(
         self,
@@ -121,7 +131,7 @@ class EtcdKeyValueStore:
             f"read of {key}", lambda connection: connection.range, request, timeout=timeout, is_write=False
         )
         self._position.note(response.header, at_least)
-        kvs = tuple(messages.from_kv(kv) for kv in response.kvs)
+        kvs = tuple(messages.from_kv(kv, self._seal) for kv in response.kvs)
         return RangeResult(response.header.revision, kvs, response.count)
 
     async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
@@ -174,7 +184,7 @@ class EtcdKeyValueStore:
 
     def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
         """Every change; survives reconnects."""
-        return Watcher(self._session, self._entropy, prefix, start_revision).batches()
+        return Watcher(self._session, self._entropy, prefix, start_revision, self._seal).batches()
 
     async def compact(self, revision: int, /, *, timeout: float) -> None:
         """Forget history. Idempotent."""

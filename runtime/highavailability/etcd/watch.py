@@ -22,6 +22,7 @@ from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.session import EtcdSession
 from runtime.highavailability.etcd.status import Verdict, judge, needs_login
 from runtime.highavailability.kv import CompactedError, WatchBatch
+from runtime.highavailability.record_seal import RecordSeal
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,16 @@ _LOGINS_MAX = 2
 class Watcher:
     """State of one watch over its reconnects."""
 
-    def __init__(self, session: EtcdSession, entropy: Entropy, prefix: str, start_revision: int) -> None:
+    def __init__(
+        self,
+        session: EtcdSession,
+        entropy: Entropy,
+        prefix: str,
+        start_revision: int,
+        seal: RecordSeal | None = None,
+    ) -> None:
         self._session = session
+        self._seal = seal
         self._entropy = entropy
         self._prefix = prefix
         self._next_revision = start_revision
@@ -58,7 +67,7 @@ class Watcher:
                             if is_resumed:
                                 yield WatchBatch(self._next_revision - 1, ())
                         if response.events:
-                            batch = messages.from_events(response)
+                            batch = messages.from_events(response, self._seal)
                             self._next_revision = batch.revision + 1
                             yield batch
             except grpc.aio.AioRpcError as error:
@@ -71,7 +80,7 @@ class Watcher:
             self._failures += 1
 
     def _request(self) -> pb.WatchRequest:
-        key = self._prefix.encode()
+        key = messages.to_key(self._prefix)
         return pb.WatchRequest(
             create_request=pb.WatchCreateRequest(
                 key=key, range_end=messages.prefix_end(key), start_revision=self._next_revision

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.spark_conf import advice, fewest_lacking, lacking
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile
 from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.reach import Reach
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold, offered_conf
 
@@ -35,6 +37,7 @@ class JobNeeds:
     reach: Reach = field(default_factory=Reach)
     static_conf: Mapping[str, str] = field(default_factory=dict)
     needs_spark: bool = False
+    namespace: str = DEFAULT_NAMESPACE
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
     reason: str = ""
     declared_at: float = 0.0
@@ -66,15 +69,25 @@ class JobNeeds:
 IsOwner = Callable[[JobId, Incarnation, int], bool]
 """Does this process own the job under this epoch, at this moment?"""
 
+NamespaceOf = Callable[[JobId], str]
+"""To whom the job belongs, by the leader's own record (R48)."""
+
 
 class SlotManager:
     """The machine. Allocation ids come from `new_id`; `is_owner` is asked before each allocation (R7)."""
 
     def __init__(
-        self, new_id: Callable[[], AllocationId], is_owner: IsOwner, *, request_timeout: float, round_seconds: float
+        self,
+        new_id: Callable[[], AllocationId],
+        is_owner: IsOwner,
+        namespace_of: NamespaceOf = lambda _: DEFAULT_NAMESPACE,
+        *,
+        request_timeout: float,
+        round_seconds: float,
     ) -> None:
         self._new_id = new_id
         self._is_owner = is_owner
+        self._namespace_of = namespace_of
         self._request_timeout = request_timeout
         self._round_seconds = round_seconds
         self._task_managers: dict[Incarnation, TaskManagerSlots] = {}
@@ -142,7 +155,7 @@ class SlotManager:
         peer = self._task_managers.get(event.incarnation)
         if peer is None:
             return []
-        before = peer.slots_total, peer.problem
+        before = peer.slots_total, peer.problem, peer.tenant
         gone, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
         for allocation in gone:
             self._forget(allocation)
@@ -157,7 +170,7 @@ class SlotManager:
             )
             peer.take(allocation)
             self._remember(allocation)
-        effects = self._serve(capacity_changed=(peer.slots_total, peer.problem) != before)
+        effects = self._serve(capacity_changed=(peer.slots_total, peer.problem, peer.tenant) != before)
         for job_id in dict.fromkeys(status.job_id for status in found):
             job = self._jobs.get(job_id) if job_id is not None else None
             if job is not None:
@@ -204,6 +217,10 @@ class SlotManager:
             peer.release(allocation)
         else:
             peer.block(allocation, until)
+        if job is not None and not tenants.serves(peer, job.namespace):
+            peer.is_kept = True
+            peer.claim = ""  # some job there has to go on before it can leave
+            peer.present.discard(job.job_id)
         self._forget(allocation)
         is_job_refused = event.is_slot_free and not event.is_owner_unreachable
         if is_job_refused and allocation.job_id in self._rotation:
@@ -233,8 +250,29 @@ class SlotManager:
             if job is not None and job.missing() is not None:
                 self._rotation.setdefault(job_id)
         expired = [job_id for job_id, job in self._jobs.items() if job.reach.expire(self._now)]
-        effects = self._serve(capacity_changed=False) if unblocked or due or expired or self._unowned else []
+        lifted = [peer for peer in self._task_managers.values() if self._lift(peer)]
+        effects = self._serve(capacity_changed=False) if unblocked or due or expired or lifted or self._unowned else []
         return effects + self._cut_off()
+
+    def _lift(self, peer: TaskManagerSlots) -> bool:
+        """R50: who has waited for it may need it no more. True if others can have it now."""
+        before = peer.is_kept, peer.claim, peer.is_promised
+        peer.is_kept = False
+        if peer.claim and not self._is_awaited(peer, peer.claim):
+            peer.claim = ""
+        peer.is_promised = peer.is_promised and self._is_awaited(peer, peer.tenant)
+        return before != (peer.is_kept, peer.claim, peer.is_promised)
+
+    def _is_awaited(self, peer: TaskManagerSlots, namespace: str) -> bool:
+        """True if a job of this namespace waits that could run there."""
+        waiting = (self._jobs[job_id] for job_id in (*self._rotation, *self._paused) if job_id in self._jobs)
+        return any(
+            (profile := job.missing()) is not None
+            and not job.reach.skips(peer.incarnation)
+            and peer in self._fitting(job, profile)
+            for job in waiting
+            if job.namespace == namespace
+        )
 
     def _cut_off(self) -> Effects:
         """R7: jobs whose owners cannot reach what they need, for as many rounds as that may last."""
@@ -264,6 +302,7 @@ class SlotManager:
             if not declared.requirements:
                 return []
             job = JobNeeds(declared.job_id, declared.epoch, event.owner, event.owner_address)
+            job.namespace = self._namespace_of(declared.job_id)
             self._count_held(job)
             self._jobs[declared.job_id] = job
         self._update(job, declared, event)
@@ -303,6 +342,8 @@ class SlotManager:
             self._rotation.pop(job_id, None)
             self._paused.pop(job_id, None)
             self._jobs.pop(job_id, None)
+            for peer in self._task_managers.values():
+                peer.present.discard(job_id)
         return []
 
     def _remember(self, allocation: Allocation) -> None:
@@ -362,8 +403,8 @@ class SlotManager:
             self._unowned.add(job.job_id)  # it has lost the job since it declared, or may be about to
             return None
         fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
-        free = [peer for peer in fitting if peer.free and not peer.is_draining]
-        return self._request(job, profile, min(free, key=lambda peer: peer.rank)) if free else None
+        chosen = tenants.choose(fitting, job.job_id, job.namespace)
+        return None if chosen is None else self._request(job, profile, chosen)
 
     def _fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
         """The connected TaskManagers that could serve the job, with or without a free slot.
@@ -385,6 +426,8 @@ class SlotManager:
         slot_index = next(iter(peer.free))
         allocation = Allocation(self._new_id(), peer.incarnation, slot_index, job.job_id, profile, self._now)
         peer.take(allocation)
+        if peer.registration.has_tenants:
+            peer.tenant = peer.tenant or job.namespace
         self._allocations[allocation.allocation_id] = allocation
         job.hold(allocation, 1)
         message = RequestSlot(
@@ -395,6 +438,7 @@ class SlotManager:
             job_master_incarnation=job.owner,
             job_master_address=job.owner_address,
             profile=profile,
+            namespace=job.namespace,
         )
         return ev.SendRequestSlot(peer.incarnation, message)
 
@@ -430,7 +474,9 @@ class SlotManager:
             state = "all of them are draining" if are_draining else "none has a slot ready yet"
             problem = next((f": {peer.problem}" for peer in reachable if peer.problem), "")
             return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
-        return f"no free slot: all {total} slots that fit are in use"
+        is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
+        in_use = f"no free slot: all {total} slots that fit are in use"
+        return in_use if is_served else tenants.HELD_BY_OTHERS.format(len(reachable))
 
 
 def describe(profile: ResourceProfile) -> str:

@@ -37,6 +37,16 @@ class TaskManagerSlots:
     problem: str = ""
     assigned_tasks: int = 0
     is_first_report: bool = True
+    tenant: str = ""
+    """The namespace that it serves, "" if it may be any; of one that serves all at once always ""."""
+    claim: str = ""
+    """The namespace that waits for it: jobs that were not there before get no slots meanwhile."""
+    is_kept: bool = False
+    """It has just refused to serve another namespace: jobs of its tenant are still there."""
+    is_promised: bool = False
+    """R50: it was made anew for its tenant, and no job of that one has had a slot there since."""
+    present: set[JobId] = field(default_factory=set)
+    """Jobs that have had slots here and are not over."""
     free: dict[int, None] = field(default_factory=dict)
     blocked: dict[int, float] = field(default_factory=dict)
     allocated: dict[int, Allocation] = field(default_factory=dict)
@@ -65,6 +75,9 @@ class TaskManagerSlots:
         self.free.pop(allocation.slot_index, None)
         self.blocked.pop(allocation.slot_index, None)
         self.allocated[allocation.slot_index] = allocation
+        self.is_promised = False
+        if self.registration.has_tenants:
+            self.present.add(allocation.job_id)
 
     def release(self, allocation: Allocation) -> None:
         """The allocation ended and its slot is ready for the next one."""
@@ -119,8 +132,17 @@ class TaskManagerSlots:
         self.is_warm = report.is_warm
         self.is_draining = report.is_draining
         self.problem = report.problem
+        self._note_tenant(report.tenant, has_slots=bool(report.slots))
         self.assigned_tasks = report.assigned_tasks
         return gone, found
+
+    def _note_tenant(self, tenant: str, *, has_slots: bool) -> None:
+        """A report without one may have crossed the first request on the way."""
+        before, self.tenant = self.tenant, tenant or (self.tenant if self.allocated else "")
+        if self.tenant != before:
+            self.is_promised = bool(self.tenant) and (bool(before) or not has_slots)
+        if self.claim == self.tenant:
+            self.claim = ""
 
     def _may_have_crossed(self, allocation: Allocation, status: SlotStatus | None, overdue_before: float) -> bool:
         if self.is_first_report or allocation.requested_at is None or allocation.requested_at < overdue_before:

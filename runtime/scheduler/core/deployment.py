@@ -12,6 +12,7 @@ import json
 from typing import Any
 
 from runtime.common.ids import AllocationId, JobId, VertexId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
@@ -45,7 +46,7 @@ class DeploymentFactory:
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
         self._graph = graph
-        self.job = job_information(graph.job_graph, graph.job_id, graph.epoch)
+        self.job = job_information(graph.job_graph, graph.job_id, graph.epoch, graph.namespace)
         self._tasks: dict[VertexId, TaskInformation] = {}
         self._outputs: dict[VertexId, tuple[ResultPartitionSpec, ...]] = {}
 
@@ -77,7 +78,7 @@ def splits_of(vertex: JobVertex, subtask_index: int) -> bytes:
     return canonical(list(vertex.splits[subtask_index :: vertex.parallelism]))
 
 
-def job_information(graph: JobGraph, job_id: JobId, epoch: int) -> JobInformation:
+def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) -> JobInformation:
     """What all tasks of the job share."""
     return JobInformation(
         job_id=job_id,
@@ -90,8 +91,9 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int) -> JobInformatio
         files=_references(graph.files),
         archives=_references(graph.archives),
         wheels=_references(graph.wheels),
-        reuse_key=reuse_key(graph),
+        reuse_key=reuse_key(graph, namespace),
         secrets=graph.secrets,
+        namespace=namespace,
     )
 
 
@@ -110,11 +112,11 @@ def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
     )
 
 
-def reuse_key(graph: JobGraph) -> str:
+def reuse_key(graph: JobGraph, namespace: str = DEFAULT_NAMESPACE) -> str:
     """Equal for jobs that may run one after another in the same slot process (semantics.md, Slots and scheduling).
 
     Made of everything that shapes a process: code and files by digest (not by upload), Spark conf, environment, and the
-    names of secrets. Not of params, other names or parallelism.
+    namespace and the names of secrets. Not of params, other names or parallelism.
     """
     codes = {_code_identity(operator.code) for vertex in graph.vertices for operator in vertex.operators}
     files = {
@@ -132,6 +134,7 @@ def reuse_key(graph: JobGraph) -> str:
         "spark_conf": graph.spark_conf,
         "environment": graph.environment,
         "secrets": sorted(graph.secrets),
+        "namespace": namespace,
     }
     return hashlib.sha256(canonical(identity)).hexdigest()
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
@@ -82,10 +83,12 @@ class JobMasterCore:
         is_first_owner: bool = True,
         failover: FailoverSettings = NO_FAILOVER,
         validate: bool = False,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         self._graph = ExecutionGraph(
             job_id, epoch, submit_millis=submit_millis, prior_attempts_max=failover.prior_attempts_max
         )
+        self._graph.namespace = namespace
         self._failover_settings = failover
         self._digest = digest
         self._validate = validate

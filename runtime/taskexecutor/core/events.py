@@ -189,6 +189,11 @@ class DrainChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentRenewed:
+    """Spark and all slot processes are others, which have met no job."""
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """The time to drain is over: what still runs is to run elsewhere."""
 
@@ -217,6 +222,7 @@ Event = (
     | OwnersAwaited
     | DrainChanged
     | Released
+    | EnvironmentRenewed
 )
 
 # --- effects ----------------------------------------------------------------------------------------------
@@ -345,6 +351,11 @@ class FenceObeyed:
 
 
 @dataclass(frozen=True, slots=True)
+class RenewEnvironment:
+    """Replace Spark and all slot processes; post EnvironmentRenewed when nothing of the old ones is left (R50)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """An order was refused; the shell logs why."""
 
@@ -367,5 +378,6 @@ Effect = (
     | StopMove
     | ForgetJob
     | FenceObeyed
+    | RenewEnvironment
     | Refused
 )

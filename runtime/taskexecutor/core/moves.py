@@ -2,7 +2,8 @@
 
 Invariants: an order that is older than the job's newest one, or than its newest fence here, begins nothing (R27, R14);
 without contact, or under a fence that cannot be read, nothing begins, and what is stopped for that goes on afterwards;
-a fence is not obeyed, and a job not forgotten, before its mover has ended.
+a fence is not obeyed, and a job not forgotten, before its mover has ended. A commit that was carried out stays here
+until its job ends: an owner that has not heard of it finds it in the census, and asks for it again (R6, R28).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from runtime.taskexecutor.core.isolation import Isolation, PendingFence
 
 @dataclass(slots=True)
 class _Move:
-    """`message` is the newest order; not `is_wanted`: it only has to end."""
+    """`message` is the newest order; not `is_wanted`: it only has to end; `is_done`: it was answered."""
 
     message: CommitOutputs
     is_running: bool = False
     is_wanted: bool = True
+    is_done: bool = False
 
 
 class Moves:
@@ -32,7 +34,7 @@ class Moves:
         self._moves: dict[JobId, _Move] = {}
 
     def is_ordered(self, job_id: JobId) -> bool:
-        """True while a mover runs for the job, or will."""
+        """True while a mover runs for the job, will run, or has answered."""
         return job_id in self._moves
 
     def is_held_by(self, fence: PendingFence) -> bool:
@@ -49,11 +51,11 @@ class Moves:
             move = self._moves[message.job_id] = _Move(message)
         elif (message.epoch, message.order) < (move.message.epoch, move.message.order):
             return []
-        move.message, move.is_wanted = message, True
+        move.message, move.is_wanted, move.is_done = message, True, False
         return self._begin(move)
 
     def _begin(self, move: _Move) -> list[Effect]:
-        if move.is_running or not move.is_wanted or self._isolation.is_isolated:
+        if move.is_running or move.is_done or not move.is_wanted or self._isolation.is_isolated:
             return []
         order = move.message
         if self._isolation.unread(order.job_id, order.epoch, order.fence_revision):  # R31
@@ -112,8 +114,9 @@ class Moves:
         move.is_running = False
         if move.is_wanted and event.is_stopped:
             return None, self._begin(move)
-        del self._moves[event.job_id]
         if not move.is_wanted or event.is_superseded:
+            del self._moves[event.job_id]
             return None, []
+        move.is_done = True
         order = move.message
         return OutputsCommitted(order.job_id, order.epoch, order.vertex_id, event.failure, order.order), []

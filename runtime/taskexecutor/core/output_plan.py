@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.json_text import parse_json
 from runtime.gateways.task import APPEND, ERROR, OUTPUT_MODES, OVERWRITE, OVERWRITE_PARTITIONS
 
 PLAN_VERSION = 3
@@ -103,26 +104,38 @@ class OutputPlan:
 
     @classmethod
     def decode(cls, data: bytes) -> OutputPlan | None:
-        """The inverse; None for what is no whole plan. Raises InvalidInputError for one of a later version."""
+        """The inverse; None for what is no whole plan. Raises InvalidInputError for one of a later version, and for one
+        that no mover has written: whoever writes to the base can leave a plan there (R52).
+        """
         fields = _fields(data)
         if fields is None:
             return None
+        try:
+            return cls._of(fields)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            message = f"a commit's plan is damaged: {type(error).__name__}: {str(error)[:200]}"
+            raise InvalidInputError(message) from error
+
+    @classmethod
+    def _of(cls, fields: Mapping[str, Any]) -> OutputPlan:
         if fields["version"] > PLAN_VERSION:
-            message = f"a commit's plan of version {fields['version']}, this release reads {PLAN_VERSION}"
+            message = f"a commit's plan of version {str(fields['version'])[:80]}, this release reads {PLAN_VERSION}"
             raise InvalidInputError(message)
         identities = fields.get("identities", {})
         files = tuple(
-            PlannedFile(directory, name, size, None if identity is None else (identity[0], identity[1]))
+            PlannedFile(
+                _name(directory), _name(name), int(size), None if identity is None else (identity[0], identity[1])
+            )
             for directory, members in fields["files"].items()
             for (name, size), identity in zip(members, identities.get(directory, [None] * len(members)), strict=True)
         )
         return cls(
-            fields["mode"],
+            _mode(fields["mode"]),
             files,
-            tuple(fields["replaced"]),
-            frozenset(fields["overwritten"]),
-            asides=tuple(fields.get("asides", ())),
-            markers=tuple(fields.get("markers", ())),
+            tuple(map(_name, fields["replaced"])),
+            frozenset(map(_name, fields["overwritten"])),
+            asides=tuple(map(_name, fields.get("asides", ()))),
+            markers=tuple(map(_name, fields.get("markers", ()))),
         )
 
     def may_have_begun(self, present: Present) -> bool:
@@ -144,12 +157,37 @@ class OutputPlan:
 def planned_mode(data: bytes) -> str | None:
     """That of a stored plan, of whatever version; None for what is no whole plan."""
     fields = _fields(data)
-    return str(fields["mode"]) if fields is not None else None
+    return str(fields.get("mode", "")) if fields is not None else None
 
 
 def _fields(data: bytes) -> dict[str, Any] | None:
     digest, _, body = data.partition(b"\n")
-    return dict(json.loads(body)) if hashlib.sha256(body).hexdigest().encode() == digest else None
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        return None
+    try:
+        fields = parse_json(body)
+    except ValueError as error:
+        message = "a commit's plan holds no JSON"
+        raise InvalidInputError(message) from error
+    if not isinstance(fields, dict):
+        message = f"a commit's plan holds a {type(fields).__name__}, expected an object"
+        raise InvalidInputError(message)
+    return fields
+
+
+def _mode(mode: object) -> str:
+    if mode not in OUTPUT_MODES:
+        message = f"no such output mode: {str(mode)[:80]!r}"
+        raise ValueError(message)
+    return str(mode)
+
+
+def _name(name: object) -> str:
+    """One that stays in the base."""
+    if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/") or name in {"", "."}:
+        message = f"{str(name)[:200]!r} is no name of a file in the base"
+        raise ValueError(message)
+    return name
 
 
 def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, Written]], present: Present) -> OutputPlan:

@@ -182,14 +182,24 @@ class AttemptLedger:
 
 
 def report_size_bytes(report: TaskExecutionReport) -> int:
-    """About what a report takes on the wire."""
+    """What a report takes on the wire, at most (R52: one that takes more than was counted ends its sender)."""
     size = REPORT_OVERHEAD_BYTES + len(report.value)
-    if report.failure is not None:
-        size += len(report.failure.message) + len(report.failure.stack_trace)
+    failure = report.failure
+    if failure is not None:
+        size += sum(map(_size, (failure.class_name, failure.kind, failure.message, failure.stack_trace)))
+        size += len(failure.lost_partitions) * _ID_BYTES
     for partition in report.partitions:
-        size += len(partition.inline) + len(partition.schema) + len(partition.directory)
-        size += sum(len(file.path) + 32 for file in partition.files)
-    return size + sum(len(output.base) + len(output.directory) for output in report.outputs)
+        size += _ID_BYTES + len(partition.inline) + _size(partition.schema) + _size(partition.directory)
+        size += sum(_size(file.path) + _FILE_BYTES for file in partition.files)
+    return size + sum(_size(one.base) + _size(one.directory) + _size(one.mode) + 16 for one in report.outputs)
+
+
+_ID_BYTES = 160
+_FILE_BYTES = 48
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
 def messages_of(reports: Iterable[TaskExecutionReport]) -> Iterator[tuple[TaskExecutionReport, ...]]:

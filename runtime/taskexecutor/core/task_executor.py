@@ -45,6 +45,7 @@ from runtime.taskexecutor.core.events import (
     Deregistered,
     DrainChanged,
     Effect,
+    EnvironmentRenewed,
     Event,
     FenceReadable,
     FenceRequested,
@@ -75,6 +76,7 @@ from runtime.taskexecutor.core.moves import Moves
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
 from runtime.taskexecutor.core.stopping import Stopping
+from runtime.taskexecutor.core.tenancy import Tenancy
 
 _LETS_GO = (AnswerSlotOffers, CancelTasks, AcknowledgeReports, FreeSlots, ReleasePartitions, EndJob)
 """What is done already where the job is over: the leader's word of its end may overtake its owner's last ones."""
@@ -95,6 +97,7 @@ class TaskExecutorCore:
         reports_max: int,
         report_bytes_max: int,
         owner_timeout: float,
+        has_tenants: bool = False,
     ) -> None:
         self._task_manager_id = task_manager_id
         self.slots = TaskSlotTable(slots, queue_max=queue_max)
@@ -102,6 +105,7 @@ class TaskExecutorCore:
         self.jobs = JobTable()
         self.isolation = Isolation()
         self.moves = Moves(self.isolation)
+        self.tenancy = Tenancy(self.slots, self.jobs, self.moves, is_enforced=has_tenants)
         self.stopping = Stopping(self.slots, self.ledger, self.isolation, self.moves)
         self.drain = ""
         """Why no slot is given away and nothing is begun, "" when all is as usual."""
@@ -128,6 +132,8 @@ class TaskExecutorCore:
                 effects = self._on_connection(event)
             case OutputsMoved() | MoveProgressed():
                 effects = self._on_move(event)
+            case EnvironmentRenewed():
+                effects = self.tenancy.renewed()
             case _:
                 effects = self._on_withdrawal(event)
         return effects + self.stopping.obeyed_fences()
@@ -201,11 +207,12 @@ class TaskExecutorCore:
 
     def _on_request_slot(self, request: RequestSlot) -> list[Effect]:
         refusal = self._slot_refusal(request)
-        if refusal:
+        other_tenant = "" if refusal else self.tenancy.refusal(request.namespace)
+        if refusal or other_tenant:
             slot = self.slots.slot(request.slot_index)
-            is_free = slot is not None and slot.state is SlotState.FREE and not self.drain
-            refused = SlotRequestRefused(request.allocation_id, request.slot_index, refusal, is_free)
-            return [TellResourceManager(refused)]
+            is_free = slot is not None and slot.state is SlotState.FREE and not self.drain and not other_tenant
+            refused = SlotRequestRefused(request.allocation_id, request.slot_index, refusal or other_tenant, is_free)
+            return [TellResourceManager(refused), *self.tenancy.orders()]
         location = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
         job = self.jobs.admit(request.job_id, request.epoch, location)
         effects: list[Effect] = []
@@ -443,6 +450,7 @@ class TaskExecutorCore:
         assert job is not None, task.attempt_id
         assert job.information is not None, task.attempt_id
         self.ledger.start(task.attempt_id)
+        self.tenancy.is_used = True
         return [RunAttempt(slot.index, job.information, task)]
 
     def _cancel(self, job: Job, attempt_id: ExecutionAttemptId) -> list[Effect]:

@@ -48,6 +48,8 @@ from runtime.taskexecutor.guard.sweep import Sweep
 from runtime.taskexecutor.slots.linux import BootTimer, become_subreaper, boottime, die_with_parent, set_process_name
 
 _BACKLOG = 64
+_SECONDS_MAX = 1e9
+_PID_MAX = 2**22
 _ISOLATED = (
     "the TaskManager was ended by its guard, and begins again as another one: it was moving outputs, and for"
     " taskmanager.isolation-timeout it has been frozen or without etcd\n"
@@ -69,6 +71,7 @@ class Guard:
         self._environment = dict(environment)
         self._life = life
         self._link = link
+        link.settimeout(0)  # a watcher that stands still holds up no deadline: it asks again
         self._answer = f"{life.identity}\n".encode()
         self._selector = selectors.DefaultSelector()
         self._main = 0
@@ -220,22 +223,22 @@ class Guard:
                 return self._listen(host)
             case [command, deadline] if command == HOLD:
                 is_first = self._isolation.deadline is None
-                self._isolation.hold(float(deadline))
+                self._isolation.hold(_seconds(deadline))
                 if is_first:
                     self._tell_deadline()
                 return f"{HELD} {deadline}"
             case [command, number] if command == SWEEP:
                 self._sweep.ask(int(number))
             case [command, seconds] if command == STATE_END:
-                self._life.states_for = max(0.0, float(seconds))
+                self._life.states_for = max(0.0, _seconds(seconds))
                 self._tell_watcher(f"{STATES} {self._life.states_for!r}")
                 return f"{STATING} {seconds}"
             case [command, pid] if command == EXCLUSIVE:
-                self._isolation.mark(int(pid), self._main)
+                self._isolation.mark(_pid(pid), self._main)
             case [command, pid] if command == SHARED:
-                self._isolation.unmark(int(pid))
+                self._isolation.unmark(_pid(pid))
             case [command, pid] if command == SPARK:
-                self._isolation.note_spark(int(pid), self._main)
+                self._isolation.note_spark(_pid(pid), self._main)
             case _:
                 return _refusal(words)
         return ""
@@ -265,6 +268,22 @@ LISTENS = "listens"
 STATES = "states"
 TOLD = "told"
 """What a guard tells its watcher."""
+
+
+def _seconds(text: str) -> float:
+    """Raises ValueError, also for what no timer takes."""
+    seconds = float(text)
+    if not abs(seconds) < _SECONDS_MAX:
+        raise ValueError(text)
+    return seconds
+
+
+def _pid(text: str) -> int:
+    """Raises ValueError, also for what the kernel takes for no pid."""
+    pid = int(text)
+    if not 0 < pid <= _PID_MAX:
+        raise ValueError(text)
+    return pid
 
 
 def _refusal(words: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from pathlib import Path
 
 _REAPED = b"reaped\n"
 _STATED_BY = b"stated-by "
+_STATED = re.compile(rb"stated-by ([0-9]{1,9}) ([0-9]{1,18})")
 _BYTES_MAX = 65536
 
 
@@ -32,6 +34,9 @@ class Life:
     ends_namespace: bool
     cgroup: str
     mark: int
+
+
+_KINDS = Life.__annotations__
 
 
 def boot_id() -> str:
@@ -96,9 +101,10 @@ class LifeRecord:
         """What it says; None when it cannot be read, which proves nothing (R31)."""
         try:
             fields = json.loads(self._read().partition(b"\n")[0])
-            return Life(**{name: fields[name] for name in Life.__slots__})
-        except (ValueError, KeyError, TypeError):
+            life = Life(**{name: fields[name] for name in Life.__slots__})
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
+        return life if all(type(value).__name__ == _KINDS[name] for name, value in asdict(life).items()) else None
 
     @property
     def age(self) -> float:
@@ -151,8 +157,8 @@ def who_states(directory: Path) -> list[tuple[int, int]]:
         contents = [path.read_bytes() for path in directory.iterdir()]
     except FileNotFoundError:
         return []
-    lines = [line for content in contents for line in content.splitlines() if line.startswith(_STATED_BY)]
-    return [(int(pid), int(ticks)) for pid, ticks in (line.removeprefix(_STATED_BY).split() for line in lines)]
+    lines = [_STATED.fullmatch(line) for content in contents for line in content.splitlines()]
+    return [(int(found[1]), int(found[2])) for found in lines if found is not None]
 
 
 def forget_life(directory: Path, incarnation: str) -> None:

@@ -27,11 +27,13 @@ _PY4J = f"{os.sep}py4j{os.sep}"
 
 
 class StreamRedirection:
-    """Where descriptors 1 and 2 lead between attempts, and how to lead them elsewhere."""
+    """Where descriptors 1 and 2 lead: to the TaskManager's until the first attempt, to nowhere between attempts.
+
+    R50: once user code has run nothing in this process leads to the TaskManager's file, which it could forge.
+    """
 
     def __init__(self) -> None:
-        self._idle_stdout = os.dup(1)
-        self._idle_stderr = os.dup(2)
+        self._nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         self._stdout, self._stderr = sys.stdout, sys.stderr
         for stream in (self._stdout, self._stderr):
             # Line by line, so that Python's output keeps its place among that of C code and child processes.
@@ -41,18 +43,18 @@ class StreamRedirection:
     def to_files(self, directory: str) -> None:
         """Append to `stdout` and `stderr` in `directory`."""
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
-            opened = os.open(f"{directory}/{name}", _OPEN_FLAGS, 0o640)
+            opened = os.open(f"{directory}/{name}", _OPEN_FLAGS, 0o600)
             os.dup2(opened, descriptor)
             os.close(opened)
         sys.stdout, sys.stderr = self._stdout, self._stderr
 
-    def back(self) -> None:
-        """Flush everything and lead both back to the TaskManager's."""
+    def leave_files(self) -> None:
+        """Flush everything and lead both nowhere."""
         for stream in (sys.stdout, sys.stderr, self._stdout, self._stderr):
             _flush(stream)
         linux.flush_c_streams()
-        os.dup2(self._idle_stdout, 1)
-        os.dup2(self._idle_stderr, 2)
+        os.dup2(self._nowhere, 1)
+        os.dup2(self._nowhere, 2)
 
 
 def _flush(stream: object) -> None:
@@ -78,6 +80,8 @@ class JobScope:
             return
         os.environ.clear()
         os.environ.update(self._environment)
+        if order.user is not None:
+            os.environ.update(order.user.environment())
         os.environ.update(json.loads(order.environment or b"{}"))
         own = [order.job_directory, *order.python_path]
         sys.path[:] = own + [entry for entry in self._path if entry not in own]

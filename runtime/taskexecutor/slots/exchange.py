@@ -101,7 +101,10 @@ class Exchange:
         if len(data) <= spec.inline_size_max:
             return PartitionDescriptor(partition_id, PartitionKind.JSON, directory="", schema="", files=(), inline=data)
         directory = self._directory_of(partition_id)
-        file = PartitionFile(partition_files.write_value(directory, data), len(data), rows=0, consumer=ALL_CONSUMERS)
+        written = partition_files.write_value(directory, data)
+        if self._order.user is not None:
+            partition_files.let_read(directory)  # R50: on other TaskManagers the job's group has another number
+        file = PartitionFile(written, len(data), rows=0, consumer=ALL_CONSUMERS)
         return PartitionDescriptor(partition_id, PartitionKind.JSON, directory, schema="", files=(file,), inline=b"")
 
     def _directory_of(self, partition_id: PartitionId) -> str:

@@ -18,6 +18,7 @@ from runtime.taskexecutor.spark.environment import SparkLoss
 
 MESSAGE_LENGTH_MAX = 8 * 1024
 STACK_LENGTH_MAX = 64 * 1024
+CLASS_LENGTH_MAX = 512
 
 _CLASS_OF_EXIT = "SlotProcessExitError"
 LOST_PARTITIONS = "PartitionUnavailableError"
@@ -54,7 +55,8 @@ def of_exception(error: BaseException, *, timestamp_millis: int) -> FailureInfo:
 
 def _class_name(error: BaseException) -> str:
     cls = type(error)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    return _shorten(name, CLASS_LENGTH_MAX)  # R52: user code makes classes, too
 
 
 def _message_of(error: BaseException) -> str:
@@ -184,10 +186,21 @@ def of_lost_template(reason: str, *, is_own: bool, timestamp_millis: int) -> Fai
     return of_system(message, timestamp_millis=timestamp_millis, class_name=LOST_TEMPLATE, fault=Fault.NOBODY)
 
 
-def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int, is_own: bool = False) -> FailureInfo:
+def of_refusal(what: str, *, timestamp_millis: int) -> FailureInfo:
+    """The TaskManager killed the slot process for what came over its socket, which user code can reach (R52)."""
+    message = (
+        f"killed by the TaskManager: over the connection of the task's process came what no slot process sends "
+        f"({what}). Does its code write to file descriptors that it has not opened?"
+    )
+    return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
+
+
+def of_exit(
+    code: int, *, memory_bytes: int, timestamp_millis: int, is_own: bool = False, is_above_its_group: bool = False
+) -> FailureInfo:
     """The slot process ended while user code ran. `code` is as subprocess has it: negative for a signal.
 
-    `is_own`: user code has sent that signal.
+    `is_own`: user code has sent that signal. `is_above_its_group`: the limit of its control group has.
     """
     if code >= 0:
         message = (
@@ -199,6 +212,13 @@ def of_exit(code: int, *, memory_bytes: int, timestamp_millis: int, is_own: bool
     if is_own:
         message = f"user code ended its process with {name}; return from the function or raise instead"
         return of_system(message, timestamp_millis=timestamp_millis, kind=USER, class_name=_CLASS_OF_EXIT)
+    if -code == signal.SIGKILL and is_above_its_group:
+        message = (
+            f"the task's process was killed by {name}, by the out-of-memory killer of its slot: the slot's memory grew "
+            "above its limit faster than it is looked at, to that of its control group (taskmanager.slots.cgroups); "
+            "give slots more (taskmanager.memory.task.size), or let the task use less"
+        )
+        return of_system(message, timestamp_millis=timestamp_millis, kind=RESOURCE, class_name=_CLASS_OF_EXIT)
     if -code == signal.SIGKILL:
         message = (
             f"the task's process was killed by {name}, not by this TaskManager: most likely by the machine's "

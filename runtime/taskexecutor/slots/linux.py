@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
+_PR_SET_NO_NEW_PRIVS = 38
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
 _IOLBF = 1
@@ -25,6 +27,7 @@ _FUTEX_WORDS = 7
 _SIGNAL_LINES = re.compile(
     rb"^SigPnd:\t(\w+)\nShdPnd:\t(\w+)\nSigBlk:\t\w+\nSigIgn:\t(\w+)\nSigCgt:\t(\w+)$", re.MULTILINE
 )
+_PF_EXITING = 4
 _TFD_CLOEXEC = os.O_CLOEXEC
 _TFD_TIMER_ABSTIME = 1
 
@@ -59,6 +62,24 @@ def is_subreaper() -> bool:
     answer = ctypes.c_int()
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
     return bool(answer.value)
+
+
+def refuse_new_privileges() -> None:
+    """Neither this process nor any below it gains rights by a program's set-user-id bit or capabilities (R50)."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def refuse_tracing() -> None:
+    """No other process of this user traces this one, or reads its memory, environment and descriptors (R50).
+
+    Nor those that it forks, until one of them runs another program. It writes no core file either.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def allow_own_files() -> None:
+    """The files of this process in /proc are its user's, as those of any program that its user has started."""
+    _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def set_process_name(name: str) -> None:
@@ -137,6 +158,15 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def is_ending(pid: int) -> bool:
+    """True when the process has begun to end, or has ended: the kernel says so before it closes what was open."""
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return True
+    return fields[0] in {b"Z", b"X"} or bool(int(fields[6]) & _PF_EXITING)
+
+
 def name_of(pid: int) -> str:
     """What `ps` shows, for messages."""
     try:
@@ -155,6 +185,31 @@ def is_descendant(pid: int, ancestor: int) -> bool:
         if pid == ancestor:
             return True
     return False
+
+
+def session_of(pid: int) -> int:
+    """The session that a process belongs to, 0 when it is gone."""
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return 0
+
+
+def kill_child_of(parent: int, pid: int) -> bool:
+    """SIGKILL for a process that is a child of `parent`, never for another one with that pid. False: there is none."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if pid not in children_of(parent):
+            return False
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def process_tree(pid: int) -> list[int]:

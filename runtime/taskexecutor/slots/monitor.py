@@ -1,17 +1,25 @@
-"""Looks at running attempts from outside: memory, log sizes, Spark progress. Sleeps while nothing runs."""
+"""Looks at attempts from outside: memory, log sizes, Spark progress. Sleeps while nothing runs, and nothing is kept.
+
+A process that is kept is looked at as well: that its attempt has ended is what it says itself (R43).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.taskexecutor.slots import failures
+from runtime.taskexecutor.slots.linux import kill_child_of, name_of, session_of
 from runtime.taskexecutor.slots.logs import attempt_directory, bound_logs
-from runtime.taskexecutor.slots.memory import MemorySample, sample_tree
+from runtime.taskexecutor.slots.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
+from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
+from runtime.taskexecutor.slots.template import TemplateProcess
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkProgress
 
@@ -30,11 +38,19 @@ class AttemptMonitor:
         spark: SparkEnvironment | None,
         clock: Clock,
         running: Callable[[], Sequence[RunningAttempt]],
+        kept: Callable[[], Sequence[RunningAttempt]],
+        template: Callable[[], TemplateProcess],
     ) -> None:
         self._settings = settings
         self._spark = spark
         self._clock = clock
         self._running = running
+        self._kept = kept
+        self._template = template
+        self._memory_devices = memory_devices()
+        self._measured: set[RunningAttempt] = set()
+        self._threads = ThreadPoolExecutor(settings.slots, thread_name_prefix="measure memory")
+        self._strangers: set[int] = set()
         self._has_work = asyncio.Event()
 
     def wake(self) -> None:
@@ -43,16 +59,22 @@ class AttemptMonitor:
 
     async def watch_resources(self) -> None:
         """Eternal: memory limits and log bounds."""
-        while True:
-            await self._has_work.wait()
-            await asyncio.sleep(self._settings.sample_interval)
-            attempts = self._running()
-            if not attempts:
-                self._has_work.clear()
-            for number, attempt in enumerate(attempts, start=1):
-                self._look_at(attempt)
-                if number % _ATTEMPTS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._has_work.wait()
+                    await asyncio.sleep(self._settings.sample_interval)
+                    running = self._running()
+                    attempts = [*running, *self._kept()]
+                    if not attempts:
+                        self._has_work.clear()
+                    strays = self._strays(running)
+                    for number, attempt in enumerate(attempts, start=1):
+                        self._look_at(attempt, strays, group)
+                        if number % _ATTEMPTS_PER_TURN == 0:
+                            await asyncio.sleep(0)
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def watch_spark(self) -> None:
         """Eternal: Spark's progress, with one call for all slots."""
@@ -73,21 +95,59 @@ class AttemptMonitor:
                 if session is not None:
                     attempt.tell_spark_progress(by_session.get(session.session_id, _NO_PROGRESS))
 
-    def _look_at(self, attempt: RunningAttempt) -> None:
+    def _strays(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[int]]:
+        """R43: who has left a slot process (`clone` with CLONE_PARENT), by the slot process whose session it is in.
+
+        Who has left that too is nobody's, and ends: no program does both, but one that does not want to be counted.
+        """
+        found: dict[int, list[int]] = {attempt.process.pid: [] for attempt in attempts if attempt.process is not None}
+        strangers = set()
+        for pid in self._template().stray_pids():
+            if (session := session_of(pid)) in found:
+                found[session].append(pid)
+            else:
+                strangers.add(pid)
+        # Twice: whoever ends is seen here once, on the way to its end.
+        for pid in strangers & self._strangers:
+            name = name_of(pid)
+            if kill_child_of(self._template().pid, pid):
+                logger.warning("process %s (%s) has left its slot, and its session, and is killed", pid, name)
+        self._strangers = strangers
+        return found
+
+    def _look_at(self, attempt: RunningAttempt, strays: Mapping[int, Sequence[int]], group: asyncio.TaskGroup) -> None:
         process = attempt.process
         if process is None or process.exit.value is not None:
             return
-        limit = self._settings.memory_bytes_max
-        sample = sample_tree(process.pid, limit=limit)
-        attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
-        if sample.is_exact and sample.bytes_used > limit:
-            self._kill_for_memory(attempt, sample)
+        if attempt not in self._measured:
+            limit = self._settings.memory_bytes_max
+            held = attempt.held_files = attempt.held_files or HeldFiles(self._memory_devices)
+            sample = sample_tree(process.pid, held, limit=limit, strays=strays.get(process.pid, ()))
+            if limit and sample.bytes_used > limit:
+                self._measured.add(attempt)
+                _ = group.create_task(self._measure(attempt, sample.tree, held))
+            else:
+                attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
         directory = attempt_directory(attempt.work.log_directory, attempt.attempt_id)
         try:
             bound_logs(directory, bytes_max=self._settings.log_bytes_max)
         except OSError as error:
             # Five times a second: the disk's trouble shows elsewhere, and the other attempts are looked at.
             logger.debug("logs of attempt %s cannot be bounded: %s", attempt.attempt_id, error)
+
+    async def _measure(self, attempt: RunningAttempt, tree: tuple[int, ...], held: HeldFiles) -> None:
+        """Exactly, in a thread: nothing that user code can make large keeps the loop from the other slots (R43)."""
+        limit = self._settings.memory_bytes_max
+        loop = asyncio.get_running_loop()
+        try:
+            sample = await loop.run_in_executor(self._threads, partial(measure_tree, tree, held, limit=limit))
+        finally:
+            self._measured.discard(attempt)
+        if attempt not in (*self._running(), *self._kept()):  # its process may run another one by now
+            return
+        attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
+        if sample.is_exact and sample.bytes_used > limit:
+            self._kill_for_memory(attempt, sample)
 
     def _kill_for_memory(self, attempt: RunningAttempt, sample: MemorySample) -> None:
         failure = failures.of_memory_limit(

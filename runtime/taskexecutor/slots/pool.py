@@ -20,9 +20,9 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
-from runtime.taskexecutor.slots import failures
+from runtime.taskexecutor.slots import failures, jvm_changes
 from runtime.taskexecutor.slots.linux import is_alive
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
@@ -30,6 +30,7 @@ from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
 from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.template_main import TemplateConfig
+from runtime.taskexecutor.slots.users import open_to_spark
 from runtime.taskexecutor.slots.wire import TaskOutcome
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
@@ -42,21 +43,24 @@ _RESTART_PAUSE_MAX = 10.0
 _STEADY_SECONDS = 60.0
 _STOP_TIMEOUT = 5.0
 _GONE_POLL = 0.002
+_RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
 
 
 class Slot:
     """One slot."""
 
-    __slots__ = ("attempt", "current", "expiry", "fresh", "index", "refill")
+    __slots__ = ("attempt", "current", "expiry", "fresh", "index", "kept", "refill", "used")
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.attempt: RunningAttempt | None = None
         self.current: SlotProcess | None = None
+        self.kept: RunningAttempt | None = None
         self.fresh: SlotProcess | None = None
         self.refill: asyncio.Task[None] | None = None
         self.expiry: asyncio.TimerHandle | None = None
+        self.used: list[SlotProcess] = []
 
     def processes(self) -> list[SlotProcess]:
         """All of them."""
@@ -83,15 +87,18 @@ class SlotProcessPool:
         self._spark = spark
         self._clock = clock
         self._entropy = entropy.child("slots")
-        self._template = TemplateProcess(self._template_config())
+        self._template = TemplateProcess(self._template_config(), self._settings.environment)
         self._scope = ServiceScope("slots")
         self._slots = [Slot(index) for index in range(settings.slots)]
         self._sessions = SlotSessions(settings, spark, self._scope)
-        self._monitor = AttemptMonitor(settings, spark, clock, self._running_attempts)
+        self._monitor = AttemptMonitor(
+            settings, spark, clock, self._running_attempts, self._kept_attempts, lambda: self._template
+        )
         self._guard = guard
         self._reaper = reaper
         self._marked: set[int] = set()
         self._is_stopping = False
+        self._is_renewing = False
         self._template_starts: Watch[None] = Watch(None)
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
         """True while slots can take tasks."""
@@ -124,13 +131,60 @@ class SlotProcessPool:
         if self._spark is not None:
             self._scope.spawn_eternal("watch Spark progress", self._monitor.watch_spark())
             self._scope.spawn_eternal("watch Spark", self._watch_spark(self._spark))
+            self._scope.spawn_eternal("watch its JVM", self._watch_changes(self._spark))
 
     async def _start_template(self) -> None:
         await self._template.start(timeout=self._settings.start_timeout)
         for slot in self._slots:
-            slot.fresh = await SlotProcess.fork(self._template, self)
+            slot.fresh = await self._fork(slot)
         self._template_starts.set(None)
         self._note_readiness()
+
+    async def renew(self) -> None:
+        """R50: replace the template, all slot processes and Spark; returns when others can take tasks.
+
+        Nothing of the old ones, nor of what they have started, is left then. No attempt may run.
+        """
+        assert not self._running_attempts(), "an attempt runs"
+        self._is_renewing = True
+        try:
+            begun = self._template_starts.generation
+            if self._spark is not None:
+                await self._spark.give_up(_RENEWED)
+            await self._template.stop(timeout=_STOP_TIMEOUT)
+            await self._end_what_is_left()
+            await self._template_starts.wait_changed(begun)
+            await self.readiness.wait_until(bool)
+        finally:
+            self._is_renewing = False
+
+    async def _end_what_is_left(self) -> None:
+        told = ""
+        while self._reaper is not None and (left := await self._reaper.sweep()):
+            if left != told:
+                logger.error(
+                    "what jobs of a namespace have left here does not end, no others begin meanwhile: %s", left
+                )
+            told = left
+            await asyncio.sleep(_RESTART_PAUSE)
+
+    async def end_job(self, job_id: JobId) -> None:
+        """R50: end the processes of a job that has left, but those that others may use; returns when they are gone.
+
+        Idempotent. No attempt of it runs.
+        """
+        for slot in self._slots:
+            current = slot.current
+            if slot.attempt is None and current is not None and _is_only_of(current, job_id, has_user=bool(slot.used)):
+                slot.current = None
+                self._retire(current)
+            for process in slot.used:
+                if _is_only_of(process, job_id, has_user=True):
+                    process.kill()
+                    await process.wait_exited()
+
+    async def _fork(self, slot: Slot) -> SlotProcess:
+        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._template, self)
 
     async def stop(self) -> None:
         """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
@@ -144,6 +198,8 @@ class SlotProcessPool:
             attempt.kill(attempt.system_failure("the TaskManager stops"))
         await self._template.stop(timeout=_STOP_TIMEOUT)
         await self._scope.close()
+        if self._settings.cgroups is not None:
+            await asyncio.to_thread(self._settings.cgroups.remove)
 
     @property
     def template_pid(self) -> int:
@@ -185,8 +241,10 @@ class SlotProcessPool:
         if process is None:
             return attempt.failed(attempt.kill_failure)
         if attempt.is_over_before_it_runs:
-            self._keep(slot, process)
+            self._keep(slot, process, attempt)
             return attempt.failed(attempt.kill_failure)
+        if attempt.work.user is not None:
+            slot.used = [process]
         self._mark(process, attempt)
         attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
         attempt.tell_running()
@@ -194,11 +252,13 @@ class SlotProcessPool:
         await self._name_lost_environment(attempt, process, ending)
         if isinstance(ending, TaskOutcome) and await self._has_ended(attempt, process, ending):
             if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
-                self._keep(slot, process)
+                self._keep(slot, process, attempt)
             return attempt.report_of(ending)
         await self._end_process(process)
         if process.left_behind:
             attempt.note_left_behind(process.left_behind)
+        if process.jvm_change is not None:
+            jvm_changes.tell(attempt.work, process.jvm_change)
         return attempt.report_of(ending)
 
     async def _has_ended(self, attempt: RunningAttempt, process: SlotProcess, outcome: TaskOutcome) -> bool:
@@ -218,13 +278,21 @@ class SlotProcessPool:
             if current.is_idle and self._may_run(current, attempt):
                 return current
             self._retire(current)
+        await self._end_namesakes(slot)
         if slot.refill is not None and slot.fresh is None:
             await asyncio.wait([slot.refill])
         fresh, slot.fresh = slot.fresh, None
         if fresh is not None and fresh.is_idle:
             return fresh
         await self._wait_template(attempt)
-        return None if attempt.is_over_before_it_runs else await SlotProcess.fork(self._template, self)
+        return None if attempt.is_over_before_it_runs else await self._fork(slot)
+
+    async def _end_namesakes(self, slot: Slot) -> None:
+        """R50: what has run before in the slot has the same user, and is gone with all below it before another runs."""
+        for process in slot.used:
+            process.kill()
+            await process.wait_exited()
+        slot.used = []
 
     async def _wait_template(self, attempt: RunningAttempt) -> None:
         """Its loss is no fault of this task. Returns at once when the attempt, or the TaskManager, is to end."""
@@ -237,10 +305,10 @@ class SlotProcessPool:
         if is_waiting:
             attempt.tell_reported_progress(0.0, "")
 
-    def _keep(self, slot: Slot, process: SlotProcess) -> None:
+    def _keep(self, slot: Slot, process: SlotProcess, attempt: RunningAttempt) -> None:
         if not process.may_use_spark:
             return
-        slot.current = process
+        slot.current, slot.kept = process, attempt
         loop = asyncio.get_running_loop()
         slot.expiry = loop.call_later(self._settings.keep_idle, self._expire, slot, process)
 
@@ -254,7 +322,9 @@ class SlotProcessPool:
         last, wanted = process.reuse_key, attempt.reuse_key
         if last is None or last.job_id == wanted.job_id:
             return True
-        return bool(wanted.key) and last.key == wanted.key and not process.has_used_session
+        if attempt.work.user is not None:  # R50: it has the group of another job, for ever
+            return False
+        return wanted.may_follow(last) and not process.has_used_session
 
     async def _name_lost_environment(
         self, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit
@@ -273,8 +343,9 @@ class SlotProcessPool:
         process.kill()
         exit_ = await process.wait_exited()
         orphans = await self._end_orphans(process.pid) if exit_.lost_reason else ""
-        left = await self._sessions.end(process)
-        process.left_behind = ", ".join(part for part in (process.left_behind, orphans, left) if part)
+        closed = await self._sessions.end(process)
+        process.left_behind = ", ".join(part for part in (process.left_behind, orphans, closed.left) if part)
+        process.jvm_change = closed.change
         self._unmark(process)
 
     async def _end_orphans(self, pid: int) -> str:
@@ -337,20 +408,20 @@ class SlotProcessPool:
         try:
             if slot.fresh is None or not slot.fresh.is_idle:
                 slot.fresh = None
-                slot.fresh = await SlotProcess.fork(self._template, self)
+                slot.fresh = await self._fork(slot)
         except FlinklikeError as error:
             if not self._is_stopping:
                 logger.warning("slot %s has no idle process: %s", slot.index, error)
             return
         finally:
             slot.refill = None
-        if self._sessions.can_attach and slot.fresh.attachment.value is Attachment.NONE:
+        if self._sessions.can_attach_ahead and slot.fresh.attachment.value is Attachment.NONE:
             self._spawn("attach idle", self._attach_when_idle(slot, slot.fresh))
 
     async def _attach_when_idle(self, slot: Slot, process: SlotProcess) -> None:
         """Attaching costs 50 ms of CPU, so a slot that gets one task after the other is left alone."""
         await asyncio.sleep(self._settings.attach_idle_delay)
-        if slot.attempt is None and slot.fresh is process and process.is_idle and self._sessions.can_attach:
+        if slot.attempt is None and slot.fresh is process and process.is_idle and self._sessions.can_attach_ahead:
             self._sessions.give(slot.index, process)
 
     def _spawn(self, what: str, coroutine: object) -> None:
@@ -361,6 +432,14 @@ class SlotProcessPool:
 
     def _running_attempts(self) -> list[RunningAttempt]:
         return [slot.attempt for slot in self._slots if slot.attempt is not None]
+
+    def _kept_attempts(self) -> list[RunningAttempt]:
+        """R43: those that have ended, as their processes say, which are kept."""
+        return [
+            slot.kept
+            for slot in self._slots
+            if slot.kept is not None and slot.attempt is None and slot.current is slot.kept.process
+        ]
 
     def _attempt_of(self, process: SlotProcess) -> tuple[Slot, RunningAttempt] | None:
         for slot in self._slots:
@@ -379,6 +458,8 @@ class SlotProcessPool:
         """From now on the attempt fails with the Spark environment."""
         if self._spark is not None and (found := self._attempt_of(process)) is not None:
             self._spark.note_use(found[1].attempt_id.job_id)
+            if (user := found[1].work.user) is not None:
+                open_to_spark(user)  # R50: the task waits for it
 
     def progress_reported(self, process: SlotProcess, fraction: float, text: str) -> None:
         """User code has called report_progress()."""
@@ -387,8 +468,8 @@ class SlotProcessPool:
 
     def output_announced(self, process: SlotProcess, output: OutputDirectory) -> None:
         """The attempt's report will name it, however the attempt ends."""
-        if (found := self._attempt_of(process)) is not None and output not in found[1].outputs:
-            found[1].outputs.append(output)
+        if (found := self._attempt_of(process)) is not None and (wrong := found[1].announce(output)):
+            process.refuse(wrong)
 
     def attach_failed(self, process: SlotProcess) -> None:
         """An idle process is replaced, after a pause: its JVM may be about to be found lost."""
@@ -404,6 +485,9 @@ class SlotProcessPool:
 
     def process_exited(self, process: SlotProcess) -> None:
         """An idle process that ends by itself is replaced; a running one's attempt sees it itself."""
+        if (groups := self._settings.cgroups) is not None:
+            process.is_above_its_group = groups.has_ended(process.groups)
+            self._spawn("remove group", asyncio.to_thread(groups.close, process.groups))
         for slot in self._slots:
             if process in slot.processes():
                 slot.current = None if slot.current is process else slot.current
@@ -426,12 +510,13 @@ class SlotProcessPool:
             await self._template.state.wait_until(lambda state: state == "lost")
             if self._is_stopping:
                 await asyncio.get_running_loop().create_future()
-            logger.error("%s; all slot processes are replaced", self._template.lost_reason)
+            level = logging.INFO if self._is_renewing else logging.ERROR
+            logger.log(level, "%s; all slot processes are replaced", self._template.lost_reason)
             self._note_readiness()
-            has_lived = self._clock.monotonic() - begun >= _STEADY_SECONDS
+            has_lived = self._is_renewing or self._clock.monotonic() - begun >= _STEADY_SECONDS
             pause = 0.0 if has_lived else min(max(2 * pause, _RESTART_PAUSE), _RESTART_PAUSE_MAX)
             await asyncio.sleep(pause)
-            self._template = TemplateProcess(self._template_config())
+            self._template = TemplateProcess(self._template_config(), self._settings.environment)
             try:
                 await self._start_template()
             except (FlinklikeError, TimeoutError) as error:
@@ -446,17 +531,30 @@ class SlotProcessPool:
                 await asyncio.sleep(self._settings.attach_idle_delay)
             self._note_readiness()
             for slot in self._slots:
-                if slot.attempt is None and slot.fresh is not None:
+                if slot.attempt is None and slot.fresh is not None and self._sessions.can_attach_ahead:
                     self._sessions.give(slot.index, slot.fresh)
             loss = await spark.wait_lost()
             self._note_readiness()
             self._fail_users_of_spark(loss)
 
+    async def _watch_changes(self, spark: SparkEnvironment) -> None:
+        """Eternal: take no tasks while the JVM is changed, and tell those under whom it was put back (R45)."""
+        while True:
+            await spark.put_back.wait_changed(spark.put_back.generation)
+            self._note_readiness()
+            change = spark.put_back.value
+            for attempt in self._running_attempts():
+                if change is not None and attempt.attempt_id.job_id in change.jobs:
+                    jvm_changes.log(attempt.attempt_id.job_id, change)
+                    jvm_changes.tell(attempt.work, change)
+
     def _fail_users_of_spark(self, loss: SparkLoss) -> None:
-        logger.error("Spark is lost: %s", loss)
+        logger.log(logging.INFO if loss.is_planned else logging.ERROR, "Spark is lost: %s", loss)
         for slot in self._slots:
             attempt = slot.attempt
             if attempt is not None and attempt.process is not None and attempt.uses_spark:
+                if loss.is_planned and attempt.ending is not None and attempt.ending.done():
+                    continue  # what it has done in Spark has ended, and the JVM goes only now (R45)
                 attempt.kill(self._lost_failure(attempt, attempt.process, loss))
             for process in slot.processes():
                 if process.attachment.value is not Attachment.NONE:
@@ -472,6 +570,11 @@ class SlotProcessPool:
         return failures.of_lost_environment(
             loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
         )
+
+
+def _is_only_of(process: SlotProcess, job_id: JobId, *, has_user: bool) -> bool:
+    key = process.reuse_key
+    return key is not None and key.job_id == job_id and (has_user or key.is_of_one_job)
 
 
 async def _wait_gone(pid: int) -> None:

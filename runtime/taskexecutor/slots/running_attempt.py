@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from functools import cached_property
 
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
-from runtime.taskexecutor.slots import failures
+from runtime.taskexecutor.slots import failures, said
 from runtime.taskexecutor.slots.logs import attempt_directory
+from runtime.taskexecutor.slots.shared_memory import HeldFiles
 from runtime.taskexecutor.slots.slot_process import ReuseKey, SlotProcess
 from runtime.taskexecutor.slots.template import ProcessExit
-from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder, encode_order
+from runtime.taskexecutor.slots.wire import OUTPUTS_LENGTH_MAX, TaskOutcome, WorkOrder, encode_order
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from runtime.taskexecutor.spark.environment import SparkProgress
 
@@ -33,16 +35,22 @@ class RunningAttempt:
         self.is_cancelled = False
         self.kill_failure: FailureInfo | None = None
         self.memory_bytes_peak = 0
-        self.outputs: list[OutputDirectory] = []
+        self.held_files: HeldFiles | None = None
+        self._outputs: dict[OutputDirectory, None] = {}
+        self._outputs_bytes = 0
         self._listener = listener
         self._clock = clock
         self._fraction, self._text = 0.0, ""
         self._spark = SparkProgress()
 
+    @cached_property
+    def _order(self) -> WorkOrder:
+        return work_order(self.work)
+
     @property
     def reuse_key(self) -> ReuseKey:
         """What the process that runs this may run next."""
-        return ReuseKey(self.work.job.job_id, self.work.job.reuse_key)
+        return ReuseKey(self.work.job.job_id, self.work.job.reuse_key, has_secrets=bool(self.work.secrets))
 
     @property
     def uses_spark(self) -> bool:
@@ -62,7 +70,7 @@ class RunningAttempt:
 
     def encoded_order(self) -> bytes:
         """The WorkOrder for the slot process."""
-        return encode_order(work_order(self.work))
+        return encode_order(self._order)
 
     def kill(self, failure: FailureInfo) -> None:
         """End the attempt by force, for this reason. The first reason stays."""
@@ -76,6 +84,18 @@ class RunningAttempt:
         message = f"{why}; of what it has started there is still alive: {processes}"
         self.is_cancelled = False
         self.kill_failure = replace(self.system_failure(message), is_recoverable=False)
+
+    def announce(self, output: OutputDirectory) -> str:
+        """Its report will name it, however it ends (R52). What is wrong with it, "" when nothing is."""
+        if output in self._outputs:
+            return ""
+        if not said.is_own_output(output, self._order):
+            return f"an output directory {output.directory[:200]!r} below {output.base[:200]!r}"
+        self._outputs_bytes += len(output.base) + len(output.directory)
+        if self._outputs_bytes > OUTPUTS_LENGTH_MAX:
+            return f"output directories whose names are longer than {OUTPUTS_LENGTH_MAX} characters in all"
+        self._outputs[output] = None
+        return ""
 
     def tell_running(self) -> None:
         """The work is handed over."""
@@ -128,11 +148,14 @@ class RunningAttempt:
         if ending.lost_reason and self.kill_failure is None:
             is_own = process is not None and process.has_signalled_template
             self.kill_failure = failures.of_lost_template(ending.lost_reason, is_own=is_own, timestamp_millis=now)
+        if process is not None and process.refusal and self.kill_failure is None:
+            self.kill_failure = failures.of_refusal(process.refusal, timestamp_millis=now)
         failure = self.kill_failure or failures.of_exit(
             ending.code,
             memory_bytes=metrics.memory_bytes_peak,
             timestamp_millis=now,
             is_own=process is not None and -ending.code in process.own_signals,
+            is_above_its_group=process is not None and process.is_above_its_group,
         )
         return self._report(ExecutionState.FAILED, failure=failure, metrics=metrics)
 
@@ -147,6 +170,9 @@ class RunningAttempt:
             return self._report(ExecutionState.FAILED, failure=self.kill_failure, metrics=outcome.metrics)
         if self.is_cancelled:
             return self._report(ExecutionState.CANCELED, metrics=outcome.metrics)
+        if claim := said.foreign_claim(outcome, self._order):
+            failure = failures.of_refusal(claim, timestamp_millis=self._clock.epoch_millis())
+            return self._report(ExecutionState.FAILED, failure=failure, metrics=outcome.metrics)
         return TaskExecutionReport(
             attempt_id=self.attempt_id,
             state=outcome.state,
@@ -168,7 +194,7 @@ class RunningAttempt:
             failure=failure,
             value=b"",
             partitions=(),
-            outputs=tuple(self.outputs),
+            outputs=tuple(self._outputs),
             metrics=metrics,
         )
 
@@ -193,10 +219,11 @@ def work_order(work: SlotWork) -> WorkOrder:
         python_path=tuple(map(str, work.python_path)),
         code_files={sha256: str(path) for sha256, path in work.code_files.items()},
         log_directory=str(attempt_directory(work.log_directory, task.attempt_id)),
-        partition_directory=f"{work.exchange_directory.rstrip('/')}/{job.job_id}",
+        partition_directory=work.partition_directory or f"{work.exchange_directory.rstrip('/')}/{job.job_id}",
         ships_files=bool(job.py_files or job.files or job.archives or job.wheels or _has_fields(job.environment)),
         secrets=dict(work.secrets),
         brought=work.brought,
+        user=work.user,
     )
 
 

@@ -11,9 +11,10 @@ import logging
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.taskexecutor.slots import jvm_changes
 from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
 from runtime.taskexecutor.slots.work import SlotSettings
-from runtime.taskexecutor.spark.environment import SlotSession, SparkEnvironment
+from runtime.taskexecutor.spark.environment import ClosedSession, SlotSession, SparkEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ class SlotSessions:
         self._scope = scope
 
     @property
-    def can_attach(self) -> bool:
-        """True while sessions can be opened."""
-        return self._spark is not None and self._spark.is_ready
+    def can_attach_ahead(self) -> bool:
+        """True while sessions can be opened for processes that have no work yet."""
+        return self._settings.attaches_ahead and self._spark is not None and self._spark.is_ready
 
     def give(self, slot_index: int, process: SlotProcess) -> None:
         """Begin to open a session for a process that has none, and send it there. Idempotent."""
@@ -70,23 +71,25 @@ class SlotSessions:
         except FlinklikeError as error:
             logger.info("soft cancel of session %s is left to the kill: %s", session.session_id, error)
 
-    async def end(self, process: SlotProcess) -> str:
-        """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15).
-
-        What of its Python functions' processes does not die, in words (R29).
-        """
+    async def end(self, process: SlotProcess) -> ClosedSession:
+        """Close the session of a process that is reaped; returns when Spark runs nothing for it any more (R15)."""
         session, process.session = process.session, None
-        return "" if session is None else await self._close(session)
+        if session is None:
+            return ClosedSession()
+        closed = await self._close(session)
+        if closed.change is not None and process.reuse_key is not None:
+            jvm_changes.log(process.reuse_key.job_id, closed.change)
+        return closed
 
-    async def _close(self, session: SlotSession) -> str:
+    async def _close(self, session: SlotSession) -> ClosedSession:
         if self._spark is None:
-            return ""
+            return ClosedSession()
         try:
             return await self._spark.close_session(session)
         except FlinklikeError as error:
             # The environment kills the JVM rather than leave a session half closed, so nothing runs for it now.
             logger.warning("session %s ended with its JVM: %s", session.session_id, error)
-            return ""
+            return ClosedSession()
 
     def forget(self, process: SlotProcess) -> None:
         """The JVM is lost, and the session with it."""

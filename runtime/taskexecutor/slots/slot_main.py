@@ -7,14 +7,16 @@ import socket
 from runtime.taskexecutor.slots.channel import Channel
 from runtime.taskexecutor.slots.own_signals import watch_own_signals
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
-from runtime.taskexecutor.slots.task_runner import TaskRunner
+from runtime.taskexecutor.slots.task_runner import TaskRunner, too_large
 from runtime.taskexecutor.slots.template_main import TemplateConfig
-from runtime.taskexecutor.slots.wire import FrameKind, decode_order, encode_outcome
+from runtime.taskexecutor.slots.users import Identity
+from runtime.taskexecutor.slots.wire import OUTCOME_BYTES_MAX, FrameKind, decode_order, encode_outcome
 
 
 def run_slot_process(sock: socket.socket, config: TemplateConfig) -> None:
     """Serve until the TaskManager closes its end, which also happens when it dies."""
     channel = Channel(sock)
+    identity = Identity()
     watch_own_signals(channel)
     attachment = SparkAttachment(channel, has_spark=config.has_spark, is_static_conf_fatal=config.is_static_conf_fatal)
     runner = TaskRunner(
@@ -25,8 +27,12 @@ def run_slot_process(sock: socket.socket, config: TemplateConfig) -> None:
             case FrameKind.ATTACH:
                 attachment.attach(frame.payload)
             case FrameKind.RUN:
-                outcome = runner.run(decode_order(frame.payload))
-                channel.send(FrameKind.DONE, encode_outcome(outcome))
+                order = decode_order(frame.payload)
+                identity.become(order.user)  # R50: before anything of the task is looked at
+                payload = encode_outcome(runner.run(order))
+                if len(payload) > OUTCOME_BYTES_MAX:
+                    payload = encode_outcome(too_large(payload))
+                channel.send(FrameKind.DONE, payload)
             case _:
                 # NO_SPARK that crossed the end of the task that asked.
                 continue

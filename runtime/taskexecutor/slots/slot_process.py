@@ -10,25 +10,31 @@ from enum import Enum
 from typing import Protocol
 
 from runtime.aio.watch import Watch
-from runtime.common.errors import BugError
+from runtime.common.errors import UnavailableError
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import JobId
 from runtime.gateways.task import OutputDirectory
+from runtime.taskexecutor.slots import said
+from runtime.taskexecutor.slots.cgroups import SlotCgroups
+from runtime.taskexecutor.slots.linux import is_ending
 from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.wire import (
+    OUTCOME_BYTES_MAX,
     Frame,
     FrameDecoder,
+    FrameError,
     FrameKind,
     TaskOutcome,
-    decode_fields,
-    decode_outcome,
     encode_fields,
 )
-from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.environment import JvmChange, SlotSession
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 64 * 1024
+_PROGRESS_MAX = 100
+_FRAMES_MAX = 10_000
+"""In a second. A task's own progress comes ten times a second at most, and waits in the socket while nobody reads."""
 _LAST_WORDS = frozenset({FrameKind.SIGNAL, FrameKind.SPARK_USED, FrameKind.OUTPUT})
 """What counts also of a process that has ended: whose doing that was, and what it leaves in the JVM and in storage."""
 
@@ -65,10 +71,27 @@ class Attachment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReuseKey:
-    """What a process has run: the last job, and the key of jobs that may follow."""
+    """What a process has run: the last job, the key of jobs that may follow, and whether that job has secrets."""
 
     job_id: JobId
     key: str
+    has_secrets: bool
+
+    @property
+    def is_of_one_job(self) -> bool:
+        """No other job may follow, or come before.
+
+        R52: what has run in a process may have changed all that reads the next order, and whatever can be seen of it
+        from outside it can show. So no process that another job has used is told a secret; nor is one that was told one
+        used by another job, which may find it in its memory.
+        """
+        return self.has_secrets or not self.key
+
+    def may_follow(self, last: ReuseKey) -> bool:
+        """True if this may run behind `last` in one process."""
+        if last.job_id == self.job_id:
+            return True
+        return self.key == last.key and not self.is_of_one_job and not last.is_of_one_job
 
 
 class SlotProcessListener(Protocol):
@@ -99,7 +122,9 @@ class SlotProcess(asyncio.Protocol):
     def __init__(self, template: TemplateProcess, listener: SlotProcessListener) -> None:
         self._template = template
         self._listener = listener
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(OUTCOME_BYTES_MAX)
+        self._second, self._heard = 0.0, 0.0
+        self._frames, self._progress, self._progress_max = 0, 0, 0
         self._transport: asyncio.Transport | None = None
         self._machine = StateMachine("slot process", SLOT_PROCESS_TRANSITIONS, SlotProcessState.IDLE)
         self._number = 0
@@ -110,19 +135,29 @@ class SlotProcess(asyncio.Protocol):
         self.session: SlotSession | None = None
         self.has_used_session = False
         self.uses_spark = False
+        self.refusal = ""
+        """What it has said that no slot process says, and was killed for."""
         self.left_behind = ""
         """Who of what it has started does not die, by name and pid."""
+        self.jvm_change: JvmChange | None = None
+        """What it may have changed for all who use its JVM (R45)."""
         self.reuse_key: ReuseKey | None = None
         self.own_signals: set[int] = set()
         """What the code of this attempt has sent to it, as far as it was seen."""
         self.has_signalled_template = False
+        self.groups: tuple[str, ...] = ()
+        self.is_above_its_group = False
+        """The limit of its control groups has ended it, or what it has started."""
         self._socket: socket.socket | None = None
 
     @classmethod
-    async def fork(cls, template: TemplateProcess, listener: SlotProcessListener) -> SlotProcess:
+    async def fork(
+        cls, template: TemplateProcess, listener: SlotProcessListener, groups: tuple[str, ...] = ()
+    ) -> SlotProcess:
         """A new, idle process. Raises UnavailableError when the template cannot fork."""
         process = cls(template, listener)
-        forked = await template.fork(process._note_exit)
+        process.groups = groups
+        forked = await template.fork(process._note_exit, groups)
         process._number, process.pid = forked.number, forked.pid
         process._socket = forked.connection
         loop = asyncio.get_running_loop()
@@ -130,6 +165,20 @@ class SlotProcess(asyncio.Protocol):
         if process.state is SlotProcessState.EXITED and process._transport is not None:
             process._transport.abort()
         return process
+
+    @classmethod
+    async def fork_into(
+        cls, cgroups: SlotCgroups | None, slot_index: int, template: TemplateProcess, listener: SlotProcessListener
+    ) -> SlotProcess:
+        """`fork`, with groups of a slot where there are any. Raises UnavailableError."""
+        if cgroups is None:
+            return await cls.fork(template, listener)
+        groups = await asyncio.to_thread(cgroups.open, slot_index)
+        try:
+            return await cls.fork(template, listener, groups)
+        except UnavailableError:
+            await asyncio.to_thread(cgroups.close, groups)
+            raise
 
     @property
     def state(self) -> SlotProcessState:
@@ -158,7 +207,9 @@ class SlotProcess(asyncio.Protocol):
         self.reuse_key = reuse_key
         self.uses_spark = False
         self.own_signals, self.has_signalled_template = set(), False
-        self._ending = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._heard = loop.time()
+        self._ending = loop.create_future()
         self._write(Frame(FrameKind.RUN, order))
         return self._ending
 
@@ -206,28 +257,53 @@ class SlotProcess(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Frames from the process. One that does not speak our language is killed: user code may write anything."""
+        if self.refusal:
+            return
+        self._count_anew()
         try:
             for frame in self._decoder.feed(data):
+                self._count(frame)
                 self._handle(frame)
-        except (BugError, ValueError, KeyError) as error:
-            logger.warning("slot process %s sent something that is no frame and is killed: %s", self.pid, error)
-            self.kill()
+        except FrameError as error:
+            self.refuse(str(error))
+
+    def refuse(self, what: str) -> None:
+        """It has said that, which no slot process says (R52): it ends, and is heard no more."""
+        logger.warning("slot process %s has sent what no slot process sends, and is killed: %s", self.pid, what)
+        self.refusal = self.refusal or what
+        self.kill()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has closed its socket: it is ending, or user code has closed it. Either way it is of no more use."""
+        if self.state is SlotProcessState.RUNNING and not is_ending(self.pid):
+            self.refuse("its end, while the process goes on: os.closerange, for instance, closes it")  # R43
         self.kill()
+
+    def _count_anew(self) -> None:
+        """Each second. What was said while this TaskManager stood still counts for the time that it stood."""
+        now = asyncio.get_running_loop().time()
+        unheard, self._heard = now - self._heard, now
+        if now - self._second >= 1:
+            self._second, self._frames, self._progress = now, 0, 0
+            self._progress_max = min(_FRAMES_MAX, int(_PROGRESS_MAX * max(1.0, unheard)))
+
+    def _count(self, frame: Frame) -> None:
+        """R43: each message is read by the process that all tasks here depend on. Raises FrameError for a flood."""
+        self._frames += 1
+        self._progress += frame.kind is FrameKind.PROGRESS
+        if self._frames > _FRAMES_MAX or self._progress > self._progress_max:
+            message = f"{self._frames} messages in a second, {self._progress} of them about its progress"
+            raise FrameError(message)
 
     def _handle(self, frame: Frame) -> None:
         match frame.kind:
             case FrameKind.DONE:
-                self._note_done(decode_outcome(frame.payload))
+                self._note_done(said.outcome(frame.payload))
             case FrameKind.PROGRESS:
-                fields = decode_fields(frame.payload)
-                self._listener.progress_reported(self, float(fields["fraction"]), str(fields["text"]))
+                progress = said.progress(frame.payload)
+                self._listener.progress_reported(self, progress.fraction, progress.text)
             case FrameKind.OUTPUT:
-                fields = decode_fields(frame.payload)
-                output = OutputDirectory(str(fields["base"]), str(fields["directory"]), str(fields["mode"]))
-                self._listener.output_announced(self, output)
+                self._listener.output_announced(self, said.output(frame.payload))
             case FrameKind.NEED_SPARK:
                 self._listener.spark_needed(self)
             case FrameKind.SPARK_USED:
@@ -238,12 +314,12 @@ class SlotProcess(asyncio.Protocol):
             case FrameKind.ATTACHED:
                 self.attachment.set(Attachment.ATTACHED)
             case FrameKind.ATTACH_FAILED:
-                logger.warning("slot process %s cannot attach: %s", self.pid, decode_fields(frame.payload)["reason"])
+                logger.warning("slot process %s cannot attach: %s", self.pid, said.why_not_attached(frame.payload))
                 self.attachment.set(Attachment.FAILED)
                 self._listener.attach_failed(self)
             case _:
                 message = f"frame {frame.kind.name} is not for the TaskManager"
-                raise BugError(message)
+                raise FrameError(message)
 
     def _note_done(self, outcome: TaskOutcome) -> None:
         if self.state is SlotProcessState.RUNNING and self._ending is not None:
@@ -251,21 +327,22 @@ class SlotProcess(asyncio.Protocol):
             self._end(outcome)
 
     def _note_signal(self, frame: Frame) -> None:
-        fields = decode_fields(frame.payload)
-        if fields["to_template"]:
+        signal = said.sent_signal(frame.payload)
+        if signal.to_template:
             self.has_signalled_template = True
         else:
-            self.own_signals.add(int(fields["number"]))
+            self.own_signals.add(signal.number)
 
     def _take_last_words(self) -> None:
         """Its end is told on another socket than what it said before."""
-        assert self._socket is not None
+        if self._socket is None:
+            return  # it is told before `fork` has returned: it has run nothing
         try:
             while data := self._socket.recv(_READ_BYTES):
                 for frame in self._decoder.feed(data):
                     if frame.kind in _LAST_WORDS:
                         self._handle(frame)
-        except (OSError, BugError, ValueError, KeyError):
+        except (OSError, FrameError):
             return  # nothing is left to read, or nothing that could be understood
 
     def _note_exit(self, exit_: ProcessExit) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.taskexecutor.slots.causes import SparkUnavailableError
 from runtime.taskexecutor.slots.channel import Channel
+from runtime.taskexecutor.slots.users import is_open_to_spark
 from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, decode_fields, encode_fields
-from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark.environment import SessionRest, SlotSession
 from runtime.taskexecutor.spark.static_conf import StaticConfPolicy
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: fals
 # Spark's status store learns of the end of a job some milliseconds after its caller does. Together 0.5 s.
 _QUIET_PAUSES = (0.001, 0.001, 0.002, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 _WORKER_PAUSES = _QUIET_PAUSES[:8]
+_OPENING_PAUSE = 0.001
+_OPENING_LOOKS = 60_000
+_NOT_OPENED = "the TaskManager has not opened the job's directory to Spark's user within a minute"
 _CONNECTION_ERRORS = frozenset({"Py4JNetworkError", "AttachError"})
 _SIGNS_OF_A_STOPPED_CONTEXT = ("SparkContext was shut down", "a stopped SparkContext", "SparkContext is shutting down")
 _CHAIN_LENGTH_MAX = 20
@@ -93,11 +97,24 @@ class SparkAttachment:
                 own_workers=order.ships_files,
                 spark_conf=json.loads(order.spark_conf),
                 static_conf=self._policy,
-                on_first_use=lambda: self._channel.send(FrameKind.SPARK_USED),
+                on_first_use=lambda: self._tell_first_use(order),
+                shares_files=order.user is not None,
             )
         )
         if order.ships_files:
             attached.context.environment.update(json.loads(order.environment))
+
+    def _tell_first_use(self, order: WorkOrder) -> None:
+        """Returns when the JVM gets to what the job shows to it (R50). Raises SparkUnavailableError."""
+        self._channel.send(FrameKind.SPARK_USED)
+        if order.user is None:
+            return
+        opened = threading.Event()  # nobody sets it: this process has no loop to wait on
+        for _ in range(_OPENING_LOOKS):
+            if is_open_to_spark(order.user):
+                return
+            opened.wait(_OPENING_PAUSE)
+        raise SparkUnavailableError(_NOT_OPENED)
 
     def session(self) -> SparkSession:
         """The warm session; waits for one if this process is not attached yet. Raises SparkUnavailableError."""
@@ -133,8 +150,8 @@ class SparkAttachment:
             attached.detach()
             quiet = threading.Event()  # nobody sets it: this process has no loop to wait on
             for pause in _QUIET_PAUSES:
-                if not attached.has_active_jobs():
-                    return not self._has_left_processes(attached)
+                if (rest := attached.rest()) is not SessionRest.ACTIVE:
+                    return not self._has_left_processes(attached) and rest is SessionRest.QUIET
                 quiet.wait(pause)
         except Exception as error:  # noqa: BLE001 - whatever the JVM answers: the TaskManager then ends the session
             self.is_unreachable = _is_connection_error(error)

@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import FlinklikeError
 from runtime.gateways.task import ERROR, OUTPUT_MODES, OVERWRITE, OutputDirectory
+from runtime.jobgraph.task_credentials import Credentials, task_credentials
 from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.slots.attempt_scope import USER_LOGGER
 from runtime.taskexecutor.slots.causes import TaskError
 from runtime.taskexecutor.slots.channel import Channel
-from runtime.taskexecutor.slots.wire import FrameKind, WorkOrder, encode_fields
+from runtime.taskexecutor.slots.users import STORAGE_SCHEMES, is_of_other_hosts
+from runtime.taskexecutor.slots.wire import OUTPUTS_LENGTH_MAX, TEXT_LENGTH_MAX, FrameKind, WorkOrder, encode_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PROGRESS_INTERVAL = 0.1
-_TEXT_LENGTH_MAX = 500
+_MOVED_BY_ROOT = (
+    "ctx.output_path({!r}): where slots have users of their own (taskmanager.slots.uids) no local directory can be "
+    "committed to, because root would move a task's files: use a URL of storage ({}), or write without "
+    "ctx.output_path()"
+)
 
 
 class ProgressReporter:
@@ -148,6 +154,10 @@ class SlotTaskContext:
         """Secrets by name."""
         return self._state.secrets
 
+    def credentials(self, name: str) -> Credentials:
+        """Those that are in the TaskManager's file now."""
+        return task_credentials(name)
+
     @property
     def logger(self) -> logging.Logger:
         """Logs into the attempt's `log` file."""
@@ -161,7 +171,7 @@ class SlotTaskContext:
     def report_progress(self, fraction: float, text: str = "") -> None:
         """Show progress between 0 and 1, with a few words."""
         bounded = min(max(float(fraction), 0.0), 1.0)
-        self._state.progress.report(bounded if bounded == bounded else 0.0, str(text)[:_TEXT_LENGTH_MAX])  # noqa: PLR0124 - NaN
+        self._state.progress.report(bounded if bounded == bounded else 0.0, str(text)[:TEXT_LENGTH_MAX])  # noqa: PLR0124 - NaN
 
     def output_path(self, base: str, mode: str = OVERWRITE) -> str:
         """The attempt's hidden directory below `base`. It does not exist yet: Spark wants to make it itself."""
@@ -172,10 +182,13 @@ class SlotTaskContext:
         known = self._state.outputs.get(base)
         if known is None:
             _check_scheme(base)
+            if self._state.order.user is not None and not is_of_other_hosts(base):
+                raise TaskError(_MOVED_BY_ROOT.format(base, ", ".join(sorted(STORAGE_SCHEMES))))
             _check_directory(base)
             if mode == ERROR:
                 _check_empty(base)
             known = OutputDirectory(base, f"{base}/.attempt-{self._state.order.attempt_id}", mode)
+            _check_room([*self._state.outputs.values(), known])
             self._state.outputs[base] = known
             # At once: should this process be killed, the TaskManager knows what to delete.
             self._state.channel.send(FrameKind.OUTPUT, encode_fields(base=base, directory=known.directory, mode=mode))
@@ -199,6 +212,15 @@ def _absolute(base: str) -> str:
         )
         raise TaskError(message)
     return os.path.abspath(base)  # noqa: PTH100 - as above
+
+
+def _check_room(outputs: Sequence[OutputDirectory]) -> None:
+    if sum(len(one.base) + len(one.directory) for one in outputs) > OUTPUTS_LENGTH_MAX:
+        message = (
+            f"ctx.output_path(): a task has asked for {len(outputs)} bases, whose names take more than "
+            f"{OUTPUTS_LENGTH_MAX} characters: write partitions below one base instead"
+        )
+        raise TaskError(message)
 
 
 def _check_directory(base: str) -> None:

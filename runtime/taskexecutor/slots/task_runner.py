@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,14 @@ from runtime.taskexecutor.slots.exchange import Exchange
 from runtime.taskexecutor.slots.json_values import encode_value
 from runtime.taskexecutor.slots.leftovers import Leftovers
 from runtime.taskexecutor.slots.lost_partitions import with_lost_partitions
+from runtime.taskexecutor.slots.memory import format_bytes
 from runtime.taskexecutor.slots.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slots.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slots.task_context import AttemptState, SlotTaskContext
 from runtime.taskexecutor.slots.vanishing_files import vanishing_files
-from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
+from runtime.taskexecutor.slots.wire import OUTCOME_BYTES_MAX, TaskOutcome, WorkOrder, decode_outcome
 from runtime.taskexecutor.slots.written_outputs import made_outputs, written_outputs
+from runtime.taskexecutor.storage_credentials import StorageCredentials
 
 _logger = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class TaskRunner:
         self._job_scope = JobScope()
         self._task_manager_id = task_manager_id
         self._loader = CodeLoader(task_manager_id)
+        self._storage = StorageCredentials.of_environment(os.environ)
 
     def run(self, order: WorkOrder) -> TaskOutcome:
         """Run an attempt to its end. Never raises: whatever user code does becomes the outcome, or ends the process."""
@@ -68,7 +71,7 @@ class TaskRunner:
             os.makedirs(order.log_directory, exist_ok=True)  # noqa: PTH103 - three times as fast, in every hand-over
             self._streams.to_files(order.log_directory)
         except OSError as error:
-            self._streams.back()
+            self._streams.leave_files()
             message = f"the logs of the attempt cannot be opened: {error}"
             result.failure = failures.of_system(message, timestamp_millis=time.time_ns() // 1_000_000)
             return self._outcome(order, None, result, usage, is_clean=True)
@@ -76,6 +79,7 @@ class TaskRunner:
             with AttemptLogging(order.log_directory):
                 try:
                     self._job_scope.enter(order)
+                    self._storage.install()
                     self._attachment.start_attempt(order)
                     state = AttemptState(order, self._channel, self._attachment.session)
                     self._run_operators(order, state, result)
@@ -87,7 +91,7 @@ class TaskRunner:
                 _warn_of_vanishing_files(order, result.script)
             is_clean = self._end_attempt(order, state, leftovers)
             self._blame_lost_spark(result)
-            self._streams.back()
+            self._streams.leave_files()
         return self._outcome(order, state, result, usage, is_clean=is_clean)
 
     def _run_operators(self, order: WorkOrder, state: AttemptState, result: _Result) -> None:
@@ -187,6 +191,21 @@ class TaskRunner:
             is_reusable=is_finished and is_clean and result.script is None,
             is_spark_lost=result.is_spark_lost,
         )
+
+
+def too_large(outcome: bytes) -> TaskOutcome:
+    """How an attempt ends whose outcome no message takes: what it says of its partitions and outputs (R52)."""
+    ended = decode_outcome(outcome)
+    files = sum(len(partition.files) for partition in ended.partitions)
+    message = (
+        f"the task has ended {ended.state.name}, but what it says of its {files} files and {len(ended.outputs)} "
+        f"outputs takes {format_bytes(len(outcome))}, more than {format_bytes(OUTCOME_BYTES_MAX)}: write fewer files "
+        "(a lower parallelism of the consumer, or fewer columns), or with ctx.output_path()"
+    )
+    failure = failures.of_exception(TaskError(message), timestamp_millis=time.time_ns() // 1_000_000)
+    return replace(
+        ended, state=ExecutionState.FAILED, failure=failure, value=b"", partitions=(), is_reusable=False, is_clean=False
+    )
 
 
 class _Usage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import subprocess
@@ -19,6 +18,7 @@ from runtime.common.errors import UnavailableError
 from runtime.taskexecutor.slots.linux import children_of, name_of
 from runtime.taskexecutor.slots.template_main import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
 from runtime.taskexecutor.slots.wire import decode_fields, encode_fields
+from runtime.taskexecutor.task_environment import TaskEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,9 @@ class ForkedProcess:
 class TemplateProcess:
     """One life of a template process. When it is lost, `lost` says why, and all its slot processes are gone too."""
 
-    def __init__(self, config: TemplateConfig) -> None:
+    def __init__(self, config: TemplateConfig, environment: TaskEnvironment) -> None:
         self._config = config
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._outbox: deque[tuple[bytes, socket.socket | None]] = deque()
@@ -91,7 +92,8 @@ class TemplateProcess:
                 command,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={**AS_SPARK_SUBMIT, **os.environ, **SINGLE_THREADED},
+                env={**AS_SPARK_SUBMIT, **self._environment.variables, **SINGLE_THREADED},
+                umask=self._environment.umask,
                 start_new_session=True,
             )
         ours.settimeout(0)
@@ -103,8 +105,11 @@ class TemplateProcess:
             message = f"template process did not start: {self.lost_reason}"
             raise UnavailableError(message)
 
-    async def fork(self, listener: ExitListener) -> ForkedProcess:
-        """A new slot process. `listener` is called once, on the loop, after it and all below it are reaped."""
+    async def fork(self, listener: ExitListener, groups: tuple[str, ...] = ()) -> ForkedProcess:
+        """A new slot process, in these control groups (R50).
+
+        `listener` is called once, on the loop, after it and all below it are reaped.
+        """
         if not self.is_alive:
             message = f"no slot process can be forked: {self.lost_reason or 'the template process is not ready'}"
             raise UnavailableError(message)
@@ -114,7 +119,7 @@ class TemplateProcess:
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = forked
         self._listeners[number] = listener
-        self._send(encode_fields(op="fork", number=number), theirs)
+        self._send(encode_fields(op="fork", number=number, groups=groups), theirs)
         try:
             pid = await forked
         except BaseException:
@@ -129,6 +134,12 @@ class TemplateProcess:
         """Signal a slot process, unless it is reaped already: only the template can tell, so it sends the signal."""
         if self.is_alive and number in self._listeners:
             self._send(encode_fields(op="signal", number=number, signal=int(signal_number)), None)
+
+    def stray_pids(self) -> set[int]:
+        """Who has left a slot process, while slots run, as `strays` finds them; nobody while one is being forked."""
+        if self._forks or not self.is_alive:
+            return set()
+        return self._children().difference(self._pids.values())
 
     async def strays(self, slot: int) -> str:
         """What has left a slot process and is not reaped yet, by name and pid, in a sentence: children of the template

@@ -22,11 +22,14 @@ import sys
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from runtime.taskexecutor.slots import linux
+from runtime.taskexecutor.slots import cgroups, linux
 from runtime.taskexecutor.slots.wire import decode_fields, encode_fields
 
 MESSAGE_BYTES_MAX = 4096
 _OOM_SCORE = "600"
+_LIBRARY_ADDRESSES = 4 << 30
+"""What libraries reserve and do not use: Arrow's allocator 1 GiB at once, the C library 136 MiB for each thread. Arrow
+waits for ever for a thread that finds no addresses."""
 
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Environment of the template: libraries start threads when they are imported, and a process that forks must have none.
@@ -38,7 +41,8 @@ class TemplateConfig:
     """What the TaskManager tells its template process, as JSON on the command line.
 
     `preload` are callables `module:function` to run, or modules to import, before the first fork. `address_space` is
-    what a slot process may grow by (RLIMIT_AS), 0 = no limit: only a net below the measured limit.
+    what a slot process may grow by beside `_LIBRARY_ADDRESSES` (RLIMIT_AS), 0 = no limit: only a net below the measured
+    limit, for what is asked for at once.
     """
 
     parent_pid: int
@@ -99,12 +103,12 @@ class Template:
         request = decode_fields(data)
         number = int(request["number"])
         if request["op"] == "fork":
-            self._fork(number, descriptors[0])
+            self._fork(number, descriptors[0], tuple(request.get("groups", ())))
         else:
             self._signal(number, int(request["signal"]))
         return True
 
-    def _fork(self, number: int, descriptor: int) -> None:
+    def _fork(self, number: int, descriptor: int, groups: tuple[str, ...]) -> None:
         try:
             pid = os.fork()
         except OSError as error:
@@ -112,7 +116,7 @@ class Template:
             self._tell(event="failed", number=number, error=str(error))
             return
         if pid == 0:
-            self._become_slot_process(descriptor)
+            self._become_slot_process(descriptor, groups)
         os.close(descriptor)
         self._numbers[pid] = number
         self._tell(event="forked", number=number, pid=pid)
@@ -163,7 +167,7 @@ class Template:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(message)
 
-    def _become_slot_process(self, descriptor: int) -> NoReturn:
+    def _become_slot_process(self, descriptor: int, groups: tuple[str, ...]) -> NoReturn:
         """In the child. Never returns into the template's loop."""
         code = 70
         try:
@@ -175,6 +179,7 @@ class Template:
             os.close(self._wakeup_read)
             os.close(self._wakeup_write)
             _isolate(self._pid, self._config)
+            cgroups.enter(groups)  # R50
             from runtime.taskexecutor.slots.slot_main import run_slot_process
 
             run_slot_process(socket.socket(fileno=descriptor), self._config)
@@ -194,7 +199,7 @@ def _isolate(template_pid: int, config: TemplateConfig) -> None:
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib is slower, per fork
         file.write(_OOM_SCORE)
     if config.address_space:
-        limit = linux.virtual_bytes() + config.address_space
+        limit = linux.virtual_bytes() + config.address_space + _LIBRARY_ADDRESSES
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()  # otherwise all slot processes draw the same numbers
@@ -219,6 +224,7 @@ def main(arguments: list[str]) -> None:
     config = TemplateConfig.parse(arguments[1])
     linux.die_with_parent(config.parent_pid)
     linux.become_subreaper()
+    linux.refuse_new_privileges()  # R50: inherited by all slots
     linux.set_process_name("slot-template")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A crash of native code prints Python's stack to descriptor 2, that is to the attempt's stderr.

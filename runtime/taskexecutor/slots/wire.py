@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from runtime.common.errors import BugError, MessageTooLargeError
 from runtime.common.ids import ExecutionAttemptId
+from runtime.common.json_text import parse_json
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import (
     FailureInfo,
@@ -25,9 +26,20 @@ from runtime.gateways.task import (
     ResultPartitionSpec,
     TaskMetrics,
 )
+from runtime.taskexecutor.slots.users import TaskUser
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
+OUTCOME_BYTES_MAX = 3 * 1024 * 1024
+"""Of DONE, and so of all that a slot process says: what is in it fits into one message to the JobMaster (4 mb)."""
+TEXT_LENGTH_MAX = 500
+"""Of report_progress()."""
+OUTPUTS_LENGTH_MAX = 512 * 1024
+"""Of the names of all output directories of an attempt: they travel in one message."""
 _HEAD = struct.Struct("!IB")
+
+
+class FrameError(BugError):
+    """Bytes that are no frame, or a frame that nobody sends. From a slot process it costs that process."""
 
 
 class FrameKind(IntEnum):
@@ -63,22 +75,23 @@ class Frame:
 
 
 class FrameDecoder:
-    """Puts frames together from pieces of the stream."""
+    """Puts frames together from pieces of the stream, none of which is larger than `bytes_max`."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "_bytes_max")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._buffer = bytearray()
+        self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Add what has arrived; all frames that are complete now. Raises BugError for bytes that are no frame."""
+        """Add what has arrived; all frames that are complete now. Raises FrameError for bytes that are no frame."""
         self._buffer += data
         frames: list[Frame] = []
         while len(self._buffer) >= _HEAD.size:
             length, kind = _HEAD.unpack_from(self._buffer)
-            if length > FRAME_BYTES_MAX:
-                message = f"a frame announces {length} bytes, above {FRAME_BYTES_MAX}"
-                raise BugError(message)
+            if length > self._bytes_max:
+                message = f"a frame announces {length} bytes, above {self._bytes_max}"
+                raise FrameError(message)
             end = _HEAD.size + length
             if len(self._buffer) < end:
                 break
@@ -92,7 +105,7 @@ def _kind(number: int) -> FrameKind:
         return FrameKind(number)
     except ValueError as error:
         message = f"{number} is not a kind of frame"
-        raise BugError(message) from error
+        raise FrameError(message) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,7 @@ class WorkOrder:
 
     `partition_directory` is where the job's result partitions go, `log_directory` the attempt's own. `ships_files`:
     the job brings files or an environment, so that its Python workers must be its own. `brought`: what it has brought
-    into its directory, by name.
+    into its directory, by name. `user`: as whom it runs, None: as the TaskManager's user.
     """
 
     attempt_id: ExecutionAttemptId
@@ -124,6 +137,7 @@ class WorkOrder:
     ships_files: bool
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     brought: tuple[str, ...] = ()
+    user: TaskUser | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +179,12 @@ def encode_outcome(outcome: TaskOutcome) -> bytes:
 
 
 def decode_outcome(payload: bytes) -> TaskOutcome:
-    """The inverse."""
-    return _OUTCOMES.validate_json(payload)
+    """The inverse. Raises FrameError."""
+    try:
+        return _OUTCOMES.validate_json(payload)
+    except ValidationError as error:
+        message = f"an outcome of {len(payload)} bytes cannot be read"
+        raise FrameError(message) from error
 
 
 def encode_fields(**fields: Any) -> bytes:
@@ -175,7 +193,13 @@ def encode_fields(**fields: Any) -> bytes:
 
 
 def decode_fields(payload: bytes) -> dict[str, Any]:
-    """The inverse."""
-    fields = json.loads(payload)
-    assert isinstance(fields, dict), payload[:80]
+    """The inverse. Raises FrameError."""
+    try:
+        fields = parse_json(payload)
+    except ValueError as error:
+        message = "a message holds no JSON"
+        raise FrameError(message) from error
+    if not isinstance(fields, dict):
+        message = f"a message holds a {type(fields).__name__}, expected an object"
+        raise FrameError(message)
     return fields

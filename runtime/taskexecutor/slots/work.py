@@ -18,6 +18,9 @@ from runtime.gateways.task import (
     TaskExecutionReport,
     TaskProgress,
 )
+from runtime.taskexecutor.slots.cgroups import SlotCgroups
+from runtime.taskexecutor.slots.users import TaskUser
+from runtime.taskexecutor.task_environment import TaskEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class SlotSettings:
 
     `keep_idle`: how long a process that has run a task waits for another one that may run in it.
     `spark_cluster`: the master whose executors run Spark's tasks on other hosts, "" when they run in the JVM here.
+    `attaches_ahead`: idle processes get a session. Where slots have users they are root's, and hear nothing of a JVM.
     """
 
     slots: int
@@ -40,9 +44,12 @@ class SlotSettings:
     sample_interval: float = 0.2
     progress_interval: float = 1.0
     attach_idle_delay: float = 0.05
+    attaches_ahead: bool = True
     keep_idle: float = 30.0
     start_timeout: float = 60.0
     session_timeout: float = 60.0
+    cgroups: SlotCgroups | None = None
+    environment: TaskEnvironment = field(default_factory=TaskEnvironment.of_this_process)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,8 @@ class SlotWork:
     """One attempt to run. `code_files` maps the sha256 of each code blob to its local file.
 
     `secrets` are values by name, `brought` the names of what the job has in `job_directory` from the beginning.
-    Partitions go under `<exchange_directory>/<job id>/<partition id>`, logs under `<log_directory>/<attempt id>/`.
+    Partitions go under `<partition_directory>/<partition id>`, `<exchange_directory>/<job id>` unless it is named; logs
+    under `<log_directory>/<attempt id>/`. `user`: as whom it runs, None: as the TaskManager's user (R50).
     """
 
     job: JobInformation
@@ -62,6 +70,8 @@ class SlotWork:
     brought: tuple[str, ...] = ()
     code_files: Mapping[str, Path] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    partition_directory: str = ""
+    user: TaskUser | None = None
 
 
 class ProcessGuard(Protocol):

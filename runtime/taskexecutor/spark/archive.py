@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.security.file_mask import PRIVATE_MODE
 from runtime.taskexecutor.spark.java import JavaRuntime
 from runtime.taskexecutor.spark.launch import spark_home
 
@@ -106,7 +107,7 @@ class ClassArchive:
     @contextmanager
     def building(self) -> Iterator[bool]:
         """Hold the lock of this archive; yields False when another process is building it. Ends with the process."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE_MODE)
         with (self.directory / f"{self.key}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -54,7 +54,9 @@ def build(settings: SparkSettings) -> bool:
 
 
 def _train(settings: SparkSettings, archive: ClassArchive, target: Path) -> None:
-    settings = dataclasses.replace(settings, log_directory=settings.work_directory / "log", warehouse="")
+    settings = dataclasses.replace(
+        settings, log_directory=settings.work_directory / "log", warehouse="", secret_file=""
+    )
     prepare_directories(settings)
     clock = SystemClock()
     deadline = Deadline.after(clock, _START_TIMEOUT)

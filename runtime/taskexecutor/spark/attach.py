@@ -22,8 +22,9 @@ from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError, RetryableError
-from runtime.taskexecutor.spark import python_marks
-from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.slots.causes import SparkUnavailableError
+from runtime.taskexecutor.spark import python_marks, shared_files
+from runtime.taskexecutor.spark.environment import SessionRest, SlotSession
 from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
 from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfPolicy
 from runtime.taskexecutor.spark.worker_daemon import JOB_DIRECTORY_VARIABLE, JOB_ID_VARIABLE
@@ -64,6 +65,10 @@ _PRELOADED = (
 )
 
 _PANDAS_UNSUPPORTED = 3
+_CHANGED = (
+    "another job has changed what all jobs share in the JVM of this TaskManager, and it cannot be put back before the "
+    "tasks that use it have ended"
+)
 
 WAREHOUSE = "spark.sql.warehouse.dir"
 
@@ -81,7 +86,8 @@ class JobBinding:
     """The job that a slot process works for now.
 
     `own_workers`: the job brings files of its own, so its Python workers cannot be shared; they start in
-    `job_directory` with `python_path`. `on_first_use` is called once, when Spark is first touched.
+    `job_directory` with `python_path`. `on_first_use` is called once, when Spark is first touched. `shares_files`: the
+    JVM is another user, and reads what the group of a file may (R50).
     """
 
     job_id: str
@@ -92,6 +98,7 @@ class JobBinding:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     static_conf: StaticConfPolicy = StaticConfPolicy.WARN
     on_first_use: Callable[[], None] | None = None
+    shares_files: bool = False
 
 
 def preload() -> None:
@@ -157,6 +164,8 @@ class AttachedSpark:
         self._judge = None
         self._is_active = False
         self._context.environment = dict(self._plain_environment)
+        if binding.shares_files:
+            shared_files.share_temporary_files()
         if binding.own_workers:
             self.use_own_workers()
         else:
@@ -181,7 +190,11 @@ class AttachedSpark:
             binding.on_first_use()
         self._link_directory()
         self._context.setJobDescription(binding.description)
-        self._context._conf.set(WAREHOUSE, self._slot.begin(binding.job_id, binding.job_directory))  # noqa: SLF001 - as below
+        warehouse = self._slot.begin(binding.job_id, binding.job_directory)
+        if not warehouse:
+            self._is_active = False
+            raise SparkUnavailableError(_CHANGED)
+        self._context._conf.set(WAREHOUSE, warehouse)  # noqa: SLF001 - as below
         self._apply_conf_of_job(binding.spark_conf)
 
     def _link_directory(self) -> None:
@@ -267,9 +280,9 @@ class AttachedSpark:
             if _callback_server_of(thread) is server and not _is_in_user_code(frames.get(thread.ident or 0))
         ]
 
-    def has_active_jobs(self) -> bool:
-        """True while the status store shows a running job of this session."""
-        return bool(self._slot.hasActiveJobs())
+    def rest(self) -> SessionRest:
+        """How the session is after an attempt: one call for all that is asked."""
+        return SessionRest(self._slot.rest())
 
 
 def attach(session: SlotSession) -> AttachedSpark:
@@ -354,12 +367,15 @@ def _move_temporary_files(context: SparkContext, directory: str) -> None:
         return
     made = context._temp_dir  # noqa: SLF001 - no public way
     context._temp_dir = directory  # noqa: SLF001 - as above
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, PermissionError):  # of the JVM's user, whose host sweeps it then
         shutil.rmtree(made)
 
 
-def copy_into(directory: str, path: str, *, recursive: bool = False) -> Path:
-    """Bring a file (plain path or file: URL) into the job's directory. Raises InvalidInputError for other schemes."""
+def copy_into(directory: str, path: str, *, recursive: bool = False, is_shared: bool = False) -> Path:
+    """Bring a file (plain path or file: URL) into the job's directory. Raises InvalidInputError for other schemes.
+
+    `is_shared`: the group of the copy may do with it what its owner may.
+    """
     from urllib.parse import unquote, urlparse
 
     parsed = urlparse(path)
@@ -377,4 +393,6 @@ def copy_into(directory: str, path: str, *, recursive: bool = False) -> Path:
     elif source != target.resolve():
         target.unlink(missing_ok=True)
         shutil.copy2(source, target)
+    if is_shared:
+        shared_files.share(target)
     return target

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runtime.common.clock import Clock, Deadline
+from runtime.common.deletion import delete_tree
 from runtime.config.log_files import cut_large
+from runtime.security.file_mask import PRIVATE_MODE
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.gateway import connect
 from runtime.taskexecutor.spark.java import JavaRuntime
@@ -30,6 +31,7 @@ from runtime.taskexecutor.spark.launch import (
     properties_text,
     pyspark_version,
 )
+from runtime.taskexecutor.spark.secret_file import read_secret
 from runtime.taskexecutor.spark.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -87,6 +89,14 @@ class Driver:
         slot_session = self.jvm.org.apache.spark.SlotSession
         return slot_session.open(self._scala_context, self.java_session, tag, script_words, dict(properties))
 
+    def note_state(self) -> None:
+        """What all jobs share in the JVM has to stay as it is now (R45)."""
+        self.jvm.org.apache.spark.JvmState.note(self._scala_context, self.java_session)
+
+    def put_back(self, patience: float) -> str:
+        """What has become of a change that waits for others to end, in the words of `jvm/JvmState.java` (R45)."""
+        return str(self.jvm.org.apache.spark.JvmState.putBack(int(patience * 1000)))
+
     def forget_session(self, session: Any) -> None:
         """Let the JVM free a SlotSession now: its proxy here is part of a cycle that Python may find much later."""
         self.context._gateway.detach(session)  # noqa: SLF001 - pyspark has no public way to it
@@ -133,10 +143,12 @@ def prepare_directories(settings: SparkSettings) -> None:
         spark_settings.temporary_directory,
     ):
         directory = place(settings)
-        shutil.rmtree(directory, ignore_errors=True)
+        delete_tree(directory)
         directory.mkdir(parents=True, mode=0o700)
+    if settings.slot_gids:  # R50: slots go through to their own, and see no other
+        spark_settings.sessions_directory(settings).chmod(0o711)
     settings.log_directory.mkdir(parents=True, exist_ok=True)
-    settings.cds_directory.mkdir(parents=True, exist_ok=True)
+    settings.cds_directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE_MODE)
     spark_settings.allocation_file(settings).write_text(spark_settings.allocations(settings.slots))
 
 
@@ -144,6 +156,7 @@ def start_driver(
     settings: SparkSettings, java: JavaRuntime, archive_options: Sequence[str], clock: Clock, deadline: Deadline
 ) -> Driver:
     """Launch the JVM and make its SparkContext. Raises JvmStartError. Call it while single-threaded, once a life."""
+    secret = read_secret(Path(settings.secret_file)) if settings.secret_file else ""
     conf = spark_settings.effective_conf(settings)
     properties_file = settings.work_directory / "spark.properties"
     _write_private(properties_file, properties_text(conf))
@@ -159,7 +172,9 @@ def start_driver(
         archive_options=(
             *archive_options,
             f"-Djava.io.tmpdir={spark_settings.temporary_directory(settings)}",
-            f"-XX:ErrorFile={str(crash_file(settings)).replace('%', '%%')}",
+            f"-XX:ErrorFile={str(spark_settings.crash_file(settings)).replace('%', '%%')}",
+            # R50: the home of an account may be anywhere, or nowhere.
+            *([f"-Duser.home={settings.work_directory}"] if settings.slot_gids else ()),
         ),
     )
     environment = jvm_environment(os.environ, connection_file=connection_file, local_host=settings.driver_host)
@@ -179,6 +194,8 @@ def start_driver(
         process.kill()
         raise
     gateway.jvm.org.apache.spark.ExitWitness.install(str(witness_file(settings)))
+    if secret:
+        _give_secret(gateway, secret)
     spark, scala_context = _start_context(gateway, conf)
     return Driver(process, spark, scala_context, settings)
 
@@ -186,11 +203,6 @@ def start_driver(
 def witness_file(settings: SparkSettings) -> Path:
     """Where the JVM leaves whose call made it exit."""
     return settings.work_directory / "exit-witness"
-
-
-def crash_file(settings: SparkSettings) -> Path:
-    """Where the JVM writes its report when it crashes; the next crash takes its place."""
-    return settings.log_file("jvm-crash")
 
 
 def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
@@ -206,7 +218,7 @@ def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
 
 
 def _diagnosis(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
-    witness, report = witness_file(driver.settings), crash_file(driver.settings)
+    witness, report = witness_file(driver.settings), spark_settings.crash_file(driver.settings)
     crash = problem_in(_head(report), driver.process.pid)
     return end_of_jvm(
         otherwise,
@@ -223,6 +235,14 @@ def _head(file_of_jvm: Path) -> str:
             return file.read(_HEAD_READ_MAX)
     except FileNotFoundError:
         return ""
+
+
+def _give_secret(gateway: Any, secret: str) -> None:
+    """R44: Spark looks for its secret in the credentials of the JVM's user first, and shows these to nobody."""
+    jvm = gateway.jvm
+    credentials = jvm.org.apache.hadoop.security.Credentials()
+    credentials.addSecretKey(jvm.org.apache.spark.SecurityManager.SECRET_LOOKUP_KEY(), secret.encode())
+    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addCredentials(credentials)
 
 
 def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:

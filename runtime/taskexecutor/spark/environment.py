@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
+from runtime.aio.watch import Watch
 from runtime.common.errors import RetryableError
 
 
@@ -23,14 +25,60 @@ class SparkLoss:
     """Why the JVM or its host is gone. `session_id`: the session that is the cause, "" where nobody knows.
 
     `is_deed`: a call of that session has ended the JVM; else its tasks did not end when they had to (R15).
+    `is_planned`: the TaskManager wants another one; no task uses it, so nobody who has used it before fails (R45, R50).
     """
 
     reason: str
     session_id: str = ""
     is_deed: bool = False
+    is_planned: bool = False
 
     def __str__(self) -> str:
         return self.reason
+
+
+class SessionRest(Enum):
+    """A session after an attempt. ACTIVE: a Spark job of it runs. CHANGED: so is what all jobs share in the JVM."""
+
+    QUIET = ""
+    ACTIVE = "active"
+    CHANGED = "changed"
+
+
+class ChangeOutcome(Enum):
+    """What became of a change: put back; left until other tasks have ended; the JVM is replaced."""
+
+    RESTORED = "restored"
+    WAITS = "waits"
+    SPENT = "spent"
+
+
+@dataclass(frozen=True, slots=True)
+class JvmChange:
+    """What a session may have changed for all jobs of its JVM (R45), in words; none for one that did not work.
+
+    `jobs`: whose sessions work still, which may have done it as well.
+    """
+
+    outcome: ChangeOutcome
+    jobs: tuple[str, ...]
+    changes: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, told: str) -> JvmChange | None:
+        """From the lines of `jvm/JvmState.java`; None for no change."""
+        if not told:
+            return None
+        outcome, jobs, *changes = told.split("\n")
+        return cls(ChangeOutcome(outcome), tuple(filter(None, jobs.split(","))), tuple(changes))
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSession:
+    """`left`: what its Python functions have started and what does not die, in words, "" as a rule (R29)."""
+
+    left: str = ""
+    change: JvmChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +128,23 @@ class SparkEnvironment(Protocol):
     def is_warm(self) -> bool:
         """True once the JVM has been warmed up."""
 
+    async def give_up(self, reason: str) -> None:
+        """End it, as a loss that is planned; returns when its processes are gone."""
+
     async def open_session(self, slot_index: int) -> SlotSession:
         """Make a gateway, a session and a tag for one slot process. Raises SparkLostError."""
 
-    async def close_session(self, session: SlotSession) -> str:
-        """End everything of a session; call it after the slot process is reaped. Idempotent.
+    @property
+    def put_back(self) -> Watch[JvmChange | None]:
+        """Set when the JVM is changed for all, and when it no longer is, with what was put back while others work."""
 
-        Returns what its Python functions have started and what does not die, in words, "" as a rule (R29).
+    async def close_session(self, session: SlotSession) -> ClosedSession:
+        """End everything of a session; call it after the slot process is reaped. Idempotent.
 
         Streams stopped, gateway shut, tag cancelled every 50 ms until quiet lasts, files removed. Returns when
         Spark shows no active task of the tag; when that takes longer than 5 s the JVM is killed (R15), and the
-        session is gone with it.
+        session is gone with it. So it is when the session has left the JVM changed for all jobs, nobody else works in
+        it, and the change cannot be put back (R45).
         """
 
     async def cancel_session_jobs(self, session: SlotSession) -> None:

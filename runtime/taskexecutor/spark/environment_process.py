@@ -13,18 +13,33 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.config.log_files import cut_large
+from runtime.security.file_mask import make_private
 from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark.environment import SlotSession, SparkLoss, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.account import SparkAccount
+from runtime.taskexecutor.spark.environment import (
+    ChangeOutcome,
+    ClosedSession,
+    JvmChange,
+    SlotSession,
+    SparkLoss,
+    SparkLostError,
+    SparkProgress,
+)
 from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.task_environment import TaskEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +53,31 @@ _STOP_TIMEOUT = 15.0
 _CLOSE_MARGIN = 25.0
 
 
+_SESSION = TypeAdapter(SlotSession)
+_COUNT_MAX = 1 << 62
+_PROGRESS = TypeAdapter(dict[str, SparkProgress])
+
+
 async def _nothing_is_left() -> str:
     """Without a guard nobody can tell."""
     return ""
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _read_progress(value: Any) -> dict[str, SparkProgress]:
+    found = _PROGRESS.validate_python(value)
+    for progress in found.values():
+        if not all(0 <= count < _COUNT_MAX for count in astuple(progress)):
+            message = f"no counts: {progress}"
+            raise ValueError(message)
+    return found
+
+
+def _read_end(value: Any) -> tuple[bool, str, JvmChange | None]:
+    return bool(value["is_quiet"]), str(value["left"]), JvmChange.parse(str(value["change"]))
 
 
 class SparkStartError(FlinklikeError):
@@ -50,6 +87,7 @@ class SparkStartError(FlinklikeError):
 class ProcessSparkEnvironment:
     """The production SparkEnvironment. `on_launch` hears the process id of each host, before it serves anybody; `sweep`
     ends what a JVM that is gone has started (Python workers, programs), and says who of it does not die (R29).
+    `account`: whose host and JVM are; None: this process's user's.
     """
 
     def __init__(
@@ -57,6 +95,8 @@ class ProcessSparkEnvironment:
         settings: SparkSettings,
         on_launch: Callable[[int], None] = lambda _: None,
         sweep: Callable[[], Awaitable[str]] = _nothing_is_left,
+        environment: TaskEnvironment | None = None,
+        account: SparkAccount | None = None,
     ) -> None:
         problems = settings.problems()
         if problems:
@@ -65,9 +105,12 @@ class ProcessSparkEnvironment:
         self._settings = settings
         self._on_launch = on_launch
         self._sweep = sweep
+        self._environment = environment or TaskEnvironment.of_this_process()
+        self._account = account
         self._host: _HostProcess | None = None
         self._used_by: OrderedDict[str, None] = OrderedDict()
         self._problem = ""
+        self.put_back: Watch[JvmChange | None] = Watch(None)
 
     @property
     def problem(self) -> str:
@@ -77,7 +120,7 @@ class ProcessSparkEnvironment:
     @property
     def is_ready(self) -> bool:
         """True while sessions can be opened."""
-        return self._host is not None and self._host.is_ready
+        return self._host is not None and self._host.is_ready and not self._host.is_changed
 
     @property
     def is_warm(self) -> bool:
@@ -94,7 +137,10 @@ class ProcessSparkEnvironment:
         if self._host is not None:
             message = "the Spark environment is started twice"
             raise BugError(message)
-        host = _HostProcess(self._settings, self._on_launch, self._sweep)
+        settings = self._settings
+        if self._account is not None:
+            settings = await asyncio.to_thread(_prepare_for, self._account, settings)
+        host = _HostProcess(settings, self._on_launch, self._sweep, self._environment, self.put_back, self._account)
         self._host = host
         try:
             await host.start()
@@ -104,28 +150,35 @@ class ProcessSparkEnvironment:
 
     async def open_session(self, slot_index: int) -> SlotSession:
         """A session for one slot process."""
-        value = await self._call("open_session", {"slot_index": slot_index})
-        return SlotSession(**value)
+        opened: SlotSession = await self._call("open_session", {"slot_index": slot_index}, _SESSION.validate_python)
+        return opened
 
-    async def close_session(self, session: SlotSession) -> str:
+    async def close_session(self, session: SlotSession) -> ClosedSession:
         """End a session; when Spark still shows its tasks after the timeout, or does not answer, the JVM is killed."""
         host = self._host
         if host is None or not host.knows(session):
-            return ""
-        left = ""
+            return ClosedSession()
+        left, change = "", None
         try:
-            end = await host.call(
-                "close_session", {"session_id": session.session_id}, self._settings.close_timeout + _CLOSE_MARGIN
+            timeout = self._settings.close_timeout + _CLOSE_MARGIN
+            is_quiet, left, change = await host.call(
+                "close_session", {"session_id": session.session_id}, timeout, _read_end
             )
-            left = str(end["left"])
-            if not end["is_quiet"]:
+            if not is_quiet:
                 reason = f"tasks of {session.session_id} stayed active after its end"
                 await host.kill(SparkLoss(reason, session.session_id))
+            await self._settle(host, session, change)
         except SparkLostError as error:
             # Lost, or unable to close: in both cases nobody can say what still runs, so the JVM has to go (R15).
             await host.kill(SparkLoss(f"closing session {session.session_id}: {error}"))
         host.forget(session)
-        return left
+        return ClosedSession(left, change)
+
+    async def _settle(self, host: _HostProcess, session: SlotSession, change: JvmChange | None) -> None:
+        """R45: a JVM that was changed for all is replaced when nobody works in it and it cannot be put back."""
+        if change is not None and change.outcome is ChangeOutcome.SPENT:
+            reason = "it is replaced, because a task has changed what all jobs share in it, which cannot be put back"
+            await host.kill(SparkLoss(reason, session.session_id, is_planned=True))
 
     async def cancel_session_jobs(self, session: SlotSession) -> None:
         """Cancel what the session runs now."""
@@ -141,13 +194,13 @@ class ProcessSparkEnvironment:
         """Drop what the job has outside of its sessions. The end of a job without Spark costs no call."""
         if job_id in self._used_by:
             del self._used_by[job_id]
-            if self.is_ready:
+            if self._host is not None and self._host.is_ready:
                 await self._call("end_job", {"job_id": job_id})
 
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress by session id, as old as the host's poll interval at most."""
-        value = await self._call("progress", {})
-        return {tag: SparkProgress(**fields) for tag, fields in value.items()}
+        found: dict[str, SparkProgress] = await self._call("progress", {}, _read_progress)
+        return found
 
     async def figures(self) -> dict[str, int]:
         """What must not grow with the number of jobs (R25), by name, after a garbage collection. For benchmarks."""
@@ -159,6 +212,11 @@ class ProcessSparkEnvironment:
         if self._host is None:
             return SparkLoss("Spark is not started")
         return await self._host.wait_lost()
+
+    async def give_up(self, reason: str) -> None:
+        """End host and JVM, for whoever supervises it to start others. Returns when both are gone."""
+        if self._host is not None:
+            await self._host.kill(SparkLoss(reason, is_planned=True))
 
     async def restart(self) -> None:
         """Replace host and JVM. Sessions of the old ones are gone."""
@@ -176,20 +234,29 @@ class ProcessSparkEnvironment:
         if host is not None:
             await host.stop()
 
-    async def _call(self, operation: str, arguments: dict[str, Any]) -> Any:
+    async def _call(self, operation: str, arguments: dict[str, Any], read: Callable[[Any], Any] = _as_it_is) -> Any:
         if self._host is None:
             message = f"{operation}: Spark is not started"
             raise SparkLostError(message)
-        return await self._host.call(operation, arguments, self._settings.call_timeout)
+        return await self._host.call(operation, arguments, self._settings.call_timeout, read)
 
 
 class _HostProcess:
     """One host process with its JVM, from launch to the end of both."""
 
     def __init__(
-        self, settings: SparkSettings, on_launch: Callable[[int], None], sweep: Callable[[], Awaitable[str]]
+        self,
+        settings: SparkSettings,
+        on_launch: Callable[[int], None],
+        sweep: Callable[[], Awaitable[str]],
+        environment: TaskEnvironment,
+        put_back: Watch[JvmChange | None],
+        account: SparkAccount | None,
     ) -> None:
+        self._account = account
         self._settings = settings
+        self._environment = environment
+        self._put_back = put_back
         self._on_launch = on_launch
         self._sweep = sweep
         self._scope = ServiceScope("spark-host")
@@ -204,6 +271,8 @@ class _HostProcess:
         self._loss: SparkLoss | None = None
         self.jvm_pid = 0
         self.is_warm = False
+        self.is_changed = False
+        """R45: nobody begins in the JVM until those that work in it have ended, or the change is put back."""
 
     @property
     def pid(self) -> int:
@@ -227,6 +296,9 @@ class _HostProcess:
         """Return when the host's self-test has passed. Raises SparkStartError."""
         for directory in (self._settings.work_directory, self._settings.log_directory):
             directory.mkdir(parents=True, exist_ok=True)
+        # Here, because the host and its JVM have the umask of user code.
+        if said := make_private(self._settings.cds_directory):
+            logger.warning("%s", said)
         await self._scope.open()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -257,20 +329,28 @@ class _HostProcess:
     async def _launch(self, theirs: socket.socket) -> asyncio.subprocess.Process:
         log_file = self._settings.log_file("host")
         cut_large([log_file])
-        path = os.pathsep.join(part for part in (_IMPORT_ROOT, os.environ.get("PYTHONPATH", "")) if part)
+        variables, account = dict(self._environment.variables), self._account
+        command = [
+            sys.executable,
+            "-m",
+            "runtime.taskexecutor.spark.host_main",
+            str(theirs.fileno()),
+            str(os.getpid()),
+        ]
+        if account is not None:
+            variables = account.environment(variables, self._settings)
+            command = account.command(command)
+        path = os.pathsep.join(part for part in (_IMPORT_ROOT, variables.get("PYTHONPATH", "")) if part)
         with log_file.open("ab") as log:
             # In a session of its own: Ctrl-C in the TaskManager's terminal must reach neither host nor JVM.
             return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "runtime.taskexecutor.spark.host_main",
-                str(theirs.fileno()),
-                str(os.getpid()),
+                *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=(theirs.fileno(),),
-                env={**os.environ, "PYTHONPATH": path},
+                env={**variables, "PYTHONPATH": path},
+                umask=self._environment.umask,
                 start_new_session=True,
             )
 
@@ -278,11 +358,16 @@ class _HostProcess:
 
     async def _serve(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
         """Read until the host is gone, then until its JVM is."""
-        while (message := await frames.read_frame(reader)) is not None:
-            if "event" in message:
-                self._on_event(message)
-            else:
-                self._on_reply(message)
+        try:
+            while (message := await frames.read_frame(reader)) is not None:
+                if "event" in message:
+                    self._on_event(message)
+                else:
+                    self._on_reply(message)
+        except (frames.FrameError, LookupError, ValueError, TypeError, ArithmeticError) as error:
+            # It runs in one process with the driver: its end is a loss of Spark, and nothing else (R43).
+            self._note(SparkLoss(f"the Spark host said what is no message of ours ({error!s:.200})"))
+            process.kill()
         # The stream ends when the host dies, or just before it exits.
         await self._reap(process)
         await self._wait_jvm_gone()
@@ -304,10 +389,17 @@ class _HostProcess:
             case "started":
                 self.jvm_pid = int(message["jvm_pid"])
                 self._jvm_descriptor = _open_process(self.jvm_pid)
+                if self._account is not None and not self._account.owns(self.jvm_pid):
+                    self._let_jvm_go()  # this process may signal everybody, and will
+                    foreign = f"that process {self.jvm_pid} is its JVM, and it is not its user's"
+                    raise frames.FrameError(foreign)
             case "ready":
                 self._ready.set()
             case "warm":
                 self.is_warm = True
+            case "changed":
+                self.is_changed = bool(message["is_changed"])
+                self._put_back.set(JvmChange.parse(str(message["told"])))
             case "lost":
                 culprit = str(message["session_id"])
                 self._note(SparkLoss(str(message["reason"]), culprit, is_deed=bool(culprit)))
@@ -323,6 +415,9 @@ class _HostProcess:
     async def _note_left_behind(self) -> None:
         """R29: what the JVM has started ends before anybody hears of its loss, or the loss says who does not."""
         left = await self._sweep()
+        if self._account is not None:
+            alive = await asyncio.to_thread(self._account.end_all, threading.Event().wait)
+            left = ", ".join(part for part in (left, *map(str, alive)) if part)
         if left and self._loss is not None:
             reason = f"{self._loss.reason}; of what its JVM has started there is still alive: {left}"
             self._loss = replace(self._loss, reason=reason)
@@ -336,8 +431,12 @@ class _HostProcess:
         else:
             future.set_result(message["value"])
 
-    async def call(self, operation: str, arguments: dict[str, Any], timeout: float) -> Any:
-        """One request. Raises SparkLostError when the host is lost, fails, or is silent; silence kills it."""
+    async def call(
+        self, operation: str, arguments: dict[str, Any], timeout: float, read: Callable[[Any], Any] = _as_it_is
+    ) -> Any:
+        """One request. Raises SparkLostError when the host is lost, fails, or is silent; silence kills it, and so does
+        what `read` makes nothing of, since jobs share its user (R50, R52).
+        """
         if not self.is_ready or self._writer is None:
             message = f"{operation}: {self._loss or 'Spark is not ready'}"
             raise SparkLostError(message)
@@ -355,9 +454,15 @@ class _HostProcess:
             raise SparkLostError(message) from error
         finally:
             self._calls.pop(call_id, None)
-        if operation == "open_session":
-            self._sessions.add(value["session_id"])
-        return value
+        try:
+            answer = read(value)
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+            message = f"the Spark host's answer to {operation} is none ({error!s:.200})"
+            await self.kill(SparkLoss(message))
+            raise SparkLostError(message) from error
+        if isinstance(answer, SlotSession):
+            self._sessions.add(answer.session_id)
+        return answer
 
     def _fail_calls(self) -> None:
         calls, self._calls = self._calls, {}
@@ -389,6 +494,11 @@ class _HostProcess:
         finally:
             os.close(descriptor)
 
+    def _let_jvm_go(self) -> None:
+        if self._jvm_descriptor is not None:
+            os.close(self._jvm_descriptor)
+            self._jvm_descriptor = None
+
     async def kill(self, loss: SparkLoss) -> None:
         """End host and JVM by force; return when both are gone."""
         self._note(loss)
@@ -417,8 +527,21 @@ class _HostProcess:
             await self._scope.close()
 
 
+def _prepare_for(account: SparkAccount, settings: SparkSettings) -> SparkSettings:
+    """R50: nothing that an earlier JVM's jobs have started or written is there. Raises SparkStartError."""
+    alive = account.end_all(threading.Event().wait)
+    if alive:
+        message = f"starting Spark: processes {alive} of the user {account.name} do not end"
+        raise SparkStartError(message)
+    try:
+        return account.prepare(settings)
+    except OSError as error:
+        message = f"starting Spark as {account.name}: {error}"
+        raise SparkStartError(message) from error
+
+
 def _open_process(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except ProcessLookupError:
+    except OSError:  # it has ended, or there is no such number
         return None

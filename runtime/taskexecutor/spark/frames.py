@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.common.errors import BugError
+from runtime.common.json_text import parse_json
 
 FRAME_SIZE_MAX = 4 * 1024 * 1024
 _HEADER = struct.Struct("!I")
@@ -35,7 +36,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
 def decode_body(body: bytes) -> Frame:
     """The message of one frame's body. Raises FrameError."""
     try:
-        message = json.loads(body)
+        message = parse_json(body)
     except ValueError as error:
         text = "a frame does not hold JSON"
         raise FrameError(text) from error

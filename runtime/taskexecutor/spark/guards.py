@@ -66,12 +66,16 @@ def _guard_files(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.core.files import SparkFiles
 
+    def bring(path: str, *, recursive: bool = False) -> Path:
+        binding = attached.binding
+        return copy_into(binding.job_directory, path, recursive=recursive, is_shared=binding.shares_files)
+
     def add_file(_: SparkContext, path: str, recursive: bool = False) -> None:  # noqa: FBT001, FBT002 - pyspark's signature
-        copy_into(attached.binding.job_directory, path, recursive=recursive)
+        bring(path, recursive=recursive)
         attached.use_own_workers()
 
     def add_python_file(_: SparkContext, path: str) -> None:
-        added = copy_into(attached.binding.job_directory, path)
+        added = bring(path)
         entry = str(added) if added.suffix.lower() in _PACKAGE_SUFFIXES else str(added.parent)
         if entry not in sys.path:
             sys.path.insert(1, entry)
@@ -79,7 +83,7 @@ def _guard_files(attached: AttachedSpark) -> None:
 
     def add_archive(_: SparkContext, path: str) -> None:
         source, _separator, alias = path.partition("#")
-        added = copy_into(attached.binding.job_directory, source)
+        added = bring(source)
         _unpack(added, Path(attached.binding.job_directory) / (alias or added.name))
         attached.use_own_workers()
 

@@ -26,6 +26,7 @@ from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.driver import Driver, end_of
 from runtime.taskexecutor.spark.gateway import PLANTED_SESSION, connect
+from runtime.taskexecutor.spark.hadoop_credentials import hadoop_credentials
 from runtime.taskexecutor.spark.jvm_end import JvmEnd
 from runtime.taskexecutor.spark.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark.python_workers import kill_daemons
@@ -55,7 +56,9 @@ class SparkHost:
         self._clock = clock
         self._settings: SparkSettings = driver.settings
         self._stopping = threading.Event()
-        self._sessions = Sessions(driver, clock, entropy, self._stopping.wait)
+        self._sessions = Sessions(
+            driver, clock, entropy, self._stopping.wait, hadoop_credentials(os.environ), self._tell_change
+        )
         self._send_lock = threading.Lock()
         self._end_lock = threading.Lock()
         self._progress: dict[str, Any] = {}
@@ -74,6 +77,7 @@ class SparkHost:
         """Serve until the TaskManager closes the connection or asks to stop. Main thread."""
         self._start_thread("jvm-end", self._wait_jvm_end)
         self._self_test()
+        self._driver.note_state()
         self._send({"event": "ready"})
         self._start_thread("watch", self._watch)
         self._start_thread("warm-up", self._warm_up)
@@ -121,6 +125,9 @@ class SparkHost:
         deadline = Deadline.after(self._clock, self._settings.close_timeout)
         return asdict(self._sessions.close(arguments["session_id"], deadline))
 
+    def _tell_change(self, is_changed: bool, told: str) -> None:  # noqa: FBT001 - one of two
+        self._send({"event": "changed", "is_changed": is_changed, "told": told})
+
     def _end_job(self, arguments: dict[str, Any]) -> int:
         job_id = arguments["job_id"]
         try:
@@ -165,6 +172,8 @@ class SparkHost:
         for job_id in unwanted_jobs(jobs, tags):
             logger.warning("cancelling Spark job %d: no live slot has started it", job_id)
             self._driver.cancel_job(job_id, "no live slot has started it")
+        self._sessions.renew()
+        self._sessions.put_back()
         if rounds % 60 == 0:
             self._sessions.sweep(_SWEEP_AGE_MIN)
         # Started here because the parent-death signal follows the thread that forks, and this one lives on.
@@ -172,8 +181,8 @@ class SparkHost:
             self._builder = self._start_builder()
 
     def _start_builder(self) -> subprocess.Popen[bytes] | None:
-        if self._archive.exists():
-            return None
+        if self._archive.exists() or self._settings.slot_gids:
+            return None  # R50: what jobs could have written is no archive for the next JVM
         settings_file = self._settings.work_directory / "archive-settings.json"
         settings_file.touch(mode=0o600)
         settings_file.write_text(self._settings.to_json())

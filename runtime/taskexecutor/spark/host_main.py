@@ -13,7 +13,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
 from runtime.taskexecutor.slots.causes import java_chain
-from runtime.taskexecutor.slots.linux import die_with_parent
+from runtime.taskexecutor.slots.linux import die_with_parent, refuse_new_privileges
 from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.archive import ClassArchive
@@ -46,6 +46,7 @@ def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clo
 def main(argv: list[str]) -> int:
     """Serve until the TaskManager or the JVM is gone."""
     die_with_parent(int(argv[2]))
+    refuse_new_privileges()  # R50: the JVM and its Python workers inherit it
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # py4j logs each failed call of user code as an error of ours.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

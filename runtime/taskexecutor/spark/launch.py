@@ -20,6 +20,7 @@ from pathlib import Path
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
+from runtime.security.file_mask import append_private
 from runtime.taskexecutor.slots.linux import die_with_parent
 from runtime.taskexecutor.spark.java import JavaRuntime
 
@@ -174,7 +175,7 @@ class JvmProcess:
     """One running JVM: a child of this process, in a session of its own (no Ctrl-C), ended with this process."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, log_file: Path, cwd: Path) -> None:
-        with log_file.open("ab") as log:
+        with append_private(log_file) as log:
             self._log_begin = log.tell()
             self._process = subprocess.Popen(
                 command,

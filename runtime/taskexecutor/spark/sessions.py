@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
+import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from runtime.common.clock import Clock, Deadline
+from runtime.common.deletion import delete_tree
 from runtime.common.entropy import Entropy
 from runtime.taskexecutor.spark import python_marks
 from runtime.taskexecutor.spark import settings as spark_settings
 from runtime.taskexecutor.spark.driver import HOST_TAG, Driver
 from runtime.taskexecutor.spark.environment import SlotSession
 from runtime.taskexecutor.spark.worker_daemon import WORKING_DIRECTORY_PROPERTY
+from runtime.taskexecutor.token_values import TokenValues
 
 logger = logging.getLogger(__name__)
 
@@ -32,35 +34,62 @@ INTERRUPTED_DURATION = 2.0
 """How long quiet has to last after a call was interrupted: a broadcast that it began was seen to start 1 s later."""
 
 _CLOSED = "its slot was closed"
+_WAITS, _RESTORED = "waits", "restored"
 _IDLE_WAIT = 0.05
 _IDLE_INTERVAL = 0.005
+_OF_SLOT_TOO = 0o2770
+"""Of a session's directory, where slots have users of their own (R50): its files have the slot's group."""
 
 
 @dataclass(slots=True)
 class _OpenSession:
+    """`given`: the credentials that it has. `lock`: whoever changes that, or closes it (`is_closing`)."""
+
     slot_session: SlotSession
     java: Any
+    given: Mapping[str, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    is_closing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """`is_quiet`: nothing of it is active (R15). `left`: what its functions and scripts have left and does not die."""
+    """`is_quiet`: nothing of it is active (R15). `left`: what its functions and scripts have left and does not die.
+
+    `change`: what it may have changed in the JVM of all, in the lines of `jvm/JvmState.java` (R45).
+    """
 
     is_quiet: bool
     left: str = ""
+    change: str = ""
 
 
 class Sessions:
-    """All sessions that are open or still closing. Methods may be called from any thread."""
+    """All sessions that are open or still closing. Methods may be called from any thread.
 
-    def __init__(self, driver: Driver, clock: Clock, entropy: Entropy, wait: Callable[[float], object]) -> None:
+    `on_change` hears whether the JVM is changed for all (R45), and what was put back while others work, if anything.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        clock: Clock,
+        entropy: Entropy,
+        wait: Callable[[float], object],
+        credentials: TokenValues,
+        on_change: Callable[[bool, str], object],
+    ) -> None:
         self._driver = driver
+        self._credentials = credentials
         self._clock = clock
         self._entropy = entropy
         self._wait = wait
         self._lock = threading.Lock()
         self._sessions: dict[str, _OpenSession] = {}
         self._live_tags: set[str] = {HOST_TAG}
+        self._on_change = on_change
+        self._settling = threading.Lock()  # what is told of the JVM is told in the order in which it was so
+        self._is_changed = False
 
     def live_tags(self) -> frozenset[str]:
         """Tags whose jobs are wanted, or being ended by `close`."""
@@ -68,13 +97,17 @@ class Sessions:
             return frozenset(self._live_tags)
 
     def open(self, slot_index: int) -> SlotSession:
-        """A session with a gateway of its own."""
+        """A session with a gateway of its own. Nothing of it is left when that fails (R25)."""
         tag = f"slot-{slot_index}-{self._entropy.hex_id()}"
-        pool = spark_settings.pool_name(slot_index)
         with self._lock:
             self._live_tags.add(tag)
         try:
-            opened = self._open(tag, pool)
+            opened = self._open(tag, slot_index)
+            try:
+                self._give(opened, self._credentials.newest())
+            except BaseException:
+                self._close_unused(opened)
+                raise
         except BaseException:
             self._forget(tag)
             raise
@@ -82,26 +115,55 @@ class Sessions:
             self._sessions[tag] = opened
         return opened.slot_session
 
-    def _open(self, tag: str, pool: str) -> _OpenSession:
-        driver = self._driver
+    def _open(self, tag: str, slot_index: int) -> _OpenSession:
+        driver, pool = self._driver, spark_settings.pool_name(slot_index)
         link = spark_settings.working_directory_link(driver.settings, tag)
         directory = spark_settings.session_directory(driver.settings, tag)
         directory.mkdir(mode=0o700)
+        if driver.settings.slot_gids:
+            os.chown(directory, -1, driver.settings.slot_gids[slot_index])
+            directory.chmod(_OF_SLOT_TOO)
         words = python_marks.shell_words(tag, str(directory)) if driver.settings.is_local else ""
         try:
             java = driver.open_session(
                 tag, words, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)}
             )
         except BaseException:
-            shutil.rmtree(directory)
+            delete_tree(directory)
             raise
         port, secret = str(java.address()).split(" ")
         return _OpenSession(SlotSession(tag, int(port), secret, pool, str(directory), driver.conf), java)
+
+    def _close_unused(self, session: _OpenSession) -> None:
+        try:
+            self._close(session, Deadline.after(self._clock, CANCEL_DURATION))
+        except Exception:
+            # Why it was not to be had is told by who asked for it; a JVM that is lost has lost this, too.
+            logger.warning("session %s cannot be closed", session.slot_session.session_id, exc_info=True)
 
     def _forget(self, tag: str) -> None:
         """What runs under the tag from now on is unwanted."""
         with self._lock:
             self._live_tags.discard(tag)
+
+    @staticmethod
+    def _give(session: _OpenSession, newest: Mapping[str, str]) -> None:
+        if session.given is not newest and (newest or session.given):
+            session.java.give(dict(newest))
+        session.given = newest
+
+    def renew(self) -> None:
+        """Give the newest credentials to those that are open (R51). Cheap where there are none."""
+        newest = self._credentials.newest()
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            with session.lock:
+                if session.is_closing:
+                    continue
+                self._give(session, newest)
+                if session.given:
+                    session.java.renewFileSystems()
 
     def close(self, session_id: str, deadline: Deadline) -> SessionEnd:
         """End a session whose process is gone.
@@ -113,6 +175,8 @@ class Sessions:
             session = self._sessions.pop(session_id, None)
         if session is None:
             return SessionEnd(is_quiet=True)
+        with session.lock:
+            session.is_closing = True
         try:
             return self._close(session, deadline)
         finally:
@@ -126,11 +190,17 @@ class Sessions:
         is_quiet = self._is_idle(java) or self._drain(session, deadline)
         is_used = self._remove_directory(Path(session.slot_session.directory))
         left = self._end_left_behind(tag) if is_quiet and is_used else ""
-        if is_quiet:
-            for problem in str(java.release()).splitlines():
-                logger.error("session %s has left something in the JVM: %s", tag, problem)
+        if not is_quiet:
+            return SessionEnd(is_quiet, left)
+        for problem in str(java.release()).splitlines():
+            logger.error("session %s has left something in the JVM: %s", tag, problem)
+        try:
+            with self._settling:
+                change = str(java.settle())
+                self._note_change("", is_changed=bool(change) and not change.startswith(_RESTORED))
+        finally:
             self._driver.forget_session(java)
-        return SessionEnd(is_quiet, left)
+        return SessionEnd(is_quiet, left, change)
 
     @staticmethod
     def _remove_directory(directory: Path) -> bool:
@@ -141,10 +211,10 @@ class Sessions:
             return (gone / python_marks.USED).exists()
         except OSError:
             logger.exception("the directory of a session is not where it was made")
-            shutil.rmtree(directory, ignore_errors=True)
+            delete_tree(directory)
             return True
         finally:
-            shutil.rmtree(gone, ignore_errors=True)
+            delete_tree(gone)
 
     def _end_left_behind(self, session_id: str) -> str:
         """What does not die, or that nobody could look, in words."""
@@ -198,6 +268,19 @@ class Sessions:
                 java.interruptCalls()
             self._wait(CANCEL_INTERVAL)
 
+    def put_back(self) -> None:
+        """R45: a change waits `change_timeout` for others to end. Costs a call only while there is one."""
+        if self._is_changed:
+            with self._settling:
+                told = self._driver.put_back(self._driver.settings.change_timeout)
+                if told != _WAITS:
+                    self._note_change(told, is_changed=False)
+
+    def _note_change(self, told: str, *, is_changed: bool) -> None:
+        if is_changed != self._is_changed:
+            self._is_changed = is_changed
+            self._on_change(is_changed, told)
+
     def cancel_jobs(self, session_id: str) -> int:
         """The soft step: cancel what is active now."""
         with self._lock:
@@ -212,6 +295,7 @@ class Sessions:
         for directory in own.parent.glob("pyspark-*"):
             with contextlib.suppress(FileNotFoundError):
                 if directory != own and directory.stat().st_mtime < newest:
-                    shutil.rmtree(directory)
+                    for failure in delete_tree(directory):
+                        raise failure
                     removed += 1
         return removed

@@ -22,15 +22,19 @@ DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
 
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+_LOOPBACK = "127.0.0.1"
+_SECRET_ELSEWHERE = "(in taskmanager.spark.secret-file)"  # noqa: S105 - Spark asks for a value here, and uses another one
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     """Everything the Spark host needs. Directories are made when missing; times are seconds.
 
-    `advertised_host` is where executors on other hosts reach the driver; "" = `bind_address`, or what Spark finds out
-    where that is a wildcard. `warehouse` is where the catalog is kept; "" = nowhere. `log_prefix` tells the logs of
-    several TaskManagers in one directory apart.
+    `bind_address` and `advertised_host` are for executors on other hosts, where these reach the driver; "" = the first
+    one, or what Spark finds out where that is a wildcard. Without such executors the driver listens on loopback (R44).
+    `secret_file` has the secret that a `spark://` cluster asks for; "" = it asks for none. `warehouse` is where the
+    catalog is kept; "" = nowhere. `log_prefix` tells the logs of several TaskManagers in one directory apart.
+    `slot_gids`: the group of each slot, where slots are users of their own and this JVM is another one (R50).
     """
 
     master: str
@@ -42,6 +46,8 @@ class SparkSettings:
     log_directory: Path
     bind_address: str = "127.0.0.1"
     advertised_host: str = ""
+    secret_file: str = ""
+    network_encryption: bool = False
     log_prefix: str = "spark"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     warehouse: str = ""
@@ -51,6 +57,8 @@ class SparkSettings:
     call_timeout: float = 60.0
     close_timeout: float = 5.0
     poll_interval: float = 1.0
+    change_timeout: float = 45.0
+    slot_gids: tuple[int, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -58,8 +66,20 @@ class SparkSettings:
         return self.master.startswith("local")
 
     @property
+    def is_authenticated(self) -> bool:
+        """R44: true if whoever dials the driver has to know its secret."""
+        return self.is_local or bool(self.secret_file)
+
+    @property
+    def listen_address(self) -> str:
+        """R44: nobody but this JVM has a reason to dial a driver whose executors are its own threads."""
+        return _LOOPBACK if self.is_local else self.bind_address
+
+    @property
     def driver_host(self) -> str:
         """What executors dial; "" = Spark finds out."""
+        if self.is_local:
+            return _LOOPBACK
         return self.advertised_host or ("" if self.bind_address in _WILDCARDS else self.bind_address)
 
     def log_file(self, what: str) -> Path:
@@ -86,6 +106,7 @@ class SparkSettings:
         values: dict[str, Any] = json.loads(text)
         for name in ("work_directory", "cds_directory", "log_directory"):
             values[name] = Path(values[name])
+        values["slot_gids"] = tuple(values["slot_gids"])
         return cls(**values)
 
 
@@ -107,6 +128,9 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.warehouse:
         conf.update(catalog_conf(settings.warehouse, settings.spark_conf))
+    if settings.network_encryption:
+        # The first one, Spark's default, proves less of who speaks.
+        conf["spark.network.crypto.authEngineVersion"] = "2"
     if settings.is_local:
         conf["spark.sql.shuffle.partitions"] = str(max(4, 2 * settings.cores))
     return conf
@@ -121,7 +145,8 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
             "spark.master": settings.master,
             "spark.submit.deployMode": "client",
             "spark.driver.memory": f"{max(settings.heap_bytes >> 20, 1)}m",
-            "spark.driver.bindAddress": settings.bind_address,
+            "spark.driver.bindAddress": settings.listen_address,
+            **_authentication(settings),
             "spark.scheduler.mode": "FAIR",
             # Hadoop's Path takes a URI as it is: a blank that is written %20 names another file.
             "spark.scheduler.allocation.file": f"file://{allocation_file(settings)}",
@@ -137,6 +162,26 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
     return conf
 
 
+def _authentication(settings: SparkSettings) -> dict[str, str]:
+    """R44. With `local[...]` Spark makes a secret at each start and keeps it in its JVM.
+
+    With `spark://` it wants to see one in its conf, which everybody may read: that of the file takes its place
+    elsewhere (`driver.start_driver`).
+    """
+    conf = {"spark.authenticate": str(settings.is_authenticated).lower()}
+    if settings.is_authenticated and not settings.is_local:
+        conf["spark.authenticate.secret"] = _SECRET_ELSEWHERE
+    conf["spark.network.crypto.enabled"] = str(settings.network_encryption).lower()
+    if settings.network_encryption:
+        conf["spark.network.crypto.saslFallback"] = "false"
+    return conf
+
+
+def crash_file(settings: SparkSettings) -> Path:
+    """Where the JVM writes its report when it crashes; the next crash takes its place."""
+    return settings.log_file("jvm-crash")
+
+
 def local_directory(settings: SparkSettings) -> Path:
     """Where Spark keeps blocks and shuffle files."""
     return settings.work_directory / "spark-local"
@@ -144,7 +189,7 @@ def local_directory(settings: SparkSettings) -> Path:
 
 def sessions_directory(settings: SparkSettings) -> Path:
     """Where the temporary files of sessions lie, one directory each."""
-    return settings.work_directory / "sessions"
+    return (settings.work_directory.parent if settings.slot_gids else settings.work_directory) / "sessions"
 
 
 def temporary_directory(settings: SparkSettings) -> Path:

@@ -36,7 +36,7 @@ from tests.kit.simulation.history import (
     Sent,
     Shown,
 )
-from tests.kit.simulation.outcomes import JobsEndAsExpected, ValuesAreRight
+from tests.kit.simulation.outcomes import JobsEndAsExpected, JobsKeepTheirSubmitters, ValuesAreRight
 from tests.kit.simulation.outputs import OutputsAppear
 from tests.kit.simulation.store_checkers import (
     LeadersHoldTheirLease,
@@ -531,6 +531,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     SlotsBelongToOne,
     EndedJobsGetNoSlots,
     JobsEndAsExpected,
+    JobsKeepTheirSubmitters,
     ValuesAreRight,
     BlobsStay,
     QueuesAreBounded,

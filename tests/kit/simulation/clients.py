@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope, ServiceScope
@@ -18,14 +18,15 @@ from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError,
 from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
-from runtime.gateways.dispatcher import JobRequest
+from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.jobgraph.graph import JobGraph
 from runtime.rest.context import RestContext
-from runtime.rest.guards import TokenCheck
 from runtime.rest.jobs import archived_graph, known_summary, wait_for_end
 from runtime.rest.server import RestSettings
+from runtime.rest.sign_in import SignIn
 from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
+from runtime.security.principals import ANYBODY
 from tests.kit.simulation.history import (
     Acknowledged,
     Answered,
@@ -36,6 +37,8 @@ from tests.kit.simulation.history import (
     Returned,
     Shown,
     Submitting,
+    Whose,
+    whose,
 )
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import EPOCH_MILLIS, current_process
@@ -52,9 +55,10 @@ DONE = "done"
 
 @dataclass(frozen=True)
 class Submit:
-    """POST /jobs."""
+    """POST /jobs, by whom."""
 
     body: bytes
+    whose: Whose
     is_repeatable = True
 
 
@@ -145,9 +149,9 @@ class SimulatedRest:
         history: History,
         context: RestContext,
         settings: RestSettings,
-        check_token: TokenCheck | None = None,
+        sign_in: SignIn | None = None,
     ) -> None:
-        assert check_token is None, "the simulation has no tokens"
+        assert sign_in is None, "the simulation has no tokens"
         self._network = network
         self._history = history
         self._context = context
@@ -196,12 +200,13 @@ class SimulatedRest:
     async def _answer(self, request: Request) -> object:
         context = self._context
         match request:
-            case Submit(body):
+            case Submit(body, (submitter, namespace)):
                 offered = context.components.resource_manager.offered_spark_conf()
-                return await context.dispatcher.submit_job(await read_submission(body, offered))
+                asked = replace(await read_submission(body, offered), submitter=submitter, namespace=namespace)
+                return await context.dispatcher.submit_job(asked)
             case Status(job_id, wait):
-                looks = wait_for_end(context, job_id, wait=wait) if wait else known_summary(context, job_id)
-                return (await looks).status
+                looks = wait_for_end(context, job_id, wait=wait, of=ANYBODY) if wait else known_summary(context, job_id)
+                return await looks
             case Outcome(job_id):
                 return await archived_graph(context, job_id)
             case Cancel(job_id):
@@ -282,7 +287,7 @@ class Client:
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
         self._record(Submitting(job.job_id, job.expected, job.value))
-        await self._insist(Submit(body), job)
+        await self._insist(Submit(body, whose(job.job_id)), job)
         self.is_acknowledged = True
         self._record(Acknowledged(job.job_id, "submit"))
         async with Scope("client") as scope:
@@ -327,12 +332,13 @@ class Client:
     async def _look(self, wait: float = 0.0) -> JobStatus | None:
         """The job's state, None when nobody knows the job."""
         try:
-            status = await self._insist(Status(self.job.job_id, wait))
+            found = await self._insist(Status(self.job.job_id, wait))
         except NotFoundError:
-            status = None
-        assert status is None or isinstance(status, JobStatus), status
-        self._record(Shown(self.job.job_id, status))
-        return status
+            self._record(Shown(self.job.job_id, None))
+            return None
+        assert isinstance(found, JobSummary), found
+        self._record(Shown(self.job.job_id, found.status, (found.submitter, found.namespace)))
+        return found.status
 
     async def _value(self) -> object:
         """What the job has returned; None when that is not there any more."""

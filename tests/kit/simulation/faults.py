@@ -68,6 +68,8 @@ class FaultKind(Enum):
     UNREADABLE_RECORD = "unreadable-record"
     POWER_CUT = "power-cut"
     PARTITION = "partition"
+    LEADER_STUCK = "leader-stuck"
+    JOB_MASTER_STUCK = "job-master-stuck"
 
 
 SURVIVABLE = frozenset(
@@ -110,6 +112,8 @@ SURVIVABLE = frozenset(
         FaultKind.UNREADABLE_RECORD,
         FaultKind.PARTITION,
         FaultKind.POWER_CUT,
+        FaultKind.LEADER_STUCK,
+        FaultKind.JOB_MASTER_STUCK,
     }
 )
 """No job may notice these, but for those whose stored bytes are lost or spoiled: they may fail. No task either, but for
@@ -117,6 +121,8 @@ those of a TaskManager that dies, or cannot be reached for heartbeat.timeout: th
 """
 
 
+STUCK = (FaultKind.LEADER_STUCK, FaultKind.JOB_MASTER_STUCK)
+"""Without a lease keeper the same as frozen."""
 LOSES_SIGHT = (FaultKind.PARTITION, FaultKind.TASK_MANAGER_FREEZE)
 
 
@@ -132,7 +138,7 @@ class Fate:
         # in some nothing happens but that one task gets out of sight, until its owner must go on without a word.
         draw = self._entropy.child("share").uniform
         share = 0.6 if draw(0, 1) < 0.6 else 0.2
-        chosen = [kind for kind in FaultKind if kind in kinds]
+        chosen = [kind for kind in FaultKind if kind in kinds and (world.shape.has_keepers or kind not in STUCK)]
         self.only_loses_sight = draw(0, 1) < 0.2 and not kinds.isdisjoint(LOSES_SIGHT)
         self.kinds = [kind for kind in chosen if self._entropy.uniform(0, 1) < share]
         if self.only_loses_sight:
@@ -256,6 +262,8 @@ class Fate:
             FaultKind.UNREADABLE_RECORD: self._make_unreadable,
             FaultKind.POWER_CUT: self._cut_power,
             FaultKind.PARTITION: self._partition,
+            FaultKind.LEADER_STUCK: lambda: self._freeze(world.leader(), 0.5, 30.0, is_stuck=True),
+            FaultKind.JOB_MASTER_STUCK: lambda: self._freeze(self._one_of(world.job_masters), 0.5, 30.0, is_stuck=True),
         }
 
     def _one_of(self, names: list[str]) -> str:
@@ -393,11 +401,11 @@ class Fate:
     async def _move(self) -> None:
         self._world.operator.move_some()
 
-    async def _freeze(self, name: str | None, low: float, high: float) -> None:
+    async def _freeze(self, name: str | None, low: float, high: float, *, is_stuck: bool = False) -> None:
         world = self._world
         if name is not None and world.is_running(name):
             process = world.processes[name]
-            world.freeze(name)
+            world.freeze(name, is_stuck=is_stuck)
             world.loop.outside_later(self._entropy.uniform(low, high), self._thaw, name, process)
 
     def _thaw(self, name: str, process: SimulatedProcess) -> None:

@@ -21,6 +21,14 @@ STOPPED = "has stopped"
 TEMPLATE_KILLED = "has lost its template"
 UNREADABLE = "has a record that cannot be read"
 
+Whose = tuple[str, str]
+"""The submitter and the namespace of a job."""
+
+
+def whose(job_id: JobId) -> Whose:
+    """Who submits that job."""
+    return f"user-{job_id[-1]}", f"team-{job_id[0]}"
+
 
 @dataclass(frozen=True, slots=True)
 class Applied:
@@ -124,10 +132,11 @@ class Cancelling:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A client was shown the state of a job; None: that there is no such job."""
+    """A client was shown the state of a job, and whose it is; None: that there is no such job."""
 
     job_id: JobId
     status: JobStatus | None
+    whose: Whose | None = None
 
 
 @dataclass(frozen=True, slots=True)

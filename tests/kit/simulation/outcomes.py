@@ -18,7 +18,9 @@ from tests.kit.simulation.history import (
     Damaged,
     Record,
     Returned,
+    Shown,
     Submitting,
+    whose,
 )
 
 
@@ -103,6 +105,29 @@ class JobsEndAsExpected(CheckerBase):
         """Who has not ended."""
         for job_id in sorted(self._acknowledged - self._results.keys()):
             yield f"job {job_id} was acknowledged and has not ended"
+
+
+class JobsKeepTheirSubmitters(CheckerBase):
+    """R48: whose a job is, is what was acknowledged, whoever has led, owned it, or kept its end.
+
+    One of which something stored was lost or spoiled may be nobody's.
+    """
+
+    rule = "R48"
+
+    sees: tuple[type, ...] = (Applied, Shown, Damaged)
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__(reader)
+        self._damaged = Damages(reader.keys)
+
+    def see(self, record: Record) -> Iterator[str]:
+        """What a client is shown."""
+        self._damaged.note(record)
+        if isinstance(record.what, Shown) and record.what.whose is not None:
+            job_id, shown = record.what.job_id, record.what.whose
+            if shown != whose(job_id) and job_id not in self._damaged:
+                yield f"job {job_id} is shown as one of {shown}, and is one of {whose(job_id)}"
 
 
 class ValuesAreRight(CheckerBase):

@@ -48,6 +48,7 @@ class SimulatedProcess:
         self.name = name
         self.number = number
         self.life = Life.RUNNING
+        self.is_stuck = False
         self._loop = loop
         self._held: list[Handle] = []
         self._tasks: list[SimulatedTask] = []
@@ -81,15 +82,17 @@ class SimulatedProcess:
         """A callback that may not run now, or never."""
         self._held.append(handle)
 
-    def freeze(self) -> None:
-        """SIGSTOP."""
+    def freeze(self, *, is_stuck: bool = False) -> None:
+        """SIGSTOP; or, if `is_stuck`, its loop stands still in a callback, which the system does not see."""
         assert self.life is Life.RUNNING, self
         self.life = Life.FROZEN
+        self.is_stuck = is_stuck
 
     def thaw(self) -> None:
         """SIGCONT: what was held runs now."""
         assert self.life is Life.FROZEN, self
         self.life = Life.RUNNING
+        self.is_stuck = False
         held, self._held = self._held, []
         self._loop.resume(held)
 

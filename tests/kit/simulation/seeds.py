@@ -24,6 +24,7 @@ from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
+from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
 from tests.kit.simulation.slots import UserCode
@@ -105,7 +106,7 @@ async def _live(
     checkers = always if kinds - SURVIVABLE else (*always, NothingRunsTwice)
     violations = check(world.history, world.keys, checkers)
     now = loop.time()
-    violations += [Violation("promise 1", f"the client of job {one.job.job_id} waits", now) for one in world.unfinished]
+    violations += [Violation("promise 1", f"the client of job {one} waits", now) for one in _who_wait(world)]
     violations += [Violation("no failures", failure, now) for failure in (*world.failures, *problems)]
     violations += [Violation("clean-up", left, now) for left in world.left_over()]
     return Verdict(
@@ -127,7 +128,14 @@ def _shape(entropy: SeededEntropy) -> Shape:
     def one_of(low: int, high: int) -> int:
         return int(entropy.uniform(low, high + 1))
 
-    shape = Shape(job_managers=2, job_masters=one_of(1, 3), task_managers=one_of(1, 3), slots=one_of(1, 4))
+    has_keepers = entropy.child("keepers").uniform(0.0, 1.0) < 0.5
+    shape = Shape(
+        job_managers=2,
+        has_keepers=has_keepers,
+        job_masters=one_of(1, 3),
+        task_managers=one_of(1, 3),
+        slots=one_of(1, 4),
+    )
     # Once as long as several heartbeats, so that who is lost still runs, and once so short that outages are beyond it.
     return replace(shape, isolation_seconds=20 if entropy.child("isolation").uniform(0, 1) < 0.5 else 60)
 
@@ -221,3 +229,12 @@ _GRAPHS: tuple[Callable[[], JobGraph], ...] = (lone, _large, _wide, _chain, diam
 def silence() -> None:
     """Product logs are for the one who replays a seed."""
     logging.disable(logging.CRITICAL)
+
+
+def _who_wait(world: World) -> list[JobId]:
+    """The jobs whose clients never heard an end. R48: who was not answered, and whose record is damaged, is refused."""
+    damages = Damages(world.keys)
+    for record in world.history.records:
+        damages.note(record)
+    waiting = [one for one in world.unfinished if one.is_acknowledged or one.job.job_id not in damages]
+    return [one.job.job_id for one in waiting]

@@ -313,6 +313,11 @@ class SimulatedSlotPool:
         await asyncio.sleep(self._machine.entropy.uniform(0.05, 0.3))
         self.readiness.set(True)
 
+    async def renew(self) -> None:
+        """Others come up."""
+        self.readiness.set(False)
+        await self.start()
+
     async def stop(self) -> None:
         """All of them reaped."""
         self.readiness.set(False)
@@ -329,6 +334,9 @@ class SimulatedSlotPool:
             await attempt.reaped
         finally:
             del self._slots[slot_index]
+
+    async def end_job(self, job_id: JobId, /) -> None:
+        """No process outlives its task here."""
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt."""

@@ -23,12 +23,13 @@ from runtime.common.errors import RetryableError
 from runtime.config.configuration import Configuration, load
 from runtime.config.layout import Layout
 from runtime.entrypoint.job_manager import ClusterEntrypoint
-from runtime.entrypoint.option_mapping import guard_dialler
+from runtime.entrypoint.option_mapping import guard_dialler, high_availability_settings
 from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, NewLifeError, ProcessContext, leave
 from runtime.entrypoint.signals import StopSignal
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.proof_of_death import GuardDialler
+from runtime.highavailability.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
@@ -50,6 +51,7 @@ from tests.kit.simulation.history import (
     History,
     ProcessEvent,
 )
+from tests.kit.simulation.keepers import SimulatedKeeper
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
 from tests.kit.simulation.outputs import OLD_FILE
@@ -70,13 +72,17 @@ RESTARTS = 8
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager."""
+    """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager.
+
+    `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40).
+    """
 
     job_managers: int = 2
     job_masters: int = 2
     task_managers: int = 2
     slots: int = 3
     isolation_seconds: int = 20
+    has_keepers: bool = True
 
 
 class ProcessClock:
@@ -144,6 +150,7 @@ class World:
         self._machines: dict[str, SlotMachine] = {}
         self._once_cut_off: set[str] = set()
         self._guards: dict[str, SimulatedGuard] = {}
+        self._keepers: dict[str, SimulatedKeeper] = {}
         self._lives_guarded: dict[str, list[SimulatedGuard]] = {}
         self._running: dict[str, tuple[ProcessContext, asyncio.Task[Any]]] = {}
         person = SimulatedProcess(loop, "operator")
@@ -255,8 +262,8 @@ class World:
     def _entry_point(self, name: str, entropy: SeededEntropy) -> ClusterProcess:
         if name in self.job_managers:
             return ClusterEntrypoint(
-                lambda context, settings, check_token: SimulatedRest(
-                    self.network, self.history, context, settings, check_token
+                lambda context, settings, sign_in: SimulatedRest(
+                    self.network, self.history, context, settings, sign_in
                 ),
                 self._guard_dialler,
             )
@@ -304,8 +311,23 @@ class World:
             boot_clock=ProcessClock(self.loop, offset),
             entropy=entropy,
             store=SimulatedKeyValueStore(self.network, entropy.child("etcd")),
+            lease_keeper=self._keeper(name, number, entropy.child("keeper")),
             on_ready=ready,
         )
+
+    def _keeper(self, name: str, number: int, entropy: SeededEntropy) -> LeaseKeeper:
+        if not self.shape.has_keepers or name in self.task_managers:
+            return NO_KEEPER
+        settings = high_availability_settings(self._configuration(name), Layout(self._run, self._run, self._run))
+        self._keepers[name] = SimulatedKeeper(
+            self.processes[name],
+            SimulatedProcess(self.loop, name, number),
+            lambda: SimulatedKeyValueStore(self.network, entropy),
+            ProcessClock(self.loop, 0),
+            ttl=settings.lease_ttl,
+            timeout=settings.timeout,
+        )
+        return self._keepers[name]
 
     def _configuration(self, name: str) -> Configuration:
         if name in self._configurations:
@@ -313,6 +335,8 @@ class World:
         dynamic = {
             "high-availability.type": "etcd",
             "high-availability.etcd.endpoints": ADDRESS,
+            "high-availability.etcd.username": "simulated",
+            "high-availability.etcd.password": "simulated",
             "high-availability.storageDir": URL,
             "jobmanager.jobmaster.single.enable": "true" if self.shape.job_masters else "false",
             "jobmanager.rpc.address": name,
@@ -396,14 +420,18 @@ class World:
         process = self.processes[name]
         process.kill()
         self.network.process_died(process)
+        if name in self._keepers:
+            self._keepers.pop(name).end()
         if name in self.task_managers:
             guard = self._guards.pop(name, None)
             self.machine(name).main_process_died(guard.end if guard is not None else lambda: None)
 
-    def freeze(self, name: str) -> None:
-        """SIGSTOP of the main process; slots go on."""
+    def freeze(self, name: str, *, is_stuck: bool = False) -> None:
+        """SIGSTOP of the main process; slots go on. `is_stuck`: its loop alone stands still, and it looks alive."""
         self._record(name, Fault(FROZEN))
-        self.processes[name].freeze()
+        if is_stuck:
+            self._record(name, Fault("is stuck"))
+        self.processes[name].freeze(is_stuck=is_stuck)
 
     def thaw(self, name: str) -> None:
         """SIGCONT."""

@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from airflow_flinklike.cli.connection import connect, local_address
 from airflow_flinklike.exceptions import AuthenticationError
 from runtime.config.configuration import InvalidConfigurationError
+from tests.kit.certificates import Made
 from tests.kit.command_line import RunCommand
 from tests.kit.rest_server import TOKEN
+
+CA = Made.new()
 
 
 @pytest.fixture
@@ -61,3 +65,40 @@ def test_a_configured_token_file_that_is_not_there_is_said(conf: Path) -> None:
         connect("127.0.0.1:1", None)
     conf.write_text("security: {token-file: /no/such/file, authentication: none}\n")
     connect("127.0.0.1:1", None).close()
+
+
+def test_who_is_refused_is_told_where_the_token_came_from(
+    conf: Path, flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    conf.write_text("{}")
+    monkeypatch.setenv("FLINKLIKE_TOKEN", "wrong")
+    assert "(shown was the token of FLINKLIKE_TOKEN)" in flinklike("list").err
+    (tmp_path / "wrong").write_text("wrong")
+    assert f"(shown was the token of {tmp_path}/wrong)" in flinklike("list", "--token-file", f"{tmp_path}/wrong").err
+    monkeypatch.delenv("FLINKLIKE_TOKEN")
+    (tmp_path / "run" / "token").write_text("wrong")
+    assert f"(shown was the token of {tmp_path}/run/token)" in flinklike("list").err
+
+
+def test_no_token_shows_none(conf: Path, flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    conf.write_text("security.token-file: /no/such/file\n")
+    monkeypatch.setenv("FLINKLIKE_NO_TOKEN", "")  # what the option sets is put back
+    assert "The token that this request shows" not in flinklike("--no-token", "list").err
+    both = flinklike("--no-token", "list", "--token-file", "token")
+    assert (both.code, "and --no-token" in both.err) == (1, True)
+
+
+def test_a_certificate_of_ones_own_goes_in_place_of_the_token_of_the_installation(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf.write_text("rest.port: 18081\n")
+    (conf.parent / "run" / "token").write_text("of-the-installation")
+    shown = CA.shown()
+    (conf.parent / "alice.pem").write_bytes(shown.pem)
+    monkeypatch.setenv("FLINKLIKE_CERT", str(conf.parent / "alice.pem"))
+    for address, is_shown in (("https://127.0.0.1:1", False), ("http://127.0.0.1:1", True)):
+        with connect(address, None) as client:
+            auth = client._connections.http.auth
+            assert auth is not None
+            request = next(auth.auth_flow(httpx.Request("GET", address)))
+        assert ("authorization" in request.headers) == is_shown, address

@@ -131,6 +131,28 @@ def test_a_run_that_is_ended_says_that_its_job_goes_on(
     assert not server.dispatcher.cancelled
 
 
+@pytest.mark.parametrize("more", [(), ("--json",), ("--quiet",)])
+def test_who_is_not_signed_in_any_more_is_told_that_the_job_goes_on(
+    server: RestThread, environment: dict[str, str], job_file: str, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    token = tmp_path / "token-of-somebody"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    environment = {**environment, "FLINKLIKE_TOKEN": "", "FLINKLIKE_TOKEN_FILE": str(token)}
+    with attached_run(server, environment, job_file, *more) as process:
+        token.write_text("revoked")
+        server.put(JOB, JobStatus.RUNNING, modified=2000)  # whoever waits asks again
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, "Traceback" in err) == (4, False), err
+    assert f"Job {JOB} goes on in the cluster" in err
+    assert f"`flinklike status {JOB}`" in err
+    assert f"--job-id {JOB} watches it" in err
+    assert f"shown was the token of {token}" in err
+    assert not server.dispatcher.cancelled
+    if "--json" in more:
+        assert json.loads(out) == {"job_id": JOB, "detached": True}
+
+
 def test_a_run_ends_with_its_job(server: RestThread, environment: dict[str, str], job_file: str) -> None:
     with attached_run(server, environment, job_file) as process:
         server.put(JOB, JobStatus.FAILED, 2000)

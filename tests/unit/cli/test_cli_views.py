@@ -9,17 +9,22 @@ from typing import Any
 import pytest
 
 from airflow_flinklike.cli.connection import connect
-from airflow_flinklike.cli.render import console, duration_text, table
+from airflow_flinklike.cli.delegation_tokens import tokens_in_words
+from airflow_flinklike.cli.render import console, duration_text, granted_in_words, table, time_text, value_text
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Request
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.command_line import RunCommand
-from tests.kit.rest import JOB, archived
+from tests.kit.rest import JOB, FakeTaskExecutor, archived
 from tests.kit.rest_server import RestThread
 
 OTHER = JobId("b" * 32)
-COMMANDS = ["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"]
+COMMANDS = [
+    *["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"],
+    "delegation-tokens",
+    *["certs init", "certs issue", "certs renew"],
+]
 
 
 def test_list(flinklike: RunCommand, server: RestThread) -> None:
@@ -29,7 +34,7 @@ def test_list(flinklike: RunCommand, server: RestThread) -> None:
     done = flinklike("list")
     assert done.code == 0
     header, *lines = done.out.splitlines()
-    assert header.split() == ["job", "name", "state", "started", "time", "tasks"]
+    assert header.split() == ["job", "name", "state", "started", "time", "tasks", "of"]
     assert [line.split()[:3] for line in lines] == [[JOB, "daily", "RUNNING"], [OTHER, "daily", "FINISHED"]]
     assert flinklike("list", "--state", "finished").out.count("daily") == 1
 
@@ -85,7 +90,7 @@ def test_a_taskmanager_is_drained_and_used_again(flinklike: RunCommand) -> None:
 
 
 def test_taskmanagers_and_jobmasters(flinklike: RunCommand) -> None:
-    assert re.search(r"tm-1 +127\.0\.0\.1:1 +ready +1/2 +yes +yes", flinklike("taskmanagers").out)
+    assert re.search(r"tm-1 +127\.0\.0\.1:1 +ready +1/2 +all +yes +yes +", flinklike("taskmanagers").out)
     assert re.search(r"b{32} +127\.0\.0\.1:2 +ready +3/1000", flinklike("jobmasters").out)
 
 
@@ -216,6 +221,7 @@ def test_a_log_that_is_gone_is_told_once(flinklike: RunCommand, server: RestThre
         ["status", JOB, "--json"],
         ["taskmanagers", "--json"],
         ["jobmasters", "--json"],
+        ["delegation-tokens", "--json"],
     ],
 )
 def test_json_is_one_document_on_one_line(flinklike: RunCommand, server: RestThread, arguments: list[str]) -> None:
@@ -285,6 +291,27 @@ def test_bad_input_is_one_sentence(
     assert sentence in done.err
 
 
+def test_delegation_tokens(flinklike: RunCommand) -> None:
+    done = flinklike("delegation-tokens")
+    header, line = done.out.splitlines()
+    assert header.split() == ["provider", "tokens", "failures", "why"]
+    assert line.split(maxsplit=1)[0] == "vault"
+    assert line.endswith("2         vault ended with code 1")
+    told = {"provider": "vault", "valid-until": 1_800_000_000_000, "obtained": True}
+    at = time_text(1_800_000_000_000)
+    assert tokens_in_words(told, 1_700_000_000_000) == f"until {at}"
+    assert tokens_in_words(told, 1_900_000_000_000) == f"ended {at}"
+    assert tokens_in_words({**told, "valid-until": 0}, 0) == "without an end"
+    assert tokens_in_words({**told, "valid-until": 0, "obtained": False}, 0) == "none yet"
+
+
+def test_what_somebody_was_given_is_one_line() -> None:
+    made = {"name": "sam", "role": "viewer", "namespace": "*", "tokens": [{"expires": 0}], "certificate": ""}
+    assert granted_in_words(made) == "sam: role viewer, all namespaces (*), without an end"
+    by_certificate = {**made, "namespace": "team-a", "tokens": [], "certificate": "alice"}
+    assert granted_in_words(by_certificate) == "sam: role viewer, namespace team-a, certificate alice"
+
+
 def test_a_wrong_token_is_one_sentence(flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLINKLIKE_TOKEN", "wrong")
     done = flinklike("list")
@@ -299,6 +326,28 @@ def test_control_characters_of_names_do_not_reach_the_terminal(capsys: pytest.Ca
     out, err = capsys.readouterr()
     escaped = "a\\x1b]0;title\\x07b\\x9b"
     assert (out.splitlines()[1].strip(), err) == (escaped, f"{escaped}\n")
+
+
+def test_a_result_stays_json_and_steers_nothing(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.FINISHED)
+    value = {"ü": "a\u202eb\x9b\x1b\x7f", "rows": [1, None]}
+    shown = value_text(value).plain
+    assert json.loads(shown) == value
+    assert "ü" in shown
+    assert not set(shown) & set("\u202e\x9b\x1b\x7f")
+    assert '"rows": 3' in flinklike("info", JOB).out
+
+
+def test_logs_on_a_terminal_keep_colours_only(
+    flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pipe they are as they were written."""
+    server.put(JOB, JobStatus.FINISHED)
+    text = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \u202e\n"
+    monkeypatch.setattr(FakeTaskExecutor, "text", text.encode())
+    assert text in flinklike("logs", JOB).out
+    monkeypatch.setattr("airflow_flinklike.cli.logs._is_terminal", lambda: True)
+    assert "\x1b[31mred\x1b[0m \\x1b]0;title\\x07 \\u202e\n" in flinklike("logs", JOB).out
 
 
 @pytest.mark.parametrize(

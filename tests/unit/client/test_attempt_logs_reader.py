@@ -73,8 +73,10 @@ class FakeLogs:
                     "logs": shown,
                 }
             )
-        vertices = [{"id": VERTEX, "name": "read", "parallelism": 1}]
-        return {"vertices": vertices, "attempts": attempts, "more": more}
+        progress = {"text": "", "fraction": 0.0, "spark-tasks-completed": 0, "spark-tasks-total": 0}
+        vertices = [{"id": VERTEX, "name": "read", "parallelism": 1, "tasks": {}, "progress": progress}]
+        head = {"state": "RUNNING", "last-modification": 1}
+        return {**head, "vertices": vertices, "attempts": attempts, "more": more}
 
 
 def look(logs: AttemptLogs, server: FakeLogs, *, is_last: bool = False) -> list[LogChunk]:

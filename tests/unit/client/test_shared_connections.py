@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client import ClientTls, FlinklikeClient
 from airflow_flinklike.client.connections import shared_connections
 from airflow_flinklike.exceptions import ClusterUnavailableError
 from tests.kit.fake_rest import TOKEN, FakeCluster, fake_cluster
@@ -39,7 +39,7 @@ def test_they_are_for_one_cluster_token_and_certificate() -> None:
     others = [
         shared_connections(["http://b:1"], "t"),
         shared_connections(["http://a:1"], "u"),
-        shared_connections(["http://a:1"], "t", verify=False),
+        shared_connections(["http://a:1"], "t", tls=ClientTls(ca=False)),
     ]
     assert one not in others
     assert len(set(map(id, others))) == 3

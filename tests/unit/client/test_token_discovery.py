@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_flinklike.client import find_address, find_token
+from airflow_flinklike.client import find_address, find_credential, find_token
+from airflow_flinklike.client.token import token_of
 from airflow_flinklike.exceptions import AuthenticationError
 
 
@@ -48,6 +49,32 @@ def test_a_file_that_was_named_must_be_readable(files: Path) -> None:
 
 def test_no_token_anywhere_is_no_error(tmp_path: Path) -> None:
     assert find_token({"FLINKLIKE_RUN_DIR": str(tmp_path)}) is None
+
+
+def test_a_certificate_that_was_named_goes_before_a_token_that_was_not(files: Path) -> None:
+    around = {"FLINKLIKE_RUN_DIR": str(files / "run")}
+    assert find_credential(around, certificate="alice.pem") is None
+    assert find_credential(around, installed=str(files / "named"), certificate="alice.pem") is None
+    named = {"FLINKLIKE_TOKEN_FILE": str(files / "environment"), **around}
+    assert token_of(find_credential(named, certificate="alice.pem")) == "token of environment"
+    assert token_of(find_credential({"FLINKLIKE_TOKEN": "said", **around}, certificate="alice.pem")) == "said"
+
+
+def test_no_token_is_shown_where_somebody_says_so(files: Path) -> None:
+    environment = {"FLINKLIKE_NO_TOKEN": "true", "FLINKLIKE_TOKEN": "said", "FLINKLIKE_RUN_DIR": str(files / "run")}
+    assert find_credential(environment) is None
+    assert find_token(environment, token_file=str(files / "named")) == "token of named"
+    assert find_token({**environment, "FLINKLIKE_NO_TOKEN": "false"}) == "said"
+    with pytest.raises(AuthenticationError, match="FLINKLIKE_NO_TOKEN is 'perhaps', expected true or false"):
+        find_token({**environment, "FLINKLIKE_NO_TOKEN": "perhaps"})
+
+
+def test_a_file_that_others_can_read_is_told_once(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = files / "named"
+    for mode in (0o600, 0o644, 0o640, 0o644):
+        file.chmod(mode)
+        assert find_token({}, token_file=str(file)) == "token of named"
+    assert caplog.messages == [f"others can read the token file {file} (mode 0644): chmod 600 it"]
 
 
 def test_the_address(tmp_path: Path) -> None:

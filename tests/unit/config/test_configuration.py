@@ -75,8 +75,8 @@ def test_command_line_beats_environment_beats_file(tmp_path: Path) -> None:
 
 
 def test_spark_keys_pass_through(tmp_path: Path) -> None:
-    configuration = load_text(tmp_path, "spark:\n  sql.shuffle.partitions: 8\n", "spark.master=spark://h:7077")
-    assert configuration.spark_conf == {"spark.sql.shuffle.partitions": "8", "spark.master": "spark://h:7077"}
+    configuration = load_text(tmp_path, "spark:\n  sql.shuffle.partitions: 8\n", "spark.master=local[3]")
+    assert configuration.spark_conf == {"spark.sql.shuffle.partitions": "8", "spark.master": "local[3]"}
 
 
 def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
@@ -96,6 +96,10 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     assert "did you mean FLINKLIKE__REST__PORT?" in text
 
 
+SPARK_CLUSTER = "spark.master: spark://a:7077,b:7077\ntaskmanager.spark: {"
+EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd-1:2379\n"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -106,6 +110,16 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
             "high-availability.type: etcd\nhigh-availability.etcd.embedded: true\ntaskmanager.host: worker-1",
             "one host only",
         ),
+        (f"{EXTERNAL}", "whoever can write there runs code in this cluster: set high-availability.etcd.tls.ca"),
+        (f"{EXTERNAL}high-availability.etcd.tls.ca: /ca.pem", "etcd that asks nobody who he is"),
+        (
+            f"{EXTERNAL}high-availability.etcd: {{username: u, password: p, allow-unauthenticated: true}}",
+            "allow-unauthenticated: true has no effect beside credentials",
+        ),
+        (
+            "high-availability: {type: etcd, etcd: {embedded: true, allow-unauthenticated: true}}",
+            "allow-unauthenticated has no effect with high-availability.etcd.embedded: true",
+        ),
         ("jobmanager.rpc.port: 0", "set a port"),
         ("heartbeat.interval: 9 s", "at least twice"),
         ("taskmanager.isolation-timeout: 5 s", "at least three times heartbeat.interval"),
@@ -115,6 +129,11 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
         ("spark.master: local[*]x", "expected local"),
         ("spark.master: local[0]", "expected local"),
         ("spark.master: spark://", "expected local"),
+        ("spark.master: spark://h:7077", "needs taskmanager.spark.secret-file"),
+        (SPARK_CLUSTER + "secret-file: /s, allow-unauthenticated: true}", "contradict each other"),
+        (SPARK_CLUSTER + "allow-unauthenticated: true, network-encryption: true}", "its keys are made from the secret"),
+        ("taskmanager.spark.secret-file: /s", "is for spark.master spark://"),
+        ("taskmanager.spark.allow-unauthenticated: true", "is for spark.master spark://"),
         ("heartbeat.interval: 99999999999999 d", "expected at most 3650 d"),
         ("heartbeat.interval: 4000 d", "expected at most 3650 d"),
         (f"blob.max-size: {'9' * 400}", "expected a size that a disk can have"),
@@ -159,8 +178,11 @@ def test_one_problem(tmp_path: Path, text: str, says: str) -> None:
         "rest.address: worker-1.example_net.org",
         "spark.master: local",
         "spark.master: 'local[2, 3]'",
-        "spark.master: spark://a:7077,b:7077",
-        "high-availability.type: etcd\nhigh-availability.etcd.endpoints: ['[::1]:2379', 'etcd-1:2379']",
+        SPARK_CLUSTER + "secret-file: /s, network-encryption: true}",
+        SPARK_CLUSTER + "allow-unauthenticated: true}",
+        "taskmanager.spark.network-encryption: true",
+        "spark.master: spark://h:7077\ntaskmanager.spark.enabled: false",
+        "high-availability: {type: etcd, etcd: {endpoints: ['[::1]:2379', 'etcd-1:1'], allow-unauthenticated: true}}",
         "task.cancellation.timeout: 0 s",
         "taskmanager:\nspark:\nrest:\n  server:\n",
     ],

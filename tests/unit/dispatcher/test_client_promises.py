@@ -15,8 +15,9 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.client_promises import GRACE_SECONDS, LATE_SECONDS, Promise
 from runtime.dispatcher.core.job_entry import initial_summary
-from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
 
 P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)

@@ -32,19 +32,26 @@ def create(_epoch: LeadershipEpoch) -> DispatcherLeaderProcess:
     return cast("DispatcherLeaderProcess", Term())
 
 
+async def prepare() -> None:
+    """Nothing."""
+
+
+def election_of(clock: LoopClock) -> LeaderElection:
+    return LeaderElection(
+        MemoryKeyValueStore(clock),
+        Keys.of_cluster("test"),
+        ClusterUuid("c" * 32),
+        LeaderRecord(Incarnation("1" * 32), "host:1", "rest:1"),
+        LeaseSettings(ttl=5, timeout=3.0),
+        clock,
+        SeededEntropy(1),
+    )
+
+
 def test_a_frozen_leader_answers_nobody_from_its_first_instant_on() -> None:  # R4
     async def scenario() -> None:
-        clock, entropy = LoopClock(), SeededEntropy(1)
-        election = LeaderElection(
-            MemoryKeyValueStore(clock),
-            Keys.of_cluster("test"),
-            ClusterUuid("c" * 32),
-            LeaderRecord(Incarnation("1" * 32), "host:1", "rest:1"),
-            LeaseSettings(ttl=5, timeout=3.0),
-            clock,
-            entropy,
-        )
-        runner = DispatcherRunner(election, create)
+        election = election_of(LoopClock())
+        runner = DispatcherRunner(election, create, prepare)
         async with Scope("test") as scope:
             scope.spawn("runner", runner.run())
             first = await runner.leading.wait_until(lambda term: term is not None)
@@ -54,6 +61,25 @@ def test_a_frozen_leader_answers_nobody_from_its_first_instant_on() -> None:  # 
             assert runner.serving is None
             second = await runner.leading.wait_until(lambda term: term not in {None, first})
             assert runner.serving is second
+            scope.cancel_all()
+
+    run_virtual(scenario())
+
+
+def test_a_term_begins_when_what_the_one_before_has_promised_is_known() -> None:  # R48
+    async def scenario() -> None:
+        clock, may_begin = LoopClock(), asyncio.Event()
+
+        async def catches_up() -> None:
+            await may_begin.wait()
+
+        runner = DispatcherRunner(election_of(clock), create, catches_up)
+        async with Scope("test") as scope:
+            scope.spawn("runner", runner.run())
+            await asyncio.sleep(60.0)
+            assert runner.leading.value is None
+            may_begin.set()
+            assert await runner.leading.wait_until(lambda term: term is not None) is not None
             scope.cancel_all()
 
     run_virtual(scenario())

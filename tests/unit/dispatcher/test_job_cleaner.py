@@ -23,8 +23,9 @@ from runtime.dispatcher.archive_packs import BlobArchivePacks
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import initial_summary
-from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.stored_jobs import encode_summary

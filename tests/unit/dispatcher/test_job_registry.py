@@ -10,11 +10,13 @@ import pytest
 
 from runtime.common.errors import BackpressureError, ConflictError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summary
-from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, RememberedJob, Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.stored_jobs import recovered_job
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
 from runtime.highavailability.job_reader import EMPTY_GRAPH
@@ -142,11 +144,13 @@ def test_a_stored_job_that_is_not_in_memory_is_taken_over() -> None:
     effects = made.handle(ev.SubmitFoundStored(job(1), "", JobStatus.INITIALIZING, is_cleaned=False))
     assert only(effects, ev.ReplySubmitted).status is JobStatus.INITIALIZING
     assert only(effects, ev.ReloadJob) == ev.ReloadJob(job(1))
-    assert made.summary(job(1)) == initial_summary(source(1))
+    nobodys = replace(source(1), namespace=UNKNOWN_NAMESPACE)
+    assert made.summary(job(1)) == initial_summary(nobodys), "whoever has sent its id does not see it"
     owner = OwnerRecord(P1, "1:1")
     unreadable = StoredJob(job(1), EMPTY_GRAPH, 7, owner, 7, None, 0, None, "unreadable")
     effects = made.handle(ev.JobReloaded(job(1), recovered_job(unreadable)))
-    assert only(effects, ev.SendAssign).message == AssignJob(job(1), 7, True, b"{}", "", "d", 1001)
+    order = AssignJob(job(1), 7, True, b"{}", "", "d", 1001, UNKNOWN_NAMESPACE)
+    assert only(effects, ev.SendAssign).message == order
     assert only(effects, ev.StoreWanted) == ev.StoreWanted(job(1))
 
 

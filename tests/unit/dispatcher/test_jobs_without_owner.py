@@ -11,8 +11,9 @@ from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.jobs import JobRegistry, JobRegistryLimits
+from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 
 P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)

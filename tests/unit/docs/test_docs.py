@@ -144,7 +144,9 @@ def _openapi() -> str:
     import httpx
 
     async def get() -> str:
-        transport = httpx.ASGITransport(create_app(RestFakes().context(), check_token=None, content_length_max=1 << 20))
+        transport = httpx.ASGITransport(
+            create_app(RestFakes().context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
+        )
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return (await client.get("/openapi.json")).text
 

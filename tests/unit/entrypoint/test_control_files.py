@@ -11,9 +11,10 @@ from runtime.common.errors import InvalidInputError
 from runtime.config import log_files
 from runtime.config.layout import Layout
 from runtime.entrypoint.control import airflow
-from runtime.entrypoint.control.daemon import Daemon, DaemonKind
+from runtime.entrypoint.control.daemon import TASKMANAGER, Daemon, DaemonKind
 from runtime.entrypoint.control.hosts import Host, read_hosts
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record
+from runtime.entrypoint.control.remote import RemoteHosts
 from runtime.entrypoint.control.table import render_table
 
 
@@ -94,6 +95,35 @@ def test_bad_host_files_list_every_line(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 3
     with pytest.raises(InvalidInputError, match="No missing file"):
         read_hosts(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    "line", ["-oProxyCommand=reboot", "--help", "-x", "user@-oA=b", "/rack/-oA=b", "a\x1bb", "é", "a b"]
+)
+def test_what_ssh_could_take_for_an_option_is_no_host(tmp_path: Path, line: str) -> None:
+    """R41."""
+    path = tmp_path / "JOB_MASTERS"
+    path.write_text(f"{line}\n")
+    with pytest.raises(InvalidInputError, match="is not a host"):
+        read_hosts(path)
+
+
+def test_a_host_stands_behind_the_end_of_the_options(tmp_path: Path) -> None:
+    """R41: also one that an earlier release has recorded."""
+    log = tmp_path / "log"
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\nfor one; do echo "$one" >> {log}; done\n')
+    ssh.chmod(0o755)
+    layout = Layout(tmp_path, tmp_path, tmp_path)
+    path = os.pathsep.join((str(tmp_path), os.environ["PATH"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", path)
+        call = RemoteHosts(layout, os.environ, ["-v"]).call("-oProxyCommand=reboot", TASKMANAGER, ("stop-all",))
+        with call.out, call.errors:
+            assert call.process.wait(20) == 0
+    words = log.read_text().splitlines()
+    assert words[0] == "-v"
+    assert words[-3:] == ["--", "-oProxyCommand=reboot", "/bin/bash -l -s"]
 
 
 def test_table() -> None:

@@ -14,6 +14,8 @@ from runtime.entrypoint.control.plan import Planned, make_plan, missing, options
 SEVERAL = (
     "high-availability.type=etcd",
     "high-availability.etcd.endpoints=etcd-1:2379",
+    "high-availability.etcd.username=flinklike",
+    "high-availability.etcd.password=secret",
     "high-availability.storageDir=/shared/storage",
     "exchange.dir=/shared/exchange",
     "jobmanager.jobmaster.single.enable=true",
@@ -73,7 +75,7 @@ def test_localhost_beside_other_hosts_needs_a_name(layout: Layout) -> None:
 def test_the_embedded_etcd_refuses_every_other_host(layout: Layout) -> None:
     embedded = ("high-availability.type=etcd", "high-availability.etcd.embedded=true")
     with pytest.raises(InvalidInputError, match=r"conf/masters names master-1.*this host only") as caught:
-        make_plan(layout, configuration(*embedded, *SEVERAL[2:]))
+        make_plan(layout, configuration(*embedded, *SEVERAL[4:]))
     assert len([one for one in caught.value.problems if "this host only" in one]) == 4
 
 

@@ -21,6 +21,7 @@ from runtime.entrypoint import job_manager_options, option_mapping
 from runtime.entrypoint import process as process_frame
 from runtime.entrypoint.process import Leaving, ProcessContext, _supervise
 from runtime.entrypoint.ready import report_ready
+from runtime.rpc.settings import RpcSettings
 from tests.kit.control_plane import eventually
 
 
@@ -165,20 +166,21 @@ def test_options_become_settings(tmp_path: Path) -> None:
     assert dispatcher.shown.age_millis_max == 60_000
     assert dispatcher.heartbeat_interval == 1.0
     assert job_manager_options.rest_settings(given).port == 0
+    layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
     rpc = option_mapping.rpc_settings(
         given,
+        layout,
         Incarnation("a" * 32),
-        None,
         address=jm.JOBMASTER_ADDRESS,
         bind_host=jm.JOBMASTER_BIND_HOST,
         port=jm.JOBMASTER_PORT,
     )
     assert rpc.port == 0
-    layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
     assert option_mapping.high_availability_settings(given, layout).etcd is None
-    token = option_mapping.cluster_token(given, layout)
+    token, again = (option_mapping.cluster_token(given, layout) for _ in range(2))
     assert token is not None
-    assert option_mapping.cluster_token(given, layout) == token
+    assert again is not None
+    assert again.reveal() == token.reveal()
     assert option_mapping.cluster_token(configuration("security.authentication=none"), layout) is None
 
 
@@ -186,3 +188,37 @@ def test_an_embedded_etcd_that_does_not_run_is_said(tmp_path: Path) -> None:
     given = configuration("high-availability.type=etcd", "high-availability.etcd.embedded=true")
     with pytest.raises(InvalidInputError, match=r"bin/start-cluster\.sh"):
         option_mapping.high_availability_settings(given, Layout(home=tmp_path, conf=tmp_path, run=tmp_path))
+
+
+def test_processes_show_each_other_something_that_is_no_token(tmp_path: Path) -> None:
+    """R48: derived from the cluster's key, or of a file; the cluster's token beside it if that is asked for."""
+    layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
+
+    def settings(*options: str) -> RpcSettings:
+        return option_mapping.rpc_settings(
+            configuration(*options),
+            layout,
+            Incarnation("a" * 32),
+            address=jm.JOBMASTER_ADDRESS,
+            bind_host=jm.JOBMASTER_BIND_HOST,
+            port=jm.JOBMASTER_PORT,
+        )
+
+    derived = settings()
+    assert derived.credential == settings().credential
+    assert derived.former is None
+    assert not (tmp_path / "token").exists(), "nobody but REST needs it"
+    token = option_mapping.cluster_token(configuration(), layout)
+    assert token is not None
+    assert derived.credential is not None
+    assert not derived.credential.matches(token.reveal())
+    assert (tmp_path / "cluster-key").read_text().strip() not in derived.credential.reveal()
+    upgrading = settings("security.internal.accept-cluster-token=true")
+    assert upgrading.credential == derived.credential
+    assert upgrading.former is not None
+    assert upgrading.former.reveal() == token.reveal()
+    own = settings("security.internal.token-file=internal").credential
+    assert own is not None
+    assert own.matches((tmp_path / "internal").read_text().strip())
+    assert not own.matches(derived.credential.reveal())
+    assert settings("security.authentication=none").credential is None

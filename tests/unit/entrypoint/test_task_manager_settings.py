@@ -13,8 +13,15 @@ from runtime.config.layout import Layout
 from runtime.config.options import taskmanager as tm
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.process import ProcessContext
-from runtime.entrypoint.task_manager_process import _attempt_logs, _registration, _spark_settings
+from runtime.entrypoint.task_manager_process import (
+    _attempt_logs,
+    _open_spark,
+    _registration,
+    _slot_settings,
+    _spark_settings,
+)
 from runtime.taskexecutor.spark.settings import effective_conf
+from runtime.taskexecutor.task_environment import TaskEnvironment
 
 
 def context(
@@ -25,11 +32,34 @@ def context(
     return ProcessContext(configuration, Layout(home=run, conf=run, run=run), environment or {})
 
 
-@pytest.mark.parametrize(("master", "host"), [("spark://m:7077", "tm-1.example"), ("local[2]", None), ("", None)])
-def test_executors_of_a_cluster_dial_the_task_managers_host(tmp_path: Path, master: str, host: str | None) -> None:
+@pytest.mark.parametrize(
+    ("master", "host", "bound"),
+    [
+        ("spark://m:7077", "tm-1.example", "0.0.0.0"),
+        ("local[2]", "127.0.0.1", "127.0.0.1"),
+        ("", "127.0.0.1", "127.0.0.1"),
+    ],
+)
+def test_only_executors_of_a_cluster_dial_the_task_managers_host(
+    tmp_path: Path, master: str, host: str, bound: str
+) -> None:
     conf = effective_conf(_spark_settings(context(tmp_path, master=master), tmp_path))
-    assert conf.get("spark.driver.host") == host
-    assert conf["spark.driver.bindAddress"] == "0.0.0.0"
+    assert conf["spark.driver.host"] == host
+    assert conf["spark.driver.bindAddress"] == bound
+
+
+def test_who_dials_the_driver_has_to_know_its_secret(tmp_path: Path) -> None:
+    options = {tm.SPARK_SECRET_FILE.key: "/secret", tm.SPARK_NETWORK_ENCRYPTION.key: True}
+    settings = _spark_settings(context(tmp_path, master="spark://m:7077", options=options), tmp_path)
+    conf = effective_conf(settings)
+    assert (settings.secret_file, conf["spark.authenticate"]) == ("/secret", "true")
+    assert conf["spark.network.crypto.enabled"] == "true"
+    assert conf["spark.network.crypto.saslFallback"] == "false"
+    assert effective_conf(_spark_settings(context(tmp_path), tmp_path))["spark.authenticate"] == "true"
+    options = {tm.SPARK_ALLOW_UNAUTHENTICATED.key: True}
+    settings = _spark_settings(context(tmp_path, master="spark://m:7077", options=options), tmp_path)
+    assert effective_conf(settings)["spark.authenticate"] == "false"
+    assert "0.0.0.0 runs code as this user; start the cluster at spark://m:7077" in _open_spark(settings)
 
 
 @pytest.mark.parametrize(("wanted", "refused"), [("2g", []), ("2048m", []), ("4g", ["spark.driver.memory"])])
@@ -49,3 +79,11 @@ def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> Non
     directories = [_attempt_logs(one, _registration(one, "guard:1")).directory for one in (first, second)]
     assert directories[0] != directories[1]
     assert [one.parent for one in directories] == [tmp_path / "log/attempts"] * 2
+
+
+@pytest.mark.parametrize(("uids", "attaches"), [(None, True), ((20000, 20099), False)])
+def test_root_attaches_to_no_jvm(tmp_path: Path, uids: tuple[int, int] | None, *, attaches: bool) -> None:
+    """R50: where slots have users, processes without work are root's, and a JVM is its jobs'."""
+    made = context(tmp_path, options={tm.SLOT_UIDS.key: uids})
+    settings = _slot_settings(made.configuration, _registration(made, "guard:1"), TaskEnvironment({}))
+    assert settings.attaches_ahead is attaches

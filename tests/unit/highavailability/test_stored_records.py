@@ -27,7 +27,7 @@ PAYLOAD = records.Payload("ab" * 32, b"\x00\xff\xfe bytes", "")
 POINTER = records.Payload("cd" * 32, b"", "key")
 PROCESS = Incarnation("1" * 32)
 SAMPLES: tuple[Any, ...] = (
-    records.GraphRecord(PAYLOAD, "n\u00e4me", 12, "client"),
+    records.GraphRecord(PAYLOAD, "n\u00e4me", 12, "client", "airflow", "team-a"),
     records.OwnerRecord(PROCESS, "host:1", (Takeover(12, PROCESS, "host:2", PROCESS, "host:1", "reason"),)),
     records.EventsRecord(POINTER),
     records.ResultRecord(JobStatus.FAILED, b"\xff", PAYLOAD),
@@ -39,13 +39,25 @@ SAMPLES: tuple[Any, ...] = (
     records.TaskManagerRecord(PROCESS, "tm", "a:1", "b:2", "boot", 4),
     records.GuardRecord(is_reached=True),
     records.FenceRecord(12, 34, is_lifted=True),
+    records.PrincipalRecord("airflow", "submitter", "team-a", (records.StoredToken("ef" * 32, 12, 34),), "alice"),
     cluster.ClusterRecord(ClusterUuid("e" * 32)),
     JobSummary(
-        JobId("a" * 32), "job", JobStatus.RUNNING, 7, 3, 1000, -1, 2000, TaskCounts(running=1, finished=2), "reason"
+        JobId("a" * 32),
+        "job",
+        JobStatus.RUNNING,
+        7,
+        3,
+        1000,
+        -1,
+        2000,
+        TaskCounts(running=1, finished=2),
+        "reason",
+        submitter="airflow",
+        namespace="team-a",
     ),
 )
 BY_NAME = {type(sample).__name__: sample for sample in SAMPLES}
-NO_RECORDS = {"Payload", "StoredJob", "StoredResult"}
+NO_RECORDS = {"Payload", "StoredJob", "StoredResult", "StoredToken"}
 """Parts of records, and what is read of many."""
 
 

@@ -50,7 +50,7 @@ async def http(fakes: RestFakes, asked: list[str]) -> AsyncIterator[httpx.AsyncC
         return Asked(address, asked)
 
     context = replace(fakes.context(), task_executor=connect)
-    app = create_app(context, check_token=None, content_length_max=1 << 20)
+    app = create_app(context, sign_in=None, content_length_max=1 << 20, hosts={"test"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         yield client
 

@@ -23,9 +23,10 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from runtime.rest.app import create_app
-from tests.kit.rest import JOB, RestFakes
+from tests.kit.rest import JOB, RestFakes, shown
 
 TOKEN = "secret"
+JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def fakes() -> RestFakes:
 
 @pytest_asyncio.fixture
 async def http(fakes: RestFakes) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(fakes.context(), check_token=None, content_length_max=1 << 20)
+    app = create_app(fakes.context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
@@ -82,7 +83,7 @@ async def test_submit_is_idempotent(http: httpx.AsyncClient, fakes: RestFakes, p
     ],
 )
 async def test_bad_submissions_are_refused_with_sentences(http: httpx.AsyncClient, body: bytes, says: str) -> None:
-    answer = await http.post("/jobs", content=body)
+    answer = await http.post("/jobs", content=body, headers=JSON)
     assert answer.status_code == 400
     assert says in "\n".join(answer.json()["errors"])
 
@@ -260,7 +261,7 @@ async def test_client_heartbeat(http: httpx.AsyncClient, fakes: RestFakes) -> No
 )  # fmt: skip
 async def test_client_heartbeats_that_are_none(http: httpx.AsyncClient, fakes: RestFakes, body: bytes) -> None:
     fakes.dispatcher.put(JOB, JobStatus.RUNNING)
-    answer = await http.patch(f"/jobs/{JOB}/clientHeartbeat", content=body)
+    answer = await http.patch(f"/jobs/{JOB}/clientHeartbeat", content=body, headers=JSON if body else {})
     assert answer.status_code == 400
     assert answer.json()["errors"]
     assert fakes.dispatcher.heartbeats == []
@@ -270,7 +271,8 @@ async def test_client_heartbeats_that_are_none(http: httpx.AsyncClient, fakes: R
 async def test_cancel(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     fakes.dispatcher.put(JOB, JobStatus.RUNNING)
     assert (await http.patch(f"/jobs/{JOB}?mode=cancel")).status_code == 202
-    assert (await http.get(f"/jobs/{JOB}/yarn-cancel")).status_code == 202
+    meant = {"x-requested-with": "flink"}
+    assert (await http.get(f"/jobs/{JOB}/yarn-cancel", headers=meant)).status_code == 202
     assert (await http.patch(f"/jobs/{JOB}?mode=stop")).status_code == 400
     assert fakes.dispatcher.cancelled == [JOB, JOB]
     fakes.dispatcher.put(JOB, JobStatus.FINISHED)
@@ -435,16 +437,33 @@ async def test_a_job_says_who_runs_it_and_from_whom_it_was_taken_over(
 
 
 @pytest.mark.asyncio
+async def test_nobody_is_led_to_the_host_that_he_names(http: httpx.AsyncClient) -> None:
+    for path in ("/jobs/", "/v1/jobs/", "/ui/", "/taskmanagers/"):
+        answer = await http.get(path)
+        assert (answer.status_code, "location" in answer.headers) == (404, False)
+
+
+@pytest.mark.asyncio
 async def test_token_and_size_are_checked_before_anything_else(fakes: RestFakes) -> None:
-    app = create_app(fakes.context(), check_token=lambda token: token == TOKEN, content_length_max=1000)
+    app = create_app(fakes.context(), sign_in=shown(TOKEN), content_length_max=1000, hosts={"test"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         refused = await client.get("/overview")
         assert refused.status_code == 401
         assert "Authorization: Bearer" in refused.json()["errors"][0]
-        headers = {"authorization": f"Bearer {TOKEN}"}
+        headers = {"authorization": f"Bearer {TOKEN}", **JSON}
         assert (await client.get("/overview", headers=headers)).status_code == 200
         assert (await client.get("/overview", headers={"authorization": f"Bearer:{TOKEN}"})).status_code == 401
         assert (await client.get("/overview", headers={"authorization": "Bearer wrong"})).status_code == 401
+        in_address = {"token": TOKEN}
+        assert (await client.get(f"/ui/jobs/{JOB}", params=in_address)).status_code == 404, "signed in, and no such job"
+        for method, path in (
+            ("GET", "/overview"),
+            ("POST", "/ui"),
+            ("POST", "/tokens/ui/rotate"),
+            ("GET", f"/jobs/{JOB}/vertices/ui/subtasktimes"),
+            ("GET", "/v1/ui/jobs"),
+        ):
+            assert (await client.request(method, path, params=in_address)).status_code == 401, path
         assert (await client.post("/jobs", content=b"x" * 2000, headers=headers)).status_code == 413
 
         async def endless() -> AsyncIterator[bytes]:

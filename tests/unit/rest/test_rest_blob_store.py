@@ -32,7 +32,12 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     store = BlobStore(open_directory(tmp_path.as_uri()), settings, io, LoopClock(), SystemEntropy())
     fakes = RestFakes()
     components = LeaderComponents(fakes.dispatcher, fakes.resource_manager, RestBlobs(BlobServer(store)), "")
-    app = create_app(replace(fakes.context(), leader=lambda: components), check_token=None, content_length_max=1 << 20)
+    app = create_app(
+        replace(fakes.context(), leader=lambda: components),
+        sign_in=None,
+        content_length_max=1 << 20,
+        hosts={"test"},
+    )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         yield client
     io.close()

@@ -53,7 +53,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
     fakes = RestFakes()
     fakes.dispatcher.put(JOB_ID, JobStatus.RUNNING)
     fakes.dispatcher.graphs[JOB_ID] = failed_twice()
-    app = create_app(fakes.context(), check_token=None, content_length_max=1 << 20)
+    app = create_app(fakes.context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client

@@ -15,7 +15,7 @@ from runtime.aio.scope import Scope
 from runtime.common.states import JobStatus
 from runtime.rest.context import LEADER_UNKNOWN
 from runtime.rest.server import RestServer, RestSettings
-from tests.kit.rest import JOB, RestFakes
+from tests.kit.rest import JOB, RestFakes, shown
 
 pytestmark = pytest.mark.asyncio
 
@@ -41,7 +41,7 @@ async def pair() -> AsyncIterator[Pair]:
         servers = []
         for fakes in (leader, standby):
             settings = RestSettings("127.0.0.1", 0, 1 << 20)
-            server = RestServer(fakes.context(), settings, check_token=lambda token: token == TOKEN)
+            server = RestServer(fakes.context(), settings, sign_in=shown(TOKEN))
             server.bind()
             await server.start(scope)
             servers.append(server)
@@ -87,7 +87,9 @@ async def test_bodies_travel_both_ways(pair: Pair) -> None:
 async def test_refusals_are_the_leaders(pair: Pair) -> None:
     assert (await pair.http.get(f"/jobs/{JOB}")).status_code == 404
     assert (await pair.http.post("/jobs", json={"nonsense": 1})).status_code == 400
-    assert (await pair.http.post("/jobs", content=b"x" * (1 << 21))).status_code == 413
+    assert (
+        await pair.http.post("/jobs", content=b"x" * (1 << 21), headers={"content-type": "application/json"})
+    ).status_code == 413
 
 
 async def test_the_token_is_asked_for_here(pair: Pair) -> None:

@@ -81,7 +81,7 @@ async def http(fakes: RestFakes, executor: TestingTaskExecutor) -> AsyncIterator
         return executor
 
     context = replace(fakes.context(), task_executor=connect)
-    app = create_app(context, check_token=None, content_length_max=1 << 20)
+    app = create_app(context, sign_in=None, content_length_max=1 << 20, hosts={"test"})
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client

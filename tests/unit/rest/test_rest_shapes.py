@@ -55,7 +55,7 @@ def fakes() -> RestFakes:
 
 @pytest_asyncio.fixture
 async def http(fakes: RestFakes) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(fakes.context(), check_token=None, content_length_max=1 << 20)
+    app = create_app(fakes.context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client

@@ -13,7 +13,7 @@ import pytest_asyncio
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.rest.app import create_app
-from tests.kit.rest import RestFakes
+from tests.kit.rest import RestFakes, shown
 
 pytestmark = pytest.mark.asyncio
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -27,7 +27,7 @@ def fakes() -> RestFakes:
 
 @pytest_asyncio.fixture
 async def http(fakes: RestFakes) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(fakes.context(), check_token=lambda token: token in {"", TOKEN}, content_length_max=1)
+    app = create_app(fakes.context(), sign_in=shown("", TOKEN), content_length_max=1, hosts={"test"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         yield client
 
@@ -72,7 +72,7 @@ async def test_the_page_leads_to_jobs_and_processes(http: httpx.AsyncClient, fak
 
 
 async def test_without_the_token_the_answer_says_where_it_goes(fakes: RestFakes) -> None:
-    app = create_app(fakes.context(), check_token=lambda token: token == "right", content_length_max=1)
+    app = create_app(fakes.context(), sign_in=shown("right"), content_length_max=1, hosts={"test"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         for path in ("/", "/ui"):
             refused = await client.get(path, params={"token": "wrong"})

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from runtime.common.errors import BugError, InvalidInputError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
-from runtime.gateways.dispatcher import Empty, JobRequest
+from runtime.common.states import JobStatus
+from runtime.gateways.dispatcher import Empty, JobRequest, SubmitJobResponse, SubmitOutcome
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.task import FailureInfo
 from runtime.rpc import codec
@@ -216,3 +217,13 @@ def test_bytes_that_are_no_message_are_refused() -> None:
     with pytest.raises(BugError, match="Empty"):
         codec.encode_tagged(Empty())
     assert codec.decode_tagged(*codec.encode_tagged(Heartbeat(3))) == Heartbeat(3)
+
+
+def test_a_number_of_a_later_release_is_refused_in_a_sentence() -> None:
+    """An enum may have more members there (R52)."""
+    right = codec.encode(SubmitJobResponse(SubmitOutcome.ALREADY_SUBMITTED, JobStatus.RUNNING))
+    for place in (1, 3):
+        wrong = bytearray(right)
+        wrong[place] = 0x6F
+        with pytest.raises(InvalidInputError, match="received bytes that are no SubmitJobResponse of this version"):
+            codec.decode(SubmitJobResponse, bytes(wrong))

@@ -190,7 +190,8 @@ def test_job_information_is_canonical_and_carries_files() -> None:
         py_files=(artifact("lib.py", b"x"),),
         files=(artifact("small.txt", b"hello", "inline"),),
     )
-    information = job_information(job, JOB_ID, 7)
+    information = job_information(job, JOB_ID, 7, "team-a")
+    assert information.namespace == "team-a"
     assert information.params == b'{"a":[null],"b":1}'
     (py_file,) = information.py_files
     assert (py_file.key, py_file.inline) == (f"{py_file.sha256}-u1", b"")
@@ -222,6 +223,7 @@ def test_reuse_key_is_that_of_the_program_not_of_the_run() -> None:
 
     base = graph(with_code(BlobCode(blob=artifact("f.pkl", b"big"), python="3.11")), files=(artifact("x", b"1"),))
     same = reuse_key(base)
+    assert reuse_key(base, "team-a") != same
     assert key(name="other", params={"day": 2}, execution_timeout_seconds=3.0) == same
     assert key(files=(artifact("x", b"1", "u2"),)) == same
     for fields in (

@@ -116,7 +116,7 @@ def test_uv_makes_the_environment_where_it_is(home: Path) -> None:
     assert "current" in ensure_environment(home).stdout
 
 
-TEST_TOOLS = ("pytest", "_pytest", "pytest_asyncio", "hypothesis", "docker", "jsonschema", "cryptography")
+TEST_TOOLS = ("pytest", "_pytest", "pytest_asyncio", "hypothesis", "docker", "jsonschema")
 """What requirements/test.txt adds, beside plugins: bin/quickstart.sh does not install it, bin/test.sh does."""
 
 
@@ -247,3 +247,10 @@ def test_without_a_uv_that_works_python_makes_it(home: Path) -> None:
     done = ensure_environment(home, PIP_NO_INDEX="1")
     assert os.access(home / ".venv/bin/python", os.X_OK)
     assert "Making .venv failed" not in done.stderr
+
+
+def test_options_are_told_as_lines_of_the_configuration(home: Path) -> None:
+    options = ("-D", "rest.port=18081", "-Dtaskmanager.spark.conf.a=b=c", "-D", "security.ssl.rest.enabled=true")
+    done = run(home, "bash", "-c", 'source bin/environment.sh; _as_configuration "$@"', "bash", *options)
+    lines = ["rest.port: 18081", "taskmanager.spark.conf.a: b=c", "security.ssl.rest.enabled: true"]
+    assert (done.returncode, done.stdout) == (0, "".join(f"  {line}\n" for line in lines)), done.stderr

@@ -45,3 +45,13 @@ def test_what_was_said_is_heard_before_the_end() -> None:
     assert listener.heard == ["spark used", "/out", "exited"]
     assert process.uses_spark
     assert process.own_signals == {15}
+
+
+def test_who_ends_before_its_socket_is_known_has_ended() -> None:
+    """Its template process is lost while it forks."""
+    listener: Any = _Listener()
+    nothing: Any = None
+    process = SlotProcess(nothing, listener)
+    process._note_exit(ProcessExit(-signal.SIGKILL, 0, 0, "lost"))
+    assert listener.heard == ["exited"]
+    assert process.exit.value is not None

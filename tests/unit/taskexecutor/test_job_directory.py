@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import os
+import signal
 import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,10 +17,12 @@ import pytest
 import pytest_asyncio
 
 from runtime.aio.scope import ServiceScope
-from runtime.common.errors import InvalidInputError, NotFoundError
+from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
 from runtime.gateways.task import BlobReference, TaskInformation
-from runtime.taskexecutor.archives import UnpackLimits
 from runtime.taskexecutor.job_directory import JobDirectories
+from runtime.taskexecutor.slots.linux import children_of, name_of
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from tests.kit import hostile_archives as hostile
 from tests.kit.task_messages import VERTEX, job_id, job_information
 
 pytestmark = pytest.mark.asyncio
@@ -196,3 +200,43 @@ async def test_deleting_waits_for_an_abandoned_preparation(box: Box) -> None:
         assert not deleting.done()
         box.blobs.release.set()
     assert not list(box.root.iterdir())
+
+
+async def test_a_job_whose_archive_is_refused_leaves_nothing(box: Box, tmp_path: Path) -> None:
+    bomb = hostile.large_header(tmp_path / "x.tar.gz", mebibytes=4).read_bytes()
+    job = job_information(files=(inline("small.txt", b"s"),), archives=(box.blobs.put("x.tar.gz", bomb),))
+    with pytest.raises(InvalidInputError, match=r"archive x\.tar\.gz has a header of 4194304 bytes"):
+        await box.directories.prepare(job)
+    assert not list(box.root.iterdir())
+
+
+async def test_what_a_killed_process_has_unpacked_is_not_believed(box: Box) -> None:
+    """R42: wherever it is killed, the next attempt begins with nothing."""
+    whole, waits = box.blobs.put("whole.zip", zipped(a="1")), box.blobs.put("x.zip", zipped(b="2"))
+    good = (box.blobs.cache / waits.key).read_bytes()
+    (box.blobs.cache / waits.key).unlink()
+    os.mkfifo(box.blobs.cache / waits.key)
+    job = job_information(archives=(whole, waits))
+    preparing = asyncio.ensure_future(box.directories.prepare(job))
+    while not (found := [pid for pid in children_of(os.getpid()) if name_of(pid) == "unpack"]):
+        await asyncio.sleep(0.01)
+    # It opens this one when the first one is unpacked, and waits for the end of the second one.
+    with await asyncio.to_thread((box.blobs.cache / waits.key).open, "wb"):
+        assert (box.root / f"{job_id(1)}.building/work/whole.zip/a").read_text() == "1"
+        os.kill(found[0], signal.SIGKILL)
+        with pytest.raises(UnavailableError, match="was ended by signal 9"):
+            await preparing
+    assert not list(box.root.iterdir())
+    (box.blobs.cache / waits.key).unlink()
+    (box.blobs.cache / waits.key).write_bytes(good)
+    directory = await box.directories.prepare(job)
+    assert sorted(path.name for path in directory.work.iterdir()) == ["whole.zip", "x.zip"]
+
+
+async def test_a_job_without_archives_starts_no_process(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        pytest.fail("a process was started")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    files = (inline("small.txt", b"s"),)
+    await box.directories.prepare(job_information(files=files, py_files=(inline("lib.zip", zipped(m="")),)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -12,11 +13,13 @@ import pytest
 from runtime.common.ids import JobId, PartitionId
 from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDirectory
+from tests.kit.deep_directories import deep_directories
 from tests.kit.task_messages import attempt_id, incarnation, job_id
 
 pytestmark = pytest.mark.asyncio
 
 LIVE_JOB = job_id(7)
+LEVELS = 1010
 
 
 async def is_over(job: JobId) -> bool:
@@ -97,6 +100,29 @@ async def test_files_that_cannot_be_deleted_are_not_called_deleted(
     own.remove()
 
 
+async def test_what_cannot_be_deleted_is_found_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = task_manager(tmp_path, 1, job_id(1))
+    held = dead.jobs / job_id(1) / "held"
+    held.parent.mkdir(parents=True, exist_ok=True)
+    held.touch()
+    kill(dead)
+    own = task_manager(tmp_path, 2)
+    unlink = os.unlink
+
+    def refuse(path: str, *arguments: Any, **options: Any) -> None:
+        if path == held.name:
+            raise PermissionError(errno.EPERM, "not permitted", path)
+        unlink(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)  # root may delete everything
+        assert await collector(tmp_path, own, 2).activate() == 1
+        assert await collector(tmp_path, own, 2).activate() == 1, "without its lock nobody would look at it again"
+    assert await collector(tmp_path, own, 2).activate() == 0
+    assert not dead.path.exists()
+    own.remove()
+
+
 async def test_a_clean_stop_leaves_nothing(tmp_path: Path) -> None:
     own = task_manager(tmp_path, 1)
     own.remove()
@@ -154,3 +180,30 @@ async def test_an_exchange_directory_may_be_any_fsspec_url() -> None:
 )
 async def test_local_urls_are_recognised(url: str, path: str | None) -> None:
     assert local_path(url) == path
+
+
+async def test_a_deep_directory_ends_no_later_task_manager(tmp_path: Path) -> None:
+    dead = task_manager(tmp_path, 1, job_id(1))
+    with deep_directories(tmp_path) as make_deep:
+        make_deep(dead.jobs / job_id(1) / "work", LEVELS)
+        make_deep(tmp_path / "exchange" / incarnation(1) / job_id(1), LEVELS)
+        kill(dead)
+        own = task_manager(tmp_path, 2)
+        assert await collector(tmp_path, own, 2).activate() == 0
+        assert not dead.path.exists()
+
+
+async def test_what_one_has_left_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
+    for number in (1, 2):
+        kill(task_manager(tmp_path, number, job_id(number)))
+    own = task_manager(tmp_path, 3)
+
+    async def fails_for_one(job: JobId) -> bool:
+        if job == job_id(1):
+            raise RecursionError
+        return True
+
+    exchange = ExchangeDirectory(str(tmp_path / "exchange"), incarnation(3))
+    assert await LeftoverCollector(own, exchange, fails_for_one).activate() == 1
+    assert [path.name for path in sorted((tmp_path / "work").iterdir())] == [f"tm-{incarnation(n)}" for n in (1, 3)]
+    own.remove()

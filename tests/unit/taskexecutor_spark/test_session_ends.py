@@ -22,10 +22,11 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.common.clock import Deadline
 from runtime.taskexecutor.spark import host as host_module
 from runtime.taskexecutor.spark import python_marks
-from runtime.taskexecutor.spark.driver import crash_file, end_of, witness_file
+from runtime.taskexecutor.spark.driver import HOST_TAG, end_of, witness_file
 from runtime.taskexecutor.spark.host import SparkHost
 from runtime.taskexecutor.spark.sessions import Sessions
-from runtime.taskexecutor.spark.settings import sessions_directory
+from runtime.taskexecutor.spark.settings import crash_file, sessions_directory
+from runtime.taskexecutor.token_values import TokenValues
 from tests.kit.spark_box import spark_settings
 
 SESSION = "slot-0-" + uuid.uuid4().hex
@@ -37,6 +38,11 @@ class _Java:
 
     def __init__(self) -> None:
         self.is_released = False
+        self.refuses_credentials = False
+
+    def give(self, _values: dict[str, str]) -> None:
+        if self.refuses_credentials:
+            raise RuntimeError("no credentials")
 
     def address(self) -> str:
         return "1 secret"
@@ -57,6 +63,10 @@ class _Java:
         self.is_released = True
         return ""
 
+    def settle(self) -> str:
+        """What the session has changed for all."""
+        return ""
+
 
 class _Driver:
     """What Sessions, the host and the end of the JVM ask of a driver."""
@@ -67,12 +77,13 @@ class _Driver:
         self.java = _Java()
         self.process = SimpleNamespace(pid=4711, last_output=lambda _size: "")
         self.forgotten: list[str] = []
+        self.forgotten_sessions: list[_Java] = []
 
     def open_session(self, _tag: str, _script_words: str, _properties: dict[str, str]) -> _Java:
         return self.java
 
-    def forget_session(self, _java: _Java) -> None:
-        pass
+    def forget_session(self, java: _Java) -> None:
+        self.forgotten_sessions.append(java)
 
     def forget_job(self, job_id: str) -> None:
         self.forgotten.append(job_id)
@@ -120,7 +131,7 @@ def test_a_session_is_released_whatever_becomes_of_the_look_for_what_it_has_left
         raise error
 
     clock = SystemClock()
-    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait)
+    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait, TokenValues(None, ""), lambda *_: None)
     session = sessions.open(0)
     (Path(session.directory) / python_marks.USED).touch()
     monkeypatch.setattr(python_marks, "end_left_behind", fail)
@@ -130,6 +141,21 @@ def test_a_session_is_released_whatever_becomes_of_the_look_for_what_it_has_left
     assert end.is_quiet
     assert str(error) in end.left, "nobody has looked, so nobody can say that nothing is left"
     assert "cannot be ended" in caplog.text
+
+
+def test_a_session_that_gets_no_credentials_leaves_nothing(driver: Any, tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "lake.json").write_text('{"values": {"hadoop_conf.k": "v"}}')
+    tokens = TokenValues(tmp_path / "tokens", "hadoop_conf.")
+    clock = SystemClock()
+    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait, tokens, lambda *_: None)
+    driver.java.refuses_credentials = True
+    with pytest.raises(RuntimeError, match="no credentials"):
+        sessions.open(0)
+    assert driver.java.is_released
+    assert driver.forgotten_sessions == [driver.java]
+    assert list(sessions_directory(driver.settings).iterdir()) == []
+    assert sessions.live_tags() == frozenset({HOST_TAG})
 
 
 def test_a_catalog_goes_even_when_workers_of_its_job_cannot_be_ended(
@@ -172,7 +198,7 @@ def works_for(directory: Path) -> None:
 
 def test_a_task_that_comes_to_its_worker_when_its_session_has_ended_does_not_begin(driver: Any) -> None:
     clock = SystemClock()
-    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait)
+    sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait, TokenValues(None, ""), lambda *_: None)
     session = sessions.open(0)
     directory = Path(session.directory)
     assert python_marks.tasks_of(session.directory) == 0

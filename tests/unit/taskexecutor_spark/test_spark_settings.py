@@ -65,10 +65,11 @@ def test_a_cluster_master_keeps_its_own_partitions_and_daemon(tmp_path: Path) ->
 
 
 def test_a_wildcard_is_bound_but_never_dialled(tmp_path: Path) -> None:
-    conf = effective_conf(spark_settings(tmp_path, bind_address="0.0.0.0"))
+    settings = spark_settings(tmp_path, master="spark://m:7077", bind_address="0.0.0.0")
+    conf = effective_conf(settings)
     assert conf["spark.driver.bindAddress"] == "0.0.0.0"
     assert "spark.driver.host" not in conf
-    conf = effective_conf(spark_settings(tmp_path, bind_address="0.0.0.0", advertised_host="tm-1"))
+    conf = effective_conf(dataclasses.replace(settings, advertised_host="tm-1"))
     assert conf["spark.driver.host"] == "tm-1"
 
 

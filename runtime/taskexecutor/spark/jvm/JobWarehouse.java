@@ -23,7 +23,9 @@ final class JobWarehouse {
 
   JobWarehouse(String job) {
     directory = new File(job, "spark-warehouse");
-    before = new File(job + ".before-tables");
+    // Where the JVM is another user than who has made the job's directory, there is a place for it.
+    File place = new File(new File(job).getParentFile(), "tables");
+    before = place.isDirectory() ? new File(place, "before-tables") : new File(job + ".before-tables");
   }
 
   /** Called while the job has no catalog. */

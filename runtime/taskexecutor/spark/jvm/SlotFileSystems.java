@@ -31,14 +31,28 @@ public final class SlotFileSystems extends HashMap {
     if (key.unique == 0L && !"file".equals(key.scheme)) {
       SlotSession session = SlotSession.current();
       if (session != null) {
-        try {
-          Fields.set(FileSystem.Cache.Key.class, key, "unique", Long.valueOf(session.number()));
-        } catch (Exception error) {
-          throw new IllegalStateException("a file system for session " + session.number(), error);
-        }
+        mark(key, session.fileSystems());
       }
     }
     return super.get(key);
+  }
+
+  /** What was opened with credentials of before is kept where nobody looks for it: see fileSystemsFor. */
+  public Object put(Object kept, Object opened) {
+    FileSystem.Cache.Key key = (FileSystem.Cache.Key) kept;
+    SlotSession session = key.unique < 0L ? SlotSession.current() : null;
+    if (session != null && key.unique == session.fileSystems() && ((FileSystem) opened).getConf() != null) {
+      mark(key, session.fileSystemsFor(((FileSystem) opened).getConf()));
+    }
+    return super.put(key, opened);
+  }
+
+  private static void mark(FileSystem.Cache.Key key, long number) {
+    try {
+      Fields.set(FileSystem.Cache.Key.class, key, "unique", Long.valueOf(number));
+    } catch (Exception error) {
+      throw new IllegalStateException("a file system of mark " + number, error);
+    }
   }
 
   private static Map opened() throws Exception {

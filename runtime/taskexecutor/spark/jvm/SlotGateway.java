@@ -1,11 +1,17 @@
 package org.apache.spark;
 
 import java.lang.reflect.Method;
+import java.net.InetAddress;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
+import javax.net.SocketFactory;
+import py4j.CallbackClient;
 import py4j.Gateway;
+import py4j.GatewayServer;
+import py4j.PythonClient;
 import py4j.ReturnObject;
 
 /**
@@ -65,6 +71,33 @@ public final class SlotGateway extends Gateway {
 
   static SlotGateway of(Gateway gateway) throws Exception {
     return (SlotGateway) Fields.copy(gateway, SlotGateway.class);
+  }
+
+  /** As py4j's, but with the secret, which its copy of a client forgets: the session's process asks for it (R44). */
+  public void resetCallbackClient(InetAddress address, int port) {
+    try {
+      PythonClient last = (PythonClient) getCallbackClient();
+      String secret = (String) Fields.get(CallbackClient.class, last, "authToken");
+      last.shutdown();
+      Fields.set(
+          Gateway.class,
+          this,
+          "cbClient",
+          new PythonClient(
+              this,
+              null,
+              port,
+              address,
+              CallbackClient.DEFAULT_MIN_CONNECTION_TIME,
+              TimeUnit.SECONDS,
+              SocketFactory.getDefault(),
+              last.getJavaServer(),
+              true,
+              GatewayServer.DEFAULT_READ_TIMEOUT,
+              secret));
+    } catch (Exception error) {
+      throw new IllegalStateException("callbacks of this session", error);
+    }
   }
 
   public ReturnObject invoke(String made, List arguments) {

@@ -4,10 +4,13 @@ import java.io.File;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicLong;
@@ -44,6 +47,7 @@ public final class SlotSession {
 
   private static final String WAREHOUSE = "spark.sql.warehouse.dir";
   private static final String HADOOP = "spark.hadoop.";
+  private static final String GENERATION = "flinklike.credentials.generation";
 
   private static final Map OPEN = new ConcurrentHashMap();
 
@@ -58,6 +62,12 @@ public final class SlotSession {
   private Py4JServer server;
   private SlotGateway gateway;
   private List threads = Collections.EMPTY_LIST;
+  private final Set configured = Collections.synchronizedSet(new HashSet());
+  private Map given = Collections.EMPTY_MAP;
+  private int generation;
+  private boolean hasOldFileSystems;
+  private final List formerFileSystems = new ArrayList();
+  private long fileSystems = number;
 
   private SlotSession(String tag, SparkContext original) {
     this.tag = tag;
@@ -212,9 +222,13 @@ public final class SlotSession {
 
   /**
    * Work for a job: with its catalog, and tables in `spark-warehouse` of its directory, where plain Spark puts them (R24).
-   * Where the tables lie now. A session that works for the same job again begins in `default` again.
+   * Where the tables lie now. A session that works for the same job again begins in `default` again. "" when it may not
+   * begin, because another job has changed this JVM (R45).
    */
   public String begin(String job, String directory) throws Exception {
+    if (!JvmState.begin(this, job)) {
+      return "";
+    }
     if (!SlotCatalogs.isShared(original.conf())) {
       Path warehouse = new Path("file", null, directory + "/spark-warehouse");
       SlotCatalogs.enter(state.externalCatalog(), job, directory, warehouse, state.conf(), state.hadoopConf());
@@ -235,9 +249,84 @@ public final class SlotSession {
     context.conf().set(key, value);
     state.conf().set(key, value);
     if (key.startsWith(HADOOP)) {
-      context.hadoopConfiguration().set(key.substring(HADOOP.length()), value);
-      state.hadoopConf().set(key.substring(HADOOP.length()), value);
+      configured.add(key.substring(HADOOP.length()));
+      setHadoop(key.substring(HADOOP.length()), value);
     }
+  }
+
+  private void setHadoop(String key, String value) {
+    context.hadoopConfiguration().set(key, value);
+    state.hadoopConf().set(key, value);
+  }
+
+  // --- credentials ---------------------------------------------------------------------------------------------------
+
+  /**
+   * Keys of Hadoop's conf with credentials of services outside, for what is planned from here on (R51). Those of before
+   * give way, what the job itself has set stays. Not in the conf of its SQL, which is shown and logged.
+   */
+  public synchronized void give(Map values) {
+    for (Iterator it = given.keySet().iterator(); it.hasNext(); ) {
+      String key = (String) it.next();
+      if (!values.containsKey(key) && !configured.contains(key)) {
+        String before = original.hadoopConfiguration().get(key);
+        if (before == null) {
+          context.hadoopConfiguration().unset(key);
+          state.hadoopConf().unset(key);
+        } else {
+          setHadoop(key, before);
+        }
+      }
+    }
+    for (Iterator it = values.entrySet().iterator(); it.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) it.next();
+      if (!configured.contains(entry.getKey())) {
+        setHadoop((String) entry.getKey(), (String) entry.getValue());
+      }
+    }
+    given = new HashMap(values);
+    generation++;
+    setHadoop(GENERATION, String.valueOf(generation));
+    hasOldFileSystems = true;
+  }
+
+  /**
+   * Have file systems that were opened with credentials of before found no more; they are closed with the session. Only
+   * when nothing of it runs, which may be using them; false: not yet.
+   */
+  public synchronized boolean renewFileSystems() {
+    if (!hasOldFileSystems) {
+      return true;
+    }
+    if (hasActiveJobs()) {
+      return false;
+    }
+    hasOldFileSystems = false;
+    formerFileSystems.add(Long.valueOf(fileSystems));
+    fileSystems = NUMBERS.decrementAndGet();
+    return true;
+  }
+
+  /** What marks file systems of the session that are to be found. */
+  public synchronized long fileSystems() {
+    return fileSystems;
+  }
+
+  /** What marks one that was opened with that conf: one of its own, where others shall not find its credentials. */
+  public synchronized long fileSystemsFor(Configuration conf) {
+    if (generation == 0 || hasOldFileSystems || String.valueOf(generation).equals(conf.get(GENERATION))) {
+      return fileSystems;
+    }
+    long single = NUMBERS.decrementAndGet();
+    formerFileSystems.add(Long.valueOf(single));
+    return single;
+  }
+
+  private synchronized void closeFileSystems() throws Exception {
+    for (Iterator it = formerFileSystems.iterator(); it.hasNext(); ) {
+      SlotFileSystems.close(((Long) it.next()).longValue());
+    }
+    SlotFileSystems.close(fileSystems);
   }
 
   // --- while it is open ----------------------------------------------------------------------------------------------
@@ -277,6 +366,14 @@ public final class SlotSession {
       }
     }
     return false;
+  }
+
+  /** Of an attempt that has ended: "" when nothing of it runs and the JVM is as it was, else "active" or "changed" (R45). */
+  public String rest() throws Exception {
+    if (hasActiveJobs()) {
+      return "active";
+    }
+    return JvmState.rests(this) ? "" : "changed";
   }
 
   /** Stop the streams that any SparkSession of this context has started, and its DStreams; what did not stop in time. */
@@ -372,7 +469,7 @@ public final class SlotSession {
     }.tryIt(problems);
     new Step("file systems") {
       void take() throws Exception {
-        SlotFileSystems.close(number);
+        closeFileSystems();
       }
     }.tryIt(problems);
     new Step("workers of its streams") {
@@ -389,6 +486,26 @@ public final class SlotSession {
       }
     }.tryIt(problems);
     return lines(problems);
+  }
+
+  /** After its release: what it may have changed in this JVM, and what became of that, as JvmState has it. */
+  public String settle() throws Exception {
+    return JvmState.settle(this);
+  }
+
+  /** Sessions are numbered downwards. */
+  static long lastNumber() {
+    return NUMBERS.get();
+  }
+
+  /** True if one is open that was opened after the one of this number. */
+  static boolean isAnyNewerThan(long number) {
+    for (Iterator it = OPEN.values().iterator(); it.hasNext(); ) {
+      if (((SlotSession) it.next()).number < number) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /**

@@ -1,0 +1,224 @@
+"""What clients rely on in the answers of a JobManager, by path, and the reader that checks it (R52).
+
+Whoever answers may be broken, of another release, or no JobManager at all. What has been read here has the shape that
+is written here, so whoever shows it, or decides by it, need not ask again. Fields that are not named are let through.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.common.ids import is_hex_id
+from runtime.common.states import JobStatus
+
+Shape = Any
+"""A `Kind`, `[shape]` for a list, `{name: shape}` for an object, `{None: shape}` for one whose keys are data.
+
+A name that ends with `?` may be missing: clusters of earlier releases do not tell everything.
+"""
+
+_INTEGER_MAX = (1 << 63) - 1
+_MILLIS_MAX = 200_000_000_000_000
+"""In the year 8307: every clock shows what is before."""
+_REAL_MAX = 1e18
+_STATES = frozenset(one.value for one in JobStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A plain value. `words`: what was expected."""
+
+    words: str
+    is_one: Callable[[Any], bool]
+
+
+def _whole(value: Any, lowest: int, highest: int) -> bool:
+    return type(value) is int and lowest <= value <= highest
+
+
+TEXT = Kind("a text", lambda value: isinstance(value, str))
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+NUMBER = Kind("a whole number of 64 bits", lambda value: _whole(value, -_INTEGER_MAX, _INTEGER_MAX))
+COUNT = Kind("a whole number from 0", lambda value: _whole(value, 0, _INTEGER_MAX))
+MILLIS = Kind("a time in milliseconds", lambda value: _whole(value, -_INTEGER_MAX, _MILLIS_MAX))
+REAL = Kind("a number", lambda value: type(value) in {int, float} and math.isfinite(value) and abs(value) <= _REAL_MAX)
+STATE = Kind("a state of a job", lambda value: isinstance(value, str) and value in _STATES)
+JOB_ID = Kind("a job id", lambda value: isinstance(value, str) and is_hex_id(value))
+ANYTHING = Kind("anything", lambda _: True)
+
+_PROGRESS = {"text": TEXT, "fraction": REAL, "spark-tasks-total": COUNT, "spark-tasks-completed": COUNT}
+_PROGRESS |= {"spark-stages-active?": COUNT}
+_JOB = {
+    "jid": JOB_ID,
+    "name": TEXT,
+    "state": STATE,
+    "start-time": MILLIS,
+    "duration": NUMBER,
+    "last-modification": NUMBER,
+    "tasks": {"finished": COUNT, "total": COUNT},
+    "pending-reason?": TEXT,
+    "namespace?": TEXT,
+    "submitter?": TEXT,
+}
+_NEWS = {"jid": JOB_ID, "state": STATE, "last-modification": NUMBER, "pending-reason?": TEXT}
+_VERTEX = {
+    "id": TEXT,
+    "name": TEXT,
+    "status": TEXT,
+    "parallelism": COUNT,
+    "duration": NUMBER,
+    "tasks": {None: COUNT, "FINISHED": COUNT},
+    "metrics": {"write-records?": NUMBER, "write-files?": NUMBER, "write-bytes?": NUMBER},
+    "restarts?": COUNT,
+    "progress?": _PROGRESS,
+}
+_DETAILS = {
+    "jid": JOB_ID,
+    "name": TEXT,
+    "state": STATE,
+    "duration": NUMBER,
+    "timestamps": {None: NUMBER},
+    "vertices": [_VERTEX],
+    "plan": {"nodes": [{"inputs?": [{"id": TEXT}]}]},
+    "pending-reason?": TEXT,
+    "namespace?": TEXT,
+    "submitter?": TEXT,
+    "jobmaster?": TEXT,
+    "jobmaster-id?": TEXT,
+    "takeovers?": [{"timestamp": MILLIS, "from": TEXT, "to": TEXT, "reason": TEXT}],
+}
+_FAILURE = {"timestamp": MILLIS, "stacktrace": TEXT, "taskName?": TEXT, "taskManagerId?": TEXT}
+_PIECE = {"data": TEXT, "next-offset": COUNT, "size": COUNT, "dropped?": COUNT}
+_LOGGED = {"id": TEXT, "name": TEXT, "parallelism": COUNT, "tasks": {None: COUNT}, "progress": _PROGRESS}
+_ATTEMPT = {"vertex": TEXT, "subtask": COUNT, "attempt": COUNT, "ended": FLAG, "missing": TEXT, "logs": {None: _PIECE}}
+_RESULT = {
+    "id?": JOB_ID,
+    "application-status": TEXT,
+    "net-runtime?": NUMBER,
+    "failure-cause?": {
+        **dict.fromkeys(("class?", "message?", "stack-trace?", "kind?"), TEXT),
+        "recoverable?": FLAG,
+        "failure-labels?": {None: TEXT},
+    },
+}
+_TASK_MANAGER = {
+    "id": TEXT,
+    "path": TEXT,
+    "freeSlots": COUNT,
+    "slotsNumber": COUNT,
+    "timeSinceLastHeartbeat": MILLIS,
+    **dict.fromkeys(("state?", "problem?", "tenancy?", "tenant?", "spark-profile?"), TEXT),
+    **dict.fromkeys(("spark?", "warm?"), FLAG),
+    "not-enforced?": [TEXT],
+}
+_JOB_MASTER = {
+    **dict.fromkeys(("id", "address", "state"), TEXT),
+    **dict.fromkeys(("jobs-running", "capacity", "jobs-assigned", "memory-bytes"), COUNT),
+    "last-heartbeat": MILLIS,
+}
+_PRINCIPAL = {
+    **dict.fromkeys(("name", "role", "namespace"), TEXT),
+    "tokens": [{"expires": MILLIS}],
+    "problem?": TEXT,
+    "certificate?": TEXT,
+}
+_STATUS = {"status": STATE, "last-modification?": NUMBER, "pending-reason?": TEXT, "is-own?": FLAG}
+_OVERVIEW = {**dict.fromkeys(("taskmanagers?", "slots-total?", "slots-available?"), COUNT), "leader?": TEXT}
+
+_ID = "(?P<job>[0-9a-f]{32})"
+_SHAPES: Mapping[str, Shape] = {
+    "/overview": {**_OVERVIEW, "flink-version?": TEXT},
+    "/jobs": {"outcome?": TEXT},
+    "/jobs/overview": {"jobs": [_JOB]},
+    "/jobs/wait": {"jobs": [_NEWS], "unknown": [JOB_ID]},
+    f"/jobs/{_ID}": _DETAILS,
+    f"/jobs/{_ID}/status": _STATUS,
+    f"/jobs/{_ID}/config": {"execution-config": {"restart-strategy": TEXT, "user-failures?": TEXT}},
+    f"/jobs/{_ID}/exceptions": {"exceptionHistory": {"entries": [_FAILURE]}},
+    f"/jobs/{_ID}/execution-result": {"status": {"id": TEXT}, "job-execution-result?": _RESULT},
+    f"/jobs/{_ID}/logs": {
+        "state": STATE,
+        "last-modification": NUMBER,
+        "vertices": [_LOGGED],
+        "attempts": [_ATTEMPT],
+        "more": FLAG,
+    },
+    f"/jobs/{_ID}/vertices/[^/]+": {"subtasks": [{"attempt": COUNT}]},
+    "/taskmanagers": {"taskmanagers": [_TASK_MANAGER]},
+    "/jobmasters": {"jobmasters": [_JOB_MASTER]},
+    "/blobs/missing": {"missing": [TEXT], "keys": {None: TEXT}},
+    "/blobs/[0-9a-f]+": {"key": TEXT},
+    "/tokens": {"principals": [_PRINCIPAL]},
+    "POST /tokens": {"token?": TEXT},
+    "/tokens/[^/]+/rotate": {"token": TEXT},
+}
+_COMPILED = [(re.compile(path), shape) for path, shape in _SHAPES.items()]
+
+
+def check_answer(method: str, path: str, answer: Any) -> None:
+    """Raises ValueError that says what is not as a JobManager answers, and where."""
+    shape, job = _expected(method, path)
+    if shape is not None:
+        _check(answer, shape, "")
+    if job:
+        result = answer.get("job-execution-result") or {}
+        told = {answer.get("jid", job), result.get("id", job)} - {job}
+        if told:
+            message = f"it is about job {told.pop()}"
+            raise ValueError(message)
+
+
+def _expected(method: str, path: str) -> tuple[Shape, str]:
+    for asked in (f"{method} {path}", path):
+        for pattern, shape in _COMPILED:
+            match = pattern.fullmatch(asked)
+            if match is not None:
+                return shape, match.groupdict().get("job", "")
+    return None, ""
+
+
+def _check(value: Any, shape: Shape, place: str) -> None:
+    """As deep as the shape is, whatever the value is."""
+    if isinstance(shape, Kind):
+        if not shape.is_one(value):
+            raise _differs(value, shape.words, place)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise _differs(value, "a list", place)
+        for number, one in enumerate(value):
+            _check(one, shape[0], f"{place}[{number}]")
+    elif not isinstance(value, dict):
+        raise _differs(value, "an object", place)
+    else:
+        _check_fields(value, shape, place)
+
+
+def _check_fields(value: Mapping[str, Any], shape: Mapping[str | None, Shape], place: str) -> None:
+    for name, one in shape.items():
+        if name is None:
+            for key, member in value.items():
+                _check(member, one, f"{place}.{key[:60]}")
+            continue
+        field = name.removesuffix("?")
+        if field in value:
+            if value[field] is not None or field == name or not isinstance(one, dict):
+                _check(value[field], one, f"{place}.{field}")
+        elif field == name:
+            message = f"{f'{place}.{field}'.lstrip('.')} is missing"
+            raise ValueError(message)
+
+
+def _differs(value: Any, expected: str, place: str) -> ValueError:
+    return ValueError(f"{place.lstrip('.') or 'it'} is {_shown(value)}, expected {expected}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    if type(value) is int and abs(value) > 1 << 128:  # Python does not even write down one of thousands of digits
+        return "a very large number"
+    return repr(value)[:80]

@@ -1,0 +1,53 @@
+"""How much of an answer a client takes, and for how long: whoever answers may be broken, or no cluster at all (R52)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import httpx
+
+from airflow_flinklike.client.protocol import Request, foreign_answer
+from airflow_flinklike.exceptions import ForeignAnswerError
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+"""Twice what /jobs/:id of the largest job takes."""
+
+AS_IT_IS = {"accept-encoding": "identity"}
+"""Nothing is unpacked here: so an answer is as large as what has come."""
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    """Those of one request."""
+    return AS_IT_IS | ({"content-type": request.content_type} if request.body is not None else {})
+
+
+class Receiving:
+    """The body of one answer, piece by piece. `request.timeout` is the time for all of it."""
+
+    def __init__(self, request: Request, address: str, headers: Mapping[str, str]) -> None:
+        """Raises ForeignAnswerError for an answer that is packed, though nobody has asked for that."""
+        self._request = request
+        self._asked = f"{address}{request.path}"
+        if headers.get("content-encoding", "identity") != "identity":
+            raise self._refused("packed")
+        self._deadline = time.monotonic() + request.timeout  # noqa: TID251 - a client has no other clock
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def take(self, piece: bytes) -> None:
+        """Raises ForeignAnswerError for what is too large, httpx.ReadTimeout for what takes too long."""
+        self._size += len(piece)
+        if self._size > ANSWER_BYTES_MAX:
+            raise self._refused(f"larger than {ANSWER_BYTES_MAX >> 20} MiB")
+        self._pieces.append(piece)
+        if time.monotonic() > self._deadline:  # noqa: TID251 - as above
+            message = f"the answer was not complete after {self._request.timeout:g} s"
+            raise httpx.ReadTimeout(message)
+
+    def _refused(self, what: str) -> ForeignAnswerError:
+        return foreign_answer(self._asked, f"it is {what}")
+
+    def body(self) -> bytes:
+        """All of it."""
+        return b"".join(self._pieces)

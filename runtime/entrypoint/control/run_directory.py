@@ -1,0 +1,20 @@
+"""The run directory before a start: there, and nobody else's (R41)."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from runtime.config.layout import Layout
+from runtime.entrypoint.control.pending import DaemonError
+from runtime.security.file_mask import make_private
+
+
+def prepare_run_directory(layout: Layout, out: TextIO) -> None:
+    """Make it, or say what was mended. Raises DaemonError where it cannot be private."""
+    try:
+        mended = make_private(layout.run)
+    except OSError as error:
+        message = f"the run directory cannot be used: {error}"
+        raise DaemonError(message) from error
+    if mended:
+        out.write(f"[INFO] {mended}.\n")

@@ -1,0 +1,75 @@
+"""Options to the users of slots and of Spark's JVM (R50), and what of it cannot be enforced."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import Configuration
+from runtime.config.options import taskmanager as tm
+from runtime.security.file_mask import UNCHANGED
+from runtime.taskexecutor.slots.cgroups import CONTROLLERS
+from runtime.taskexecutor.slots.users import SlotUsers, as_group
+from runtime.taskexecutor.spark.account import SparkAccount
+from runtime.taskexecutor.spark.settings import SparkSettings
+
+logger = logging.getLogger(__name__)
+
+NOT_ENFORCED = "not enforced between slots here: {}"
+_ONE_JVM = (
+    "what tasks that use Spark do to each other in its JVM, which is one for all of them "
+    f"({tm.TENANCY.key}: namespace keeps namespaces apart)"
+)
+_MASK = "spark.hadoop.fs.permissions.umask-mode"
+
+
+def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
+    """None where tasks run as the TaskManager's user, which is told. Raises InvalidInputError."""
+    uids = configuration.get(tm.SLOT_UIDS)
+    if uids is None:
+        logger.info("%s", NOT_ENFORCED.format(f"users of their own ({tm.SLOT_UIDS.key} is not set)"))
+        return None
+    has_spark = configuration.get(tm.SPARK_ENABLED)
+    first, last = uids
+    if last - first < slots + 1 + has_spark:
+        message = (
+            f"{tm.SLOT_UIDS.key}: {first}-{last} is too small for {slots} slots: it takes one number for all, one for "
+            f"each slot, and {'two' if has_spark else 'one'} for each job that is here at once"
+        )
+        raise InvalidInputError(message)
+    return SlotUsers(first, last, slots, configuration.get(tm.SLOT_PROCESSES_MAX), has_spark=has_spark)
+
+
+def spark_account(configuration: Configuration, users: SlotUsers, umask: int) -> SparkAccount | None:
+    """As whom Spark runs beside them; None without Spark. `umask`: of tasks. Raises InvalidInputError."""
+    if not users.has_spark:
+        return None
+    if umask == UNCHANGED:
+        umask = os.umask(0)
+        os.umask(umask)
+    logger.warning("%s", NOT_ENFORCED.format(_ONE_JVM))
+    numbers = (users.first, users.last)
+    return SparkAccount.named(configuration.get(tm.SPARK_USER), numbers, users.jvm_gids, as_group(umask))
+
+
+def beside_slot_users(settings: SparkSettings, users: SlotUsers, account: SparkAccount) -> SparkSettings:
+    """What the JVM writes is its jobs' as well, where Hadoop decides on the mode too."""
+    conf = {_MASK: f"{account.umask:03o}", **settings.spark_conf}
+    return replace(settings, spark_conf=conf, slot_gids=users.slot_gids)
+
+
+def not_enforced(users: SlotUsers | None, controllers: Sequence[str]) -> tuple[str, ...]:
+    """For people: REST and the command line show it. `controllers`: of the slots' control groups."""
+    wanted = {"users": users is not None, **{name: name in controllers for name in CONTROLLERS}}
+    wanted["pids"] = wanted["pids"] or users is not None  # by RLIMIT_NPROC, which counts by user
+    wanted["spark"] = users is None or not users.has_spark  # without users it is the least of what is not
+    return tuple(name for name, is_there in wanted.items() if not is_there)
+
+
+def shown_directories(directories: Sequence[Path], exchange: str | None, users: SlotUsers, spark: Path) -> list[Path]:
+    """Those that slots, and Spark's user, have to get to."""
+    return [*directories, *([] if exchange is None else [Path(exchange)]), *([spark] if users.has_spark else [])]

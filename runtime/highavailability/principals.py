@@ -1,0 +1,105 @@
+"""Principals in the store: written by the leader for an admin, followed by every JobManager (R48).
+
+A principal that is revoked stays as a mark: what is absent cannot be told from what was never written (R33).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from runtime.common.entropy import Entropy
+from runtime.common.errors import ConflictError
+from runtime.highavailability.follower import follow
+from runtime.highavailability.guards import gets, settle, unchanged
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Put, Txn
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
+from runtime.highavailability.records import PrincipalRecord
+from runtime.security.principals import is_principal_name
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_MAX = 127
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPrincipal:
+    """A record as read; `revision` is what its next writer replaces.
+
+    `problem` is not "" when it cannot be read, and says why: then only the name is known, which is the key's.
+    """
+
+    record: PrincipalRecord
+    revision: int
+    problem: str = ""
+
+
+class PrincipalStore:
+    """All of a cluster's."""
+
+    def __init__(self, kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._entropy = entropy
+        self._timeout = timeout
+        self._told: frozenset[str] = frozenset()
+        """Keys that cannot be read, told once until that has changed: who writes junk again and again fills no log."""
+
+    async def get(self, name: str) -> StoredPrincipal | None:
+        """One of them, by a linearizable read."""
+        key = self._keys.principal(name)
+        answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+        return _stored(name, answer.kvs[0]) if answer.kvs else None
+
+    async def put(self, record: PrincipalRecord, *, previous_revision: int) -> StoredPrincipal:
+        """Write it in place of what was read (0: there was none). Raises ConflictError when that has changed."""
+        key = self._keys.principal(record.name)
+        data = encode_record(record)
+        txn = Txn(guards=(unchanged(key, previous_revision),), success=(Put(key, data),), failure=gets(key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if settled.result.succeeded:
+            return StoredPrincipal(record, settled.result.revision)
+        (there,) = settled.answers()
+        if settled.was_repeated and there is not None and there.value == data:
+            return StoredPrincipal(record, there.mod_revision)
+        message = f"principal {record.name} was changed by somebody else meanwhile: look at it, and ask again"
+        raise ConflictError(message)
+
+    async def delete(self, name: str, *, previous_revision: int) -> int:
+        """Delete what was read; the revision of that. Raises ConflictError when it has changed."""
+        key = self._keys.principal(name)
+        txn = Txn(guards=(unchanged(key, previous_revision),), success=(Delete(key),), failure=gets(key))
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if settled.result.succeeded or (settled.was_repeated and settled.answers() == [None]):
+            return settled.result.revision
+        message = f"principal {name} was changed by somebody else meanwhile: look at it, and ask again"
+        raise ConflictError(message)
+
+    async def follow(self) -> AsyncIterator[Mapping[str, StoredPrincipal]]:
+        """All of them by name, now and after each change, with those that cannot be read (R31).
+
+        What has a name that no principal can have is told, and left out.
+        """
+        prefix = self._keys.principals
+        async for found in follow(self._kv, prefix, timeout=self._timeout, entropy=self._entropy):
+            there = {name: _stored(name, kv) for name, kv in ((key.removeprefix(prefix), found[key]) for key in found)}
+            self._tell({name: stored.problem for name, stored in there.items() if stored.problem})
+            yield {name: stored for name, stored in there.items() if is_principal_name(name)}
+
+    def _tell(self, problems: Mapping[str, str]) -> None:
+        for name in sorted(problems.keys() - self._told):
+            logger.warning("nobody signs in as principal %a: %s", name[:_SHOWN_MAX], problems[name])
+        self._told = frozenset(problems)
+
+
+def _stored(name: str, kv: KeyValue) -> StoredPrincipal:
+    problem = "it is that of another principal"
+    try:
+        record = decode_record(PrincipalRecord, kv.value, key=kv.key)
+        if record.name == name:
+            return StoredPrincipal(record, kv.mod_revision)
+    except UnreadableRecordError as error:
+        problem = error.reason
+    return StoredPrincipal(PrincipalRecord(name, "", "", ()), kv.mod_revision, problem)

@@ -1,0 +1,1 @@
+"""Files that processes of a cluster log to."""

@@ -1,0 +1,213 @@
+"""The audit log: who has changed what, who has signed in, and who was refused, one JSON line each (R49).
+
+Lines are ASCII, bounded in length, and hold no token. The files are rotated as other logs are; what somebody can cause
+in any number and changes nothing, refusals, failures and repeats of what he has done, is counted above a bound, so that
+no flood fills the disk, or pushes out what was done.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Protocol
+
+from runtime.common.clock import Clock
+from runtime.common.ids import JobId
+from runtime.common.printable import printable
+from runtime.logs.rotating import RotatingLogHandler
+
+logger = logging.getLogger(__name__)
+
+FILE_SIZE_MAX = 100 * 1024 * 1024
+REFUSALS_WINDOW = 60.0
+REFUSALS_OF_ONE = 20
+"""Lines within a window of refusals of one address, and of failures, and of repeats, of one principal.
+
+What is more is counted.
+"""
+REFUSALS_MAX = 200
+"""The same for all of them."""
+SIGN_IN_SECONDS = 15 * 60.0
+"""A principal that has asked from there within that time does not sign in anew."""
+REPEATED_SECONDS = 60 * 60.0
+"""The same done by the same principal to the same object within that time is a repeat."""
+_NEVER_A_REPEAT = frozenset({"sign-in", "create-token", "rotate-token"})
+_REMEMBERED_MAX = 10_000
+_TEXT_MAX = 256
+
+
+More = Callable[[], Mapping[str, str]]
+"""Further fields of a line, made when there is one."""
+
+
+class Audit(Protocol):
+    """What is told of requests."""
+
+    def tell(self, action: str, outcome: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """Something was done or tried, by somebody who may."""
+
+    def fail(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """Somebody who may has tried what came to nothing."""
+
+    def refuse(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """Somebody was refused."""
+
+    def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
+        """A request of that principal; told when it is the first one in a while."""
+
+
+class NoAudit:
+    """Where nothing is told: applications of tests."""
+
+    def tell(self, action: str, outcome: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """Nothing."""
+
+    def fail(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """Nothing."""
+
+    def refuse(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """Nothing."""
+
+    def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
+        """Nothing."""
+
+
+class AuditLog:
+    """Implements `Audit` over a file that this process alone writes. Used by one loop."""
+
+    def __init__(self, path: Path, clock: Clock, *, files_max: int, size_max: int = FILE_SIZE_MAX) -> None:
+        self._handler = _File(path, maxBytes=size_max, backupCount=files_max - 1, encoding="ascii", delay=True)
+        self._clock = clock
+        self._signed_in = _Remembered(SIGN_IN_SECONDS)
+        self._done = _Remembered(REPEATED_SECONDS)
+        self._window_start = clock.monotonic()
+        self._refusals, self._failures, self._repeats = _Counted(), _Counted(), _Counted()
+        """By address, and by principal."""
+
+    def close(self) -> None:
+        """Tell how much was not told."""
+        self._end_window()
+        self._handler.close()
+
+    def tell(self, action: str, outcome: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """One line, or one more that is counted: of the same again."""
+        self._end_old_window()
+        # Not by what else is told: a client's promise has another time each time.
+        what = (principal, action, outcome, object_)
+        is_repeat = action not in _NEVER_A_REPEAT and self._done.has(what, self._clock.monotonic(), is_extended=False)
+        if is_repeat and not self._repeats.takes(principal):
+            return
+        self._write(action, outcome, {"principal": principal, "address": address, "object": object_, **more})
+
+    def refuse(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """One line, or one more that is counted: of whom a stand-by has seen, not of the stand-by."""
+        self._end_old_window()
+        if self._refusals.takes(str(more.get("forwarded_for") or address)):
+            self._write(action, "refused", {"principal": principal, "address": address, "object": object_, **more})
+
+    def tell_cancel(self, job_id: JobId, reason: str) -> None:
+        """The cluster has cancelled a job, because of that: nobody has asked for it."""
+        self.tell("cancel", "done", principal="", address="", object_=job_id, reason=reason)
+
+    def fail(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
+        """One line, or one more that is counted."""
+        self._end_old_window()
+        if self._failures.takes(principal):
+            self._write(action, "failed", {"principal": principal, "address": address, "object": object_, **more})
+
+    def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
+        """One line for the first request in a while."""
+        if self._signed_in.has((principal, via, address, forwarded_for), self._clock.monotonic(), is_extended=True):
+            return
+        origin = {"address": address, "forwarded_for": forwarded_for} if forwarded_for else {"address": address}
+        self.tell("sign-in", "done", principal=principal, **origin, via=via, **more())
+
+    def _end_old_window(self) -> None:
+        if self._clock.monotonic() - self._window_start >= REFUSALS_WINDOW:
+            self._end_window()
+
+    def _end_window(self) -> None:
+        refusals, failures = sum(self._refusals.untold.values()), sum(self._failures.untold.values())
+        repeats = self._repeats.untold
+        self._refusals, self._failures, self._repeats = _Counted(), _Counted(), _Counted()
+        self._window_start = self._clock.monotonic()
+        if refusals:
+            self._write("refusals", "refused", {"count": refusals})
+        if failures:
+            self._write("failures", "failed", {"count": failures})
+        for principal, count in repeats.items():
+            self._write("repeats", "done", {"principal": principal, "count": count})
+
+    def _write(self, action: str, outcome: str, more: Mapping[str, Any]) -> None:
+        time = datetime.fromtimestamp(self._clock.epoch_millis() / 1000, UTC).isoformat(timespec="milliseconds")
+        bounded = {key: _bounded(value) for key, value in more.items()}
+        line = {"time": time, "action": action, "outcome": outcome, **bounded}
+        record = logging.LogRecord(__name__, logging.INFO, "", 0, json.dumps(line), None, None)
+        self._handler.handle(record)
+
+
+class _Remembered:
+    """What was there within the last `seconds`. Above a bound the first is forgotten."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: dict[tuple[str, ...], float] = {}
+
+    def has(self, what: tuple[str, ...], now: float, *, is_extended: bool) -> bool:
+        """Was it there? It is from now on. `is_extended`: each time that it comes counts, else the first one."""
+        since = self._since.pop(what, None)
+        is_there = since is not None and now - since < self._seconds
+        self._since[what] = since if since is not None and is_there and not is_extended else now
+        if len(self._since) > _REMEMBERED_MAX:
+            del self._since[next(iter(self._since))]
+        return is_there
+
+
+class _Counted:
+    """Of one window: what is told of each, and how much is not."""
+
+    def __init__(self) -> None:
+        self.untold: dict[str, int] = {}
+        self._told: dict[str, int] = {}
+
+    def takes(self, who: str) -> bool:
+        """One more of him: is it told?"""
+        of_this = self._told.get(who, 0)
+        if of_this >= REFUSALS_OF_ONE or sum(self._told.values()) >= REFUSALS_MAX:
+            name = who if of_this else ""  # of strangers there may be any number
+            self.untold[name] = self.untold.get(name, 0) + 1
+            return False
+        self._told[who] = of_this + 1
+        return True
+
+
+class _File(RotatingLogHandler):
+    """Made with its first line. One that cannot be written is told in the process's log, and nothing waits for it."""
+
+    def _open(self) -> TextIOWrapper:
+        Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+        return super()._open()
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Told with what it would have said: this log is the only other place."""
+        said = record.getMessage()
+        logger.error("the audit log %s cannot be written (%s): %s", self.baseFilename, sys.exception(), said)
+
+
+def _bounded(value: Any) -> Any:
+    """Text of others; json escapes what is not ASCII, `printable` what is a control there. Bounded as it is written."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value[:_TEXT_MAX])
+    if text.isascii() and len(text) <= _TEXT_MAX // 2:
+        return text
+    if len(json.dumps(text)) - 2 <= _TEXT_MAX:
+        return text
+    sizes = accumulate(len(json.dumps(character)) - 2 for character in text)
+    return text[: sum(size <= _TEXT_MAX for size in sizes)]

@@ -1,0 +1,1 @@
+"""Who may stay connected, decided without sockets and clocks."""

@@ -1,0 +1,268 @@
+"""Cuts strangers off (R39): looks at the connections of this process's port from a thread of its own.
+
+gRPC owns the sockets and tells nobody of a connection before its first call. The system does: each is a descriptor of
+this process, and tells how many bytes have come. Nothing is copied, and a connection whose peer has shown the token is
+asked nothing any more. A thread, because a flood may keep the serving loop busy.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import stat
+import struct
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from runtime.common.clock import Clock
+from runtime.rpc.core.strangers import Connection, CutOff, Peer, StrangerLimits, Strangers
+
+logger = logging.getLogger(__name__)
+
+CALM_PAUSE = 0.5
+ALERT_PAUSE = 0.05
+HANDSHAKE_PAUSE = 0.02
+ALERT_SECONDS = 10.0
+"""For which the looks are more frequent, behind the last one that cut somebody off."""
+TOLD_EVERY = 10.0
+
+_BYTES_RECEIVED = struct.Struct("=128xQ")
+"""`tcpi_bytes_received` of Linux' `tcp_info`."""
+_V4_IN_V6 = "::ffff:"
+
+
+class StrangerWatch:
+    """Watches one port of this process between `start` and `stop`.
+
+    `admit` and `refuse` are called by the serving loop, for each call, with its peer as gRPC names it.
+    """
+
+    def __init__(self, clock: Clock, limits: StrangerLimits, *, is_encrypted: bool = False) -> None:
+        self._clock = clock
+        self._strangers = Strangers(limits)
+        self._sockets = _Sockets(self._strangers)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+        self._shown: dict[str, float] = {}
+        self._refused: Counter[str] = Counter()
+        self._alert_until = float("-inf")
+        self._untold: list[CutOff] = []
+        self._told_at = float("-inf")
+        self._is_encrypted = is_encrypted
+        self._looked_at = float("-inf")
+        self._left = 0
+        self._left_told_at = float("-inf")
+
+    def start(self, port: int) -> None:
+        """Watch that port."""
+        self._sockets.port = port
+        self._thread = threading.Thread(target=self._run, name="strangers", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Idempotent."""
+        self._is_stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def admit(self, peer: str) -> None:
+        """The peer of a call has shown the token."""
+        at = self._clock.monotonic()
+        with self._lock:
+            self._shown[peer] = at
+
+    def refuse(self, peer: str) -> None:
+        """The peer of a call has not shown it."""
+        with self._lock:
+            self._refused[peer] += 1
+            has_to_go = self._refused[peer] > self._strangers.limits.refusals_max
+        if has_to_go:
+            self._wake.set()
+
+    def note_handshake(self) -> None:
+        """A connection begins its TLS handshake: one that fails is seen only by who looks now. From any thread."""
+        if self._clock.monotonic() - self._looked_at > HANDSHAKE_PAUSE:
+            self._wake.set()
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            try:
+                self._look()
+            except OSError as error:
+                # The table of descriptors may be full for a moment.
+                logger.warning("the connections of port %d cannot be looked at: %s", self._sockets.port, error)
+            is_alert = self._strangers.count or self._clock.monotonic() < self._alert_until
+            self._wake.wait(ALERT_PAUSE if is_alert else CALM_PAUSE)
+            self._wake.clear()
+
+    def _look(self) -> None:
+        with self._lock:
+            shown, self._shown = self._shown, {}
+            refused, self._refused = self._refused, Counter()
+        # What was said so far is of connections that are seen now, or are over.
+        connections = self._sockets.connections()
+        for name, at in shown.items():
+            if (peer := parse_peer(name)) is not None:
+                self._strangers.admit(peer, at)
+        for name, calls in refused.items():
+            if (peer := parse_peer(name)) is not None:
+                self._strangers.refuse(peer, calls)
+        now = self._clock.monotonic()
+        cut = self._strangers.look(connections, now)
+        self._looked_at = now
+        for one in cut:
+            self._sockets.end(one.connection)
+        if cut:
+            self._alert_until = now + ALERT_SECONDS
+        self._tell(cut, now)
+        self._tell_left(self._strangers.left, now)
+
+    def _tell(self, cut: list[CutOff], now: float) -> None:
+        """The first one at once, and then a sum now and then: what anybody may cause fills no log."""
+        self._untold += cut
+        if not self._untold or now - self._told_at < TOLD_EVERY:
+            return
+        latest = self._untold[-1]
+        logger.warning(
+            "%d connections to port %d were cut off, the latest of %s after %s without the cluster's token",
+            len(self._untold),
+            self._sockets.port,
+            latest.connection.peer[0],
+            latest.reason,
+        )
+        self._untold.clear()
+        self._told_at = now
+
+    def _tell_left(self, left: Sequence[Peer], now: float) -> None:
+        """As above. Who speaks TLS with us, or not as we do, ends so: gRPC says it to nobody but stderr."""
+        self._left += len(left)
+        if not left or now - self._left_told_at < TOLD_EVERY:
+            return
+        logger.log(
+            logging.WARNING if self._is_encrypted else logging.INFO,
+            "%d connections to port %d ended before they had shown the cluster's token, the latest of %s: %s",
+            self._left,
+            self._sockets.port,
+            left[-1][0],
+            _LEFT_ENCRYPTED if self._is_encrypted else _LEFT_PLAIN,
+        )
+        self._left = 0
+        self._left_told_at = now
+
+
+_LEFT_ENCRYPTED = (
+    "it speaks no TLS, or one of the two does not accept the certificate of the other (its CA, its dates, the names in "
+    "it); the line of gRPC in this process's .out file says which"
+)
+_LEFT_PLAIN = "it may speak TLS, which security.ssl.internal.enabled turns on"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A socket of the port, and the descriptor by which it is reached."""
+
+    peer: Peer
+    descriptor: int
+
+
+class _Sockets:
+    """The connections of one port among the descriptors of this process."""
+
+    def __init__(self, strangers: Strangers) -> None:
+        self.port = 0
+        self._strangers = strangers
+        self._seen: dict[int, _Seen | None] = {}
+
+    def connections(self) -> list[Connection]:
+        """All that there are now. Of sockets that are something else it is remembered that they are."""
+        seen: dict[int, _Seen | None] = {}
+        found = []
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - at every look, without an object for each
+            descriptor = int(name)
+            try:
+                about = os.fstat(descriptor)
+            except OSError:
+                continue
+            if not stat.S_ISSOCK(about.st_mode):
+                continue
+            number = about.st_ino
+            one = self._seen[number] if number in self._seen else self._ask(number, descriptor)
+            seen[number] = one
+            if one is None:
+                continue
+            one.descriptor = descriptor
+            received = 0 if self._strangers.is_known(one.peer, number) else self._received(number, descriptor)
+            found.append(Connection(one.peer, number, received))
+        self._seen = seen
+        return found
+
+    def end(self, connection: Connection) -> None:
+        """Nothing more is read of it; gRPC finds it closed."""
+        one = self._seen[connection.number]
+        assert one is not None, connection
+        with suppress(OSError), _Borrowed(connection.number, one.descriptor) as found:
+            found.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, number: int, descriptor: int) -> _Seen | None:
+        """None: it listens, or is none of this port."""
+        try:
+            with _Borrowed(number, descriptor) as found:
+                if found.family not in {socket.AF_INET, socket.AF_INET6} or found.getsockname()[1] != self.port:
+                    return None
+                address, port = found.getpeername()[:2]
+        except OSError:
+            return None
+        return _Seen((_plain(address), port), descriptor)
+
+    def _received(self, number: int, descriptor: int) -> int:
+        try:
+            with _Borrowed(number, descriptor) as found:
+                info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
+        except OSError:
+            return 0
+        return int(_BYTES_RECEIVED.unpack(info)[0]) if len(info) == _BYTES_RECEIVED.size else 0
+
+
+class _Borrowed:
+    """The socket behind a descriptor that is somebody else's. Raises OSError if there is another one by now."""
+
+    def __init__(self, number: int, descriptor: int) -> None:
+        duplicate = os.dup(descriptor)
+        try:
+            self._socket = socket.socket(fileno=duplicate)
+        except OSError:
+            os.close(duplicate)
+            raise
+        if os.fstat(self._socket.fileno()).st_ino != number:
+            self._socket.close()
+            message = f"descriptor {descriptor} is another socket by now"
+            raise OSError(message)
+
+    def __enter__(self) -> socket.socket:
+        return self._socket
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def parse_peer(name: str) -> Peer | None:
+    """`ipv4:127.0.0.1:5555` or `ipv6:%5B::1%5D:5555`, as gRPC names a peer; None for one that has no port."""
+    family, _, rest = unquote(name).partition(":")
+    address, _, port = rest.rpartition(":")
+    if family not in {"ipv4", "ipv6"} or not port.isdecimal():
+        return None
+    return _plain(address.strip("[]")), int(port)
+
+
+def _plain(address: str) -> str:
+    """One name for one address: gRPC and the system differ in those of v4 on a socket of v6, and in scopes."""
+    return address.partition("%")[0].removeprefix(_V4_IN_V6)

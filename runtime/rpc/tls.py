@@ -1,0 +1,62 @@
+"""TLS of the links between processes: both ends show a certificate of the cluster's CA (R46).
+
+gRPC asks for the server's certificate at each handshake, so a renewed one is used by the next connection. Channels are
+made anew when this process's own certificate, or the CAs that it trusts, have changed; what runs on old ones goes on
+(R47).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from runtime.security.tls_files import TlsMaterial
+from runtime.security.watched import Watched
+
+
+class ServerTls:
+    """The listening end. `on_handshake` is called from a thread of gRPC whenever one begins."""
+
+    def __init__(self, source: Watched[TlsMaterial], on_handshake: Callable[[], None]) -> None:
+        self._source = source
+        self._shown = source.value
+        self._on_handshake = on_handshake
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """They let nobody in who has no certificate."""
+        fetch: Any = self._fetch  # the stubs do not know that None is an answer
+        return grpc.dynamic_ssl_server_credentials(
+            _configuration(self._shown), fetch, require_client_authentication=True
+        )
+
+    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """None: as before."""
+        self._on_handshake()
+        material = self._source.value
+        if material is self._shown:
+            return None
+        self._shown = material
+        return _configuration(material)
+
+
+def _configuration(material: TlsMaterial) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(material.key, material.certificates)], material.ca)
+
+
+class ClientTls:
+    """The dialling end."""
+
+    def __init__(self, source: Watched[TlsMaterial]) -> None:
+        self._source = source
+        self._made_of: TlsMaterial | None = None
+        self._credentials: grpc.ChannelCredentials | None = None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Another object once the files hold something else."""
+        material = self._source.value
+        if self._credentials is None or material is not self._made_of:
+            self._made_of = material
+            self._credentials = grpc.ssl_channel_credentials(material.ca, material.key, material.certificates)
+        return self._credentials

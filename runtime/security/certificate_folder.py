@@ -1,0 +1,246 @@
+"""A directory with two CAs of a cluster and what they have issued: what `flinklike certs` makes and renews (R47).
+
+Two, because they let in different people: the CA of the internal links signs for processes of the cluster only, that of
+REST for its servers and for clients. Certificate and key are one file, so that nobody ever reads one of them beside
+the other's successor. Public files (`*-ca.pem`) may be read by all, the others by their owner only.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from runtime.common.errors import InvalidInputError
+from runtime.security.certificates import NAME_BYTES_MAX, Credential, Use, issue, new_authority, read_credential
+from runtime.security.file_mask import make_private
+from runtime.security.private_files import read_private, replace_private, replace_public
+
+AUTHORITY_VALID = timedelta(days=3650)
+VALID = timedelta(days=365)
+_SIZE_MAX = 64 * 1024
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:_@-]{0,251}[A-Za-z0-9])?\Z")
+_FILE_NAME_LENGTH_MAX = 200
+_END = "-----END CERTIFICATE-----\n"
+
+
+class Kind(Enum):
+    """What a certificate is for."""
+
+    INTERNAL = "internal"
+    """A process of the cluster, for other processes of it."""
+    REST = "rest"
+    """A JobManager, for clients; also what it shows to the JobManager that leads."""
+    CLIENT = "client"
+    """A client of REST."""
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """Which ends of a connection it may be."""
+        return (Use.CLIENT,) if self is Kind.CLIENT else (Use.SERVER, Use.CLIENT)
+
+    @property
+    def authority(self) -> Authority:
+        """Whose."""
+        return Authority.INTERNAL if self is Kind.INTERNAL else Authority.REST
+
+
+class Authority(Enum):
+    """Who signs."""
+
+    INTERNAL = "internal"
+    REST = "rest"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A file that was written anew, and until when it is valid now."""
+
+    path: Path
+    ends: datetime
+
+
+class CertificateFolder:
+    """One directory, seen at one time."""
+
+    def __init__(self, directory: Path, now: datetime) -> None:
+        self._directory = directory
+        self._now = now
+
+    def init(self, cluster: str) -> list[Path]:
+        """Make both CAs. Raises InvalidInputError where there is one: what it has issued would be worth nothing."""
+        for authority in Authority:
+            if self._key_file(authority).exists():
+                message = (
+                    f"{self._key_file(authority)} is there: issue certificates with it, or renew it with "
+                    f"`flinklike certs renew {self._directory} --ca`; it is never overwritten"
+                )
+                raise InvalidInputError(message)
+        _refuse_long("the name of a cluster", cluster, NAME_BYTES_MAX - max(len(f" {one.value}") for one in Authority))
+        try:
+            make_private(self._directory)
+        except OSError as error:
+            raise InvalidInputError(str(error)) from error
+        return [self._new_authority(one, cluster) for one in Authority]
+
+    def issue(self, name: str, hosts: Sequence[str]) -> tuple[Path, Path]:
+        """A certificate of the kind `name` for the names and addresses in `hosts`, and the CA that goes with it.
+
+        The first of `hosts` names the file. Raises InvalidInputError.
+        """
+        kind = Kind(name)
+        for host in hosts:
+            if not _HOST.match(host) and not _is_address(host):
+                message = f"{host!r} is no host name or address"
+                raise InvalidInputError(message)
+        _refuse_long(
+            f"the name of a {kind.value} certificate",
+            hosts[0],
+            NAME_BYTES_MAX if kind is Kind.CLIENT else _FILE_NAME_LENGTH_MAX,
+        )
+        path = self._directory / f"{kind.value}-{hosts[0]}.pem"
+        if path.exists():
+            message = (
+                f"{path} is there: to make it anew with the same names, `flinklike certs renew {self._directory} "
+                "--all`; with other names, remove it first"
+            )
+            raise InvalidInputError(message)
+        self._issue(path, kind, hosts[0], hosts)
+        return path, self.ca_file(kind.authority)
+
+    def renew(self, *, before: datetime, everything: bool) -> list[Renewed]:
+        """Issue again what ends before that, or all of it, with the same names; and forget CAs that have ended (R47).
+
+        Raises InvalidInputError where nothing can be issued any more.
+        """
+        for authority in Authority:
+            _ = self._signing(authority)
+        renewed = []
+        for kind in Kind:
+            for path in self._issued(kind):
+                old = self._read(path)
+                if everything or old.ends < before:
+                    name, hosts = _names_of(old.certificate)
+                    renewed.append(Renewed(path, self._issue(path, kind, name, hosts).ends))
+        for authority in Authority:
+            self._trust(authority, self._trusted(authority))
+        return renewed
+
+    def renew_authorities(self) -> list[Path]:
+        """New CAs beside the old ones: both are trusted, and what is issued from now on is of the new ones."""
+        paths = []
+        for authority in Authority:
+            old = self._authority(authority)
+            name = str(old.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+            paths.append(self._new_authority(authority, name.rpartition(" ")[0]))
+        return paths
+
+    def drop_old_authorities(self) -> list[Path]:
+        """Trust the newest CAs alone. Raises InvalidInputError where a certificate here is still of an older one."""
+        for kind in Kind:
+            newest = self._authority(kind.authority)
+            for path in self._issued(kind):
+                if not self._read(path).is_issued_by(newest):
+                    message = (
+                        f"{path} is of the CA that is to go: make it anew first, `flinklike certs renew "
+                        f"{self._directory} --all`, and copy it to its host"
+                    )
+                    raise InvalidInputError(message)
+        for authority in Authority:
+            self._trust(authority, [self._authority(authority).certificate_pem])
+        return [self.ca_file(one) for one in Authority]
+
+    def _issued(self, kind: Kind) -> list[Path]:
+        own = {self.ca_file(kind.authority), self._key_file(kind.authority)}
+        return [path for path in sorted(self._directory.glob(f"{kind.value}-*.pem")) if path not in own]
+
+    def ending(self, before: datetime) -> list[Path]:
+        """Public files of CAs that end before that."""
+        return [self.ca_file(one) for one in Authority if self._authority(one).ends < before]
+
+    def ca_file(self, authority: Authority) -> Path:
+        """What everybody trusts: one CA, or two while one takes the other's place."""
+        return self._directory / f"{authority.value}-ca.pem"
+
+    def _key_file(self, authority: Authority) -> Path:
+        return self._directory / f"{authority.value}-ca-key.pem"
+
+    def _new_authority(self, authority: Authority, cluster: str) -> Path:
+        made = new_authority(f"{cluster} {authority.value}", now=self._now, valid_for=AUTHORITY_VALID)
+        # Trusted first: a crash in between leaves a CA that is trusted and signs nothing.
+        self._trust(authority, [made.certificate_pem, *self._trusted(authority)])
+        replace_private(self._key_file(authority), made.pem)
+        return self.ca_file(authority)
+
+    def _trusted(self, authority: Authority) -> list[bytes]:
+        file = self.ca_file(authority)
+        if not file.exists():
+            return []
+        pems = [(one + _END).encode() for one in file.read_text(encoding="ascii").split(_END) if one.strip()]
+        return [pem for pem in pems if x509.load_pem_x509_certificate(pem).not_valid_after_utc > self._now]
+
+    def _trust(self, authority: Authority, pems: Sequence[bytes]) -> None:
+        file, data = self.ca_file(authority), b"".join(pems)
+        if not file.exists() or file.read_bytes() != data:
+            replace_public(file, data)
+
+    def _authority(self, authority: Authority) -> Credential:
+        path = self._key_file(authority)
+        if not path.exists():
+            message = f"there is no CA in {self._directory}: make one with `flinklike certs init {self._directory}`"
+            raise InvalidInputError(message)
+        return self._read(path)
+
+    def _signing(self, authority: Authority) -> Credential:
+        found = self._authority(authority)
+        if found.ends <= self._now:
+            message = f"the CA {self.ca_file(authority)} has ended: `flinklike certs renew {self._directory} --ca`"
+            raise InvalidInputError(message)
+        return found
+
+    def _issue(self, path: Path, kind: Kind, name: str, hosts: Sequence[str]) -> Credential:
+        by = self._signing(kind.authority)
+        names = () if kind is Kind.CLIENT else tuple(hosts)
+        made = issue(by, name, hosts=names, uses=kind.uses, now=self._now, valid_for=VALID)
+        replace_private(path, made.pem)
+        return made
+
+    @staticmethod
+    def _read(path: Path) -> Credential:
+        try:
+            return read_credential(read_private(path, "key", size_max=_SIZE_MAX))
+        except ValueError as error:
+            message = f"{path} holds no certificate with its key that `flinklike certs` has made: {error}"
+            raise InvalidInputError(message) from error
+
+
+def _refuse_long(what: str, text: str, length_max: int) -> None:
+    if len(text.encode(errors="replace")) > length_max:
+        message = f"{what}, {text!r}, is longer than the {length_max} characters that it may have"
+        raise InvalidInputError(message)
+
+
+def _is_address(text: str) -> bool:
+    """IPv6 may begin and end with a colon."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _names_of(certificate: x509.Certificate) -> tuple[str, list[str]]:
+    name = str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return name, []
+    addresses = [str(one) for one in found.get_values_for_type(x509.IPAddress)]
+    return name, [*found.get_values_for_type(x509.DNSName), *addresses]

@@ -1,0 +1,70 @@
+"""Files that nobody but their owner may read: made once or replaced as a whole, refused when others may read them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.common.errors import InvalidInputError
+
+
+def read_private(path: Path, what: str, *, size_max: int) -> bytes:
+    """At most `size_max` + 1 bytes. Raises InvalidInputError when it is missing, or readable by others."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        message = f"cannot read the {what} file {path}: {error.strerror}"
+        raise InvalidInputError(message) from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        message = f"the {what} file {path} is no regular file"
+        raise InvalidInputError(message)
+    with os.fdopen(descriptor, "rb") as file:
+        mode = stat.S_IMODE(mode)
+        if mode & 0o077:
+            message = f"the {what} file {path} can be read by others (mode {mode:04o}): chmod 600 it or replace it"
+            raise InvalidInputError(message)
+        return file.read(size_max + 1)
+
+
+def create_private(path: Path, data: bytes) -> None:
+    """Make it, unless it is there. Of several processes that come at once one makes it, whole and synced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _draft(path, data) as draft:
+        try:
+            # A link fails if the name exists, a rename would replace what another process is already using.
+            os.link(draft, path)
+        except FileExistsError:
+            return
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Make it, or put it in the place of what is there: nobody ever sees a part of it."""
+    with _draft(path, data) as draft:
+        draft.replace(path)
+
+
+def replace_public(path: Path, data: bytes) -> None:
+    """The same for what everybody may read, whatever the umask is."""
+    with _draft(path, data, mode=0o644) as draft:
+        draft.replace(path)
+
+
+@contextmanager
+def _draft(path: Path, data: bytes, *, mode: int = 0o600) -> Iterator[Path]:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""What the processes of user code get of the environment in which the TaskManager was started (R41).
+
+A list of what passes, not of what does not: whoever starts a cluster has secrets in variables that nobody here knows.
+What a job declares (`env`) is the job's, and passes as it is. Pure, but for `TaskEnvironment.of_this_process`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runtime.jobgraph.task_credentials import VARIABLE as CREDENTIALS_VARIABLE
+from runtime.security.file_mask import UNCHANGED, task_umask
+
+PASSED = (
+    # the user and the machine
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "HOSTNAME", "TMPDIR", "TEMP", "TMP", "TERM",
+    "LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR", "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_*",
+    "VIRTUAL_ENV", "CONDA_*", "XDG_*",
+    # what PySpark, its JVM and its file systems read
+    "PYTHON*", "PYSPARK_*", "SPARK_*", "JAVA_*", "JDK_*", "_JAVA_OPTIONS", "SCALA_*",
+    "HADOOP_*", "HDFS_*", "YARN_*", "HIVE_*", "KRB5*", "ARROW_*",
+    # libraries that compute
+    "OMP_*", "OPENBLAS_*", "MKL_*", "NUMEXPR_*", "CUDA_*", "NVIDIA_*",
+    # the way out, and whom to trust on it
+    "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
+    "http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL*", "AWS_CA_BUNDLE",
+)  # fmt: skip
+"""Names, and beginnings of names with `*`. No credentials of clouds: those of the cluster's storage are among them."""
+
+OURS = "FLINKLIKE_"
+"""Never passes: the cluster's settings, passwords among them, and where its files are. One is added (R51)."""
+
+
+def passed_on(environment: Mapping[str, str], further: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that user code gets, by PASSED and by what the operator names beside it."""
+    patterns = (*PASSED, *further)
+    names = frozenset(one for one in patterns if not one.endswith("*"))
+    beginnings = tuple(one[:-1] for one in patterns if one.endswith("*"))
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(OURS) and (name in names or name.startswith(beginnings))
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnvironment:
+    """What slot processes, Spark and its Python workers begin with. `umask`: UNCHANGED, or that of who started this."""
+
+    variables: Mapping[str, str] = field(repr=False)
+    umask: int = UNCHANGED
+
+    def naming_credentials(self, directory: Path) -> TaskEnvironment:
+        """The same, with where a task finds delegation tokens (R51)."""
+        return TaskEnvironment({**self.variables, CREDENTIALS_VARIABLE: str(directory)}, self.umask)
+
+    @classmethod
+    def of_this_process(cls, further: Iterable[str] = ()) -> TaskEnvironment:
+        """What this TaskManager passes on."""
+        return cls(passed_on(os.environ, further), task_umask(os.environ))

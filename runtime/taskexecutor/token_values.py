@@ -1,0 +1,73 @@
+"""Delegation tokens that are for Hadoop or fsspec: values that are called `hadoop_conf.<key>`, `fsspec.<what>` (R51).
+
+Read from the files that tasks read, by whoever uses them: who renews them replaces a file, and tells nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from runtime.jobgraph.task_credentials import VARIABLE
+
+logger = logging.getLogger(__name__)
+
+_State = tuple[tuple[str, int, int], ...]
+
+
+class TokenValues:
+    """Those of one directory (None: there are none) whose names begin with `prefix`. Any thread may ask."""
+
+    def __init__(self, directory: Path | None, prefix: str) -> None:
+        self._directory = directory
+        self._prefix = prefix
+        self._lock = threading.Lock()
+        self._state: _State = ()
+        self._newest: Mapping[str, str] = {}
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str], prefix: str) -> TokenValues:
+        """Where tasks find theirs."""
+        named = environment.get(VARIABLE)
+        return cls(Path(named) if named else None, prefix)
+
+    def newest(self) -> Mapping[str, str]:
+        """By name without the prefix; the same object until they change. What cannot be read leaves what was."""
+        if self._directory is None:
+            return self._newest
+        with self._lock:
+            try:
+                state = self._look(self._directory)
+                if state != self._state:
+                    found = self._read(self._directory, state)
+                    self._state = state
+                    self._newest = found if found != self._newest else self._newest
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                # Not the error's text: it may quote what it could not read.
+                logger.warning("credentials cannot be read (%s), those of before stay", type(error).__name__)
+            return self._newest
+
+    @staticmethod
+    def _look(directory: Path) -> _State:
+        try:
+            with os.scandir(directory) as entries:
+                found = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".json")]
+        except FileNotFoundError:
+            return ()  # there are no providers; each attempt of a slot comes here
+        return tuple(sorted((name, state.st_ino, state.st_mtime_ns) for name, state in found))
+
+    def _read(self, directory: Path, state: _State) -> Mapping[str, str]:
+        """Of two providers with the same key the one whose name comes later has it."""
+        values: dict[str, str] = {}
+        for name, _, _ in state:
+            content = json.loads((directory / name).read_bytes())
+            values |= {
+                key.removeprefix(self._prefix): str(value)
+                for key, value in content["values"].items()
+                if key.startswith(self._prefix)
+            }
+        return values

@@ -1,0 +1,1 @@
+"""Unpacking of what jobs bring along: in a process of its own, within limits (R42)."""

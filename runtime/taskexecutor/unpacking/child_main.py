@@ -1,0 +1,119 @@
+"""The process that unpacks the archives of one job, for no longer than that (R42).
+
+It reads what strangers have written, so it may take little, holds nothing, and is told nothing but paths and limits.
+Where slots are users of their own it is a user too, whose number nobody else has: it opens the archives as root, and
+gives up all rights before it reads any of them.
+Its answer is one line of JSON; without one, its exit tells what became of it. What it has written means nothing before
+that answer: whoever started it deletes the directory else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.common.errors import InvalidInputError
+from runtime.taskexecutor.slots.linux import die_with_parent, refuse_new_privileges, set_process_name
+from runtime.taskexecutor.unpacking.archive import unpack
+from runtime.taskexecutor.unpacking.limits import Budget, UnpackLimits
+
+_NICENESS = 5
+_OOM_SCORE = "600"
+_OPEN_FILES_MAX = 64
+_PROCESSES_MAX = 16
+"""Threads count too: of libraries. It has no use for another process."""
+_ARCHIVE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PRIVATE = 0o077
+_GRACE_SECONDS = 5
+DONE, REFUSED, DENIED = "done", "refused", "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveToUnpack:
+    """`root` is made for it, unless it is there and empty. `name` tells its kind, unless it is a wheel."""
+
+    archive: str
+    name: str
+    root: str
+    is_wheel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackAnswer:
+    """REFUSED: the archives are to blame. DENIED: the host, with its `errno`."""
+
+    outcome: str
+    message: str = ""
+    errno: int = 0
+
+
+def request_line(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> bytes:
+    """What the process reads. `user`: whom it becomes, and the number of his group."""
+    request: dict[str, Any] = {"parent": os.getpid(), "limits": asdict(limits), "user": user}
+    request["archives"] = [asdict(one) for one in archives]
+    return json.dumps(request).encode()
+
+
+def parse_answer(line: bytes) -> UnpackAnswer:
+    """What it wrote. Raises ValueError and TypeError for what is no answer."""
+    return UnpackAnswer(**json.loads(line))
+
+
+def _bound(limits: UnpackLimits, archives: int) -> None:
+    """From here on hostile bytes may do what they like: to this process."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    files = _OPEN_FILES_MAX + archives
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds_max, limits.cpu_seconds_max + _GRACE_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes_max, limits.memory_bytes_max))
+    os.nice(_NICENESS)
+    Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
+
+
+def _become(user: int, parent: int) -> None:
+    """Give up all rights but those of `user`, of whom nothing else runs. Nobody gets them back."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES_MAX, _PROCESSES_MAX))
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    die_with_parent(parent)  # the kernel has taken it back with the rights
+    os.umask(_PRIVATE)
+
+
+def _opened(archives: Sequence[ArchiveToUnpack], user: int | None) -> Sequence[Path | int]:
+    """Only root may read them, when there is somebody to become."""
+    return [Path(one.archive) if user is None else os.open(one.archive, _ARCHIVE) for one in archives]
+
+
+def _answer(request: dict[str, Any], limits: UnpackLimits) -> UnpackAnswer:
+    archives = [ArchiveToUnpack(**fields) for fields in request["archives"]]
+    budget, user = Budget(limits), request["user"]
+    try:
+        _bound(limits, len(archives))
+        opened = _opened(archives, user)
+        if user is not None:
+            _become(user, request["parent"])
+        for one, source in zip(archives, opened, strict=True):
+            unpack(source, one.name, Path(one.root), budget, is_wheel=one.is_wheel)
+    except InvalidInputError as error:
+        return UnpackAnswer(REFUSED, str(error))
+    except OSError as error:
+        return UnpackAnswer(DENIED, error.strerror or str(error), error.errno or 0)
+    return UnpackAnswer(DONE)
+
+
+def main() -> None:
+    """Read the request, unpack, answer."""
+    request = json.loads(sys.stdin.buffer.read())
+    die_with_parent(request["parent"])
+    refuse_new_privileges()
+    set_process_name("unpack")
+    answer = _answer(request, UnpackLimits(**request["limits"]))
+    sys.stdout.write(json.dumps(asdict(answer)))
+    sys.stdout.flush()

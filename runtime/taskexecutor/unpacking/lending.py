@@ -1,0 +1,105 @@
+"""Directories that root lends to the user who unpacks, and takes back (R42). Blocking, as root.
+
+While they are lent, a process that hostile bytes have taken over may do there what it likes, and may have handed
+descriptors of them to others. Root walks nothing that somebody else can still change: from the top downwards each
+directory becomes root's, and closed, before anything in it is looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from runtime.common.errors import InvalidInputError
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CLOSED, _PASSABLE = 0o700, 0o710
+_ACCESS_LISTS = ("system.posix_acl_access", "system.posix_acl_default")
+_NO_LISTS = frozenset({errno.ENODATA, errno.ENOTSUP})
+_TOO_DEEP = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
+
+
+def lend(building: Path, roots: Iterable[Path], number: int) -> None:
+    """Make each of `roots`, empty, for that user; he may go through what is between them and `building`."""
+    for root in roots:
+        root.mkdir(parents=True)
+        for above in root.relative_to(building).parents:
+            os.chown(building / above, 0, number)
+            (building / above).chmod(_PASSABLE)
+        os.chown(root, number, number)
+        root.chmod(_CLOSED)
+
+
+def take_back(roots: Iterable[Path], number: int) -> None:
+    """All below is root's, for root alone; nothing runs as that user any more.
+
+    Raises InvalidInputError for what is not that user's, which would be a link to somebody else's file, and for what
+    is neither file, directory nor symbolic link.
+    """
+    taken: set[tuple[int, int]] = set()
+    left = [str(root) for root in roots]
+    try:
+        while left:
+            left += _take_directory(left.pop(), number, taken)
+    except OSError as error:
+        if error.errno not in _TOO_DEEP:
+            raise
+        raise _unusable("something whose name is too long") from error
+
+
+def _take_directory(path: str, number: int, taken: set[tuple[int, int]]) -> list[str]:
+    """The directories in it. All above it is root's, so that its path leads nowhere else."""
+    descriptor = os.open(path, _DIRECTORY)
+    try:
+        _take(descriptor, number, taken)
+        with os.scandir(descriptor) as entries:
+            names = [entry.name for entry in entries]
+        below: list[str] = []
+        for name in names:
+            mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                below.append(f"{path}/{name}")
+            elif stat.S_ISREG(mode):
+                _take_file(descriptor, name, number, taken)
+            elif stat.S_ISLNK(mode):
+                os.chown(name, 0, 0, dir_fd=descriptor, follow_symlinks=False)
+            else:
+                raise _unusable("something that is neither file, directory nor link")
+        return below
+    finally:
+        os.close(descriptor)
+
+
+def _take_file(directory: int, name: str, number: int, taken: set[tuple[int, int]]) -> None:
+    descriptor = os.open(name, _FILE, dir_fd=directory)
+    try:
+        _take(descriptor, number, taken)
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, number: int, taken: set[tuple[int, int]]) -> None:
+    status = os.fstat(descriptor)
+    identity = status.st_dev, status.st_ino
+    if identity in taken:
+        return  # another name of it
+    if status.st_uid != number:
+        raise _unusable("a link to a file that is not its own")
+    os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & _CLOSED)
+    os.fchown(descriptor, 0, 0)
+    for name in _ACCESS_LISTS:
+        try:
+            os.removexattr(descriptor, name)
+        except OSError as error:
+            if error.errno not in _NO_LISTS:
+                raise
+    if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+        taken.add(identity)
+
+
+def _unusable(what: str) -> InvalidInputError:
+    return InvalidInputError(f"an archive of this job is damaged: what should unpack it has left {what}")

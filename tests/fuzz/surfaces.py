@@ -1,0 +1,37 @@
+"""All surfaces by name."""
+
+from __future__ import annotations
+
+from tests.fuzz import (
+    archives,
+    client,
+    configuration,
+    credentials,
+    etcd_answers,
+    false_job_manager,
+    files,
+    guard,
+    jobgraph,
+    log_positions,
+    messages,
+    records,
+    slot_wire,
+)
+from tests.fuzz.surface import Surface
+
+_MODULES = (
+    archives,
+    client,
+    configuration,
+    credentials,
+    etcd_answers,
+    false_job_manager,
+    files,
+    guard,
+    jobgraph,
+    log_positions,
+    messages,
+    records,
+    slot_wire,
+)
+SURFACES: dict[str, Surface] = {one.name: one for module in _MODULES for one in module.SURFACES}

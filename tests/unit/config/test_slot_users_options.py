@@ -1,0 +1,54 @@
+"""R50: which options of users go together, and what is too small for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import InvalidConfigurationError, load
+from runtime.entrypoint.slot_users import not_enforced, slot_users
+
+UIDS = "taskmanager.slots.uids=20000-20009"
+USER = "taskmanager.spark.user=spark"
+WITHOUT_SPARK = "taskmanager.spark.enabled=false"
+WRONG = {
+    "no-account": ((UIDS,), "takes taskmanager.spark.user beside Spark"),
+    "no-uids": ((USER,), "set taskmanager.slots.uids too"),
+    "spark-cluster": (
+        (UIDS, USER, "spark.master=spark://h:7077", "taskmanager.spark.allow-unauthenticated=true"),
+        "is for spark.master local",
+    ),
+    "sockets": ((UIDS, USER, "spark.python.unix.domain.socket.enabled=true"), "cannot open the sockets of the JVM"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_contradicts_is_refused(wrong: str) -> None:
+    options, words = WRONG[wrong]
+    with pytest.raises(InvalidConfigurationError) as caught:
+        load(None, environment={}, dynamic=options)
+    (problem,) = caught.value.problems
+    assert words in problem
+
+
+def test_with_an_account_and_without_spark_it_is_taken() -> None:
+    load(None, environment={}, dynamic=[UIDS, USER])
+    load(None, environment={}, dynamic=[UIDS, WITHOUT_SPARK])
+
+
+@pytest.mark.parametrize(("options", "slots_max"), [((UIDS, USER), 7), ((UIDS, WITHOUT_SPARK), 8)])
+def test_a_range_has_numbers_for_one_job(options: tuple[str, ...], slots_max: int) -> None:
+    configuration = load(None, environment={}, dynamic=options)
+    users = slot_users(configuration, slots_max)
+    assert users is not None
+    assert len(users.job_gids) == 1
+    with pytest.raises(InvalidInputError, match="too small"):
+        slot_users(configuration, slots_max + 1)
+
+
+def test_one_jvm_for_all_is_told_where_all_else_is_enforced() -> None:
+    beside = slot_users(load(None, environment={}, dynamic=[UIDS, USER]), 2)
+    alone = slot_users(load(None, environment={}, dynamic=[UIDS, WITHOUT_SPARK]), 2)
+    assert "spark" in not_enforced(beside, ())
+    assert "spark" not in not_enforced(alone, ())
+    assert "spark" not in not_enforced(None, ())

@@ -1,0 +1,83 @@
+"""R48: whose a job is, is what is stored with its graph: no repeat of its id and no owner says otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from runtime.common.errors import ForbiddenError
+from runtime.common.namespaces import DEFAULT_NAMESPACE, UNKNOWN_NAMESPACE
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recovered_job
+from runtime.highavailability.records import DoneRecord, GraphRecord, Payload, ResultRecord, StoredJob
+from tests.unit.dispatcher.test_job_registry import P1, ended, job, only, pushed, registry, source
+
+SAMS = replace(source(1), submitter="sam", namespace="team-a")
+
+
+@pytest.mark.parametrize("stage", ["submitting", "running", "ended", "cleaned"])
+def test_the_same_job_of_somebody_else_is_refused(stage: str) -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, SAMS))
+    if stage != "submitting":
+        made.handle(ev.SubmitStored(job(1), 7, ""))
+    if stage in {"ended", "cleaned"}:
+        ended(made, 1)
+    if stage == "cleaned":
+        made.handle(ev.JobsCleaned((job(1),)))
+    for number, submitter in enumerate(("sue", ""), 2):
+        refused = only(made.handle(ev.SubmitRequested(number, replace(SAMS, submitter=submitter))), ev.Refuse)
+        assert isinstance(refused.error, ForbiddenError)
+        assert "somebody else" in str(refused.error)
+    again = made.handle(ev.SubmitRequested(4, SAMS))
+    assert not [effect for effect in again if isinstance(effect, ev.Refuse)]
+
+
+@pytest.mark.parametrize("is_cleaned", [True, False])
+def test_nor_is_one_told_that_only_the_store_knows(is_cleaned: bool) -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, replace(SAMS, submitter="sue", namespace="team-b")))
+    found = ev.SubmitFoundStored(job(1), "d", JobStatus.RUNNING, is_cleaned, "sam")
+    assert isinstance(only(made.handle(found), ev.Refuse).error, ForbiddenError)
+    shown = made.summary(job(1))
+    if is_cleaned:
+        assert shown is None
+        return
+    assert shown is not None
+    assert shown.namespace == UNKNOWN_NAMESPACE
+    graph = GraphRecord(Payload("d", b"{}", ""), "job-1", 1001, "tests", "sam", "team-a")
+    stored = StoredJob(job(1), graph, 7, None, 0, None, 0, None)
+    made.handle(ev.JobReloaded(job(1), recovered_job(stored)))
+    shown = made.summary(job(1))
+    assert shown is not None
+    assert (shown.submitter, shown.namespace) == ("sam", "team-a")
+
+
+def test_an_owner_does_not_say_whose_job_it_runs() -> None:
+    made = registry(P1)
+    made.handle(ev.SubmitRequested(1, SAMS))
+    made.handle(ev.SubmitStored(job(1), 7, ""))
+    for sequence, (submitter, namespace) in enumerate([("", ""), ("sue", "team-b")], 1):
+        said = replace(pushed(1, JobStatus.RUNNING, sequence=sequence), submitter=submitter, namespace=namespace)
+        made.handle(ev.SummariesReceived((said,)))
+        shown = made.summary(job(1))
+        assert shown is not None
+        assert (shown.status, shown.submitter, shown.namespace) == (JobStatus.RUNNING, "sam", "team-a")
+
+
+def test_nor_does_the_result_that_it_has_stored() -> None:
+    graph = GraphRecord(Payload("d", b"{}", ""), "job-1", 1001, "tests", "sam", "team-a")
+    result = ResultRecord(JobStatus.FINISHED, encode_summary(pushed(1, JobStatus.FINISHED)), Payload("", b"", ""))
+    ended_summary = recovered_job(StoredJob(job(1), graph, 7, None, 0, None, 0, result)).ended
+    assert ended_summary is not None
+    assert (ended_summary.submitter, ended_summary.namespace) == ("sam", "team-a")
+
+
+def test_a_job_that_an_earlier_release_has_cleaned_is_of_the_default_namespace() -> None:
+    old = replace(pushed(1, JobStatus.FINISHED), submitter="", namespace="")
+    done = DoneRecord("d", JobStatus.FINISHED, encode_summary(old), "", 0, 0, "")
+    assert finished_job(job(1), done).summary.namespace == DEFAULT_NAMESPACE
+    unreadable = replace(done, summary=b"?")
+    assert finished_job(job(1), unreadable).summary.namespace == UNKNOWN_NAMESPACE

@@ -1,0 +1,53 @@
+"""Reports travel in messages that the transport takes, whatever user code has put into them (R52)."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.ids import PartitionId
+from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import TaskReports
+from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics
+from runtime.rpc import codec
+from runtime.rpc.settings import RpcLimits
+from runtime.taskexecutor.core.reports import messages_of, report_size_bytes
+from runtime.taskexecutor.slots.failures import of_exception
+from tests.kit.task_messages import attempt_id, job_id
+
+MESSAGE_MAX = RpcLimits().message_size_max
+SMILES = "\U0001f600" * 100_000
+
+
+def report(number: int, failure: FailureInfo, *outputs: OutputDirectory) -> TaskExecutionReport:
+    attempt = attempt_id(1, number, epoch=7)
+    return TaskExecutionReport(attempt, ExecutionState.FAILED, 1, failure, b"", (), outputs, TaskMetrics())
+
+
+def failure(**fields: object) -> FailureInfo:
+    known = of_exception(ValueError(SMILES), timestamp_millis=1)
+    return FailureInfo(**{**{name: getattr(known, name) for name in FailureInfo.__slots__}, **fields})
+
+
+LOST = tuple(PartitionId(attempt_id(1, number, epoch=7), 0) for number in range(500))
+
+
+@pytest.mark.parametrize(
+    ("one", "outputs"),
+    [
+        (failure(), ()),
+        (failure(class_name="A" * 400), ()),
+        (failure(lost_partitions=LOST), ()),
+        (failure(), (OutputDirectory("/\udce4" * 1000, "/\udce4" * 1000),) * 5),
+    ],
+    ids=["four bytes a letter", "long classes", "many lost partitions", "names that are no text"],
+)
+def test_no_message_is_larger_than_one_may_be(one: FailureInfo, outputs: tuple[OutputDirectory, ...]) -> None:
+    groups = list(messages_of(report(number, one, *outputs) for number in range(40)))
+    sizes = [len(codec.encode(TaskReports(job_id(1), 7, group))) for group in groups]
+    assert max(sizes) <= MESSAGE_MAX
+    assert all(len(codec.encode(single)) <= report_size_bytes(single) for single in groups[0])
+
+
+def test_a_class_that_is_made_of_data_is_cut() -> None:
+    told = of_exception(type("A" * 6_000_000, (Exception,), {})(), timestamp_millis=1)
+    assert len(told.class_name) < 1000
