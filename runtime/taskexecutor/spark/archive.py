@@ -1,8 +1,8 @@
 """The JVM's class archive: AppCDS before Java 25, the AOT cache from 25 on. Halves the time to the first result.
 
 One file per (runtime build, pyspark version, class path, kind of CPU). Built once, by one process at a time (lock
-file), published by a rename. The JVM ignores an archive that does not fit; one that keeps it from starting is
-removed, and the start goes on without.
+file), published by a rename. The JVM ignores an archive that does not fit; one with which it ends by itself, and
+without which it starts, is removed.
 """
 
 from __future__ import annotations

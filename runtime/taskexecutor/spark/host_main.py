@@ -29,18 +29,19 @@ _REASON_LENGTH_MAX = 2000
 
 
 def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
-    """Start the driver; an archive that keeps it from starting is dropped, and the start tried without."""
+    """Start the driver. Where the JVM ends by itself it is tried without the class archive, which goes if that helps."""
     deadline = Deadline.after(clock, settings.start_timeout)
     prepare_directories(settings)
     options = archive.use_options() if settings.class_archive else ()
     try:
         return start_driver(settings, java, options, clock, deadline)
     except JvmStartError as error:
-        if not options:
+        if not options or not error.is_of_itself():
             raise
-        logger.warning("the JVM does not start with its class archive, going on without: %s", error)
+        logger.warning("the JVM does not start with its class archive, trying without: %s", error)
+        driver = start_driver(settings, java, (), clock, deadline)
         archive.discard()
-        return start_driver(settings, java, (), clock, deadline)
+        return driver
 
 
 def main(argv: list[str]) -> int:

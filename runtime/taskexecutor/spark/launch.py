@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import os
 import shlex
+import signal
 import struct
 import subprocess
 import sys
@@ -56,10 +57,19 @@ MODULE_OPTIONS: tuple[str, ...] = (
 )
 
 _POLL_INTERVAL = 0.02
+_OBEYED_SIGNALS = frozenset(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
 
 class JvmStartError(FlinklikeError):
-    """The JVM ended, or did not answer in time, before its gateway was there."""
+    """The JVM ended, or did not answer in time, before its gateway was there. `code`: its exit code, None without one."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def is_of_itself(self) -> bool:
+        """True if the JVM has ended, and nobody else has ended it: a signal, or Java's code for one that it obeys."""
+        return self.code is not None and self.code != -signal.SIGKILL and self.code not in _OBEYED_SIGNALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +215,7 @@ class JvmProcess:
             except subprocess.TimeoutExpired:
                 continue
             message = f"the JVM ended with code {code} before it had a gateway; log: {self._log_file}{self.log_tail()}"
-            raise JvmStartError(message)
+            raise JvmStartError(message, code)
         return read_gateway_address(connection_file)
 
     def log_tail(self, size: int = 2000) -> str:
