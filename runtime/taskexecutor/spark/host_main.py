@@ -29,7 +29,7 @@ _REASON_LENGTH_MAX = 2000
 
 
 def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
-    """Start the driver. Where the JVM ends by itself it is tried without the class archive, which goes if that helps."""
+    """Start the driver. A JVM that ends by itself is tried without the class archive, which goes if that helps."""
     deadline = Deadline.after(clock, settings.start_timeout)
     prepare_directories(settings)
     options = archive.use_options() if settings.class_archive else ()

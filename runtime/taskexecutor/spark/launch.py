@@ -61,7 +61,7 @@ _OBEYED_SIGNALS = frozenset(128 + number for number in (signal.SIGHUP, signal.SI
 
 
 class JvmStartError(FlinklikeError):
-    """The JVM ended, or did not answer in time, before its gateway was there. `code`: its exit code, None without one."""
+    """The JVM ended, with exit code `code`, or did not answer in time (None), before its gateway was there."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
