@@ -36,7 +36,10 @@ class InvalidConfigurationError(InvalidInputError):
 
 
 def parse_dynamic(arguments: Iterable[str]) -> list[str]:
-    """The `key=value` texts of `-D key=value` and `-Dkey=value`. Raises InvalidInputError for anything else."""
+    """The `key=value` texts of `-D key=value` and `-Dkey=value`.
+
+    Raises InvalidInputError for anything else, and for options that are secrets.
+    """
     dynamic: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -44,8 +47,20 @@ def parse_dynamic(arguments: Iterable[str]) -> list[str]:
         if not argument.startswith("-D") or not text:
             message = f"unknown argument {argument!r}: only -D key=value may follow"
             raise InvalidInputError(message)
+        _refuse_secret(text.partition("=")[0].strip())
         dynamic.append(text)
     return dynamic
+
+
+def _refuse_secret(key: str) -> None:
+    """R41: every user of a host sees the arguments of its processes."""
+    option = all_options().get(key)
+    if option is not None and option.is_secret:
+        message = (
+            f"-D {key} shows a secret to every user of this host: set it in {CONFIG_FILE}, or in the environment "
+            f"variable {_environment_name(key)}"
+        )
+        raise InvalidInputError(message)
 
 
 class Configuration:

@@ -13,6 +13,7 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
+from runtime.common.printable import printable
 from runtime.config.configuration import Configuration, load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.entrypoint import option_mapping as options
@@ -30,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         configuration = load(layout.conf, environment=os.environ, dynamic=parse_dynamic(dynamic))
     except InvalidInputError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         return 2
 
     async def ask(job_id: JobId) -> KnownJob:
@@ -83,4 +84,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except FlinklikeError as error:
-        sys.exit(str(error))
+        sys.exit(printable(str(error)))

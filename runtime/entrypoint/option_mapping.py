@@ -147,6 +147,11 @@ def high_availability_settings(
 def _external_etcd(configuration: Configuration) -> EtcdSettings:
     if configuration.get(ha.ETCD_ALLOW_UNAUTHENTICATED):
         logger.warning("%s: everybody who reaches etcd can run code in this cluster", ha.ETCD_ALLOW_UNAUTHENTICATED.key)
+    if configuration.get(ha.ETCD_USERNAME) and not configuration.get(ha.ETCD_TLS_CA):
+        logger.warning(
+            "%s is not set: the password of etcd's user and all records cross the network in plain text",
+            ha.ETCD_TLS_CA.key,
+        )
     return EtcdSettings(
         endpoints=configuration.get(ha.ETCD_ENDPOINTS),
         username=configuration.get(ha.ETCD_USERNAME),

@@ -19,6 +19,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.blob.blocking import BlockingIo
 from runtime.common.clock import Deadline
 from runtime.common.errors import FlinklikeError, PermanentError
+from runtime.common.printable import printable
 from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.high_availability import LEASE_TIMEOUT
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         sys.stdout.write(f"{asyncio.run(_accept(dynamic, keep_jobs=given.keep_jobs))}\n")
     except FlinklikeError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         return 1
     return 0
 

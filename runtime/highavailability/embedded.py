@@ -33,6 +33,7 @@ from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.common.errors import FlinklikeError, PermanentError
 from runtime.common.json_text import parse_json
+from runtime.common.printable import printable
 from runtime.config import log_files
 from runtime.highavailability.embedded_tls import EmbeddedTls
 
@@ -363,7 +364,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _run(given.command, settings)
     except FlinklikeError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{printable(str(error))}\n")
         return 1
 
 

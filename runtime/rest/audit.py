@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 FILE_SIZE_MAX = 100 * 1024 * 1024
 REFUSALS_WINDOW = 60.0
 REFUSALS_OF_ONE = 20
-"""Lines within a window of refusals of one address, and of failures, and of repeats, of one principal.
+"""Lines within a window of refusals of one stranger's address, and of refusals, failures and repeats of one principal.
 
 What is more is counted.
 """
 REFUSALS_MAX = 200
-"""The same for all of them."""
+"""The same for all strangers, of whom there may be any number, and for all principals."""
 SIGN_IN_SECONDS = 15 * 60.0
 """A principal that has asked from there within that time does not sign in anew."""
 REPEATED_SECONDS = 60 * 60.0
@@ -86,9 +86,7 @@ class AuditLog:
         self._clock = clock
         self._signed_in = _Remembered(SIGN_IN_SECONDS)
         self._done = _Remembered(REPEATED_SECONDS)
-        self._window_start = clock.monotonic()
-        self._refusals, self._failures, self._repeats = _Counted(), _Counted(), _Counted()
-        """By address, and by principal."""
+        self._begin_window()
 
     def close(self) -> None:
         """Tell how much was not told."""
@@ -106,9 +104,13 @@ class AuditLog:
         self._write(action, outcome, {"principal": principal, "address": address, "object": object_, **more})
 
     def refuse(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
-        """One line, or one more that is counted: of whom a stand-by has seen, not of the stand-by."""
+        """One line, or one more that is counted: of a principal, else of whom a stand-by has seen, not the stand-by."""
         self._end_old_window()
-        if self._refusals.takes(str(more.get("forwarded_for") or address)):
+        if principal:
+            is_told = self._refusals.takes(principal)
+        else:
+            is_told = self._strangers.takes(str(more.get("forwarded_for") or address))
+        if is_told:
             self._write(action, "refused", {"principal": principal, "address": address, "object": object_, **more})
 
     def tell_cancel(self, job_id: JobId, reason: str) -> None:
@@ -133,16 +135,23 @@ class AuditLog:
             self._end_window()
 
     def _end_window(self) -> None:
-        refusals, failures = sum(self._refusals.untold.values()), sum(self._failures.untold.values())
-        repeats = self._repeats.untold
-        self._refusals, self._failures, self._repeats = _Counted(), _Counted(), _Counted()
-        self._window_start = self._clock.monotonic()
-        if refusals:
-            self._write("refusals", "refused", {"count": refusals})
+        strangers, failures = sum(self._strangers.untold.values()), sum(self._failures.untold.values())
+        refusals, repeats = self._refusals.untold, self._repeats.untold
+        self._begin_window()
+        if strangers:
+            self._write("refusals", "refused", {"count": strangers})
         if failures:
             self._write("failures", "failed", {"count": failures})
+        for principal, count in refusals.items():
+            self._write("refusals", "refused", {"principal": principal, "count": count})
         for principal, count in repeats.items():
             self._write("repeats", "done", {"principal": principal, "count": count})
+
+    def _begin_window(self) -> None:
+        """What is counted by address, and what by principal: who is not known takes no line of who is."""
+        self._strangers, self._refusals = _Counted(), _Counted(has_first=True)
+        self._failures, self._repeats = _Counted(), _Counted()
+        self._window_start = self._clock.monotonic()
 
     def _write(self, action: str, outcome: str, more: Mapping[str, Any]) -> None:
         time = datetime.fromtimestamp(self._clock.epoch_millis() / 1000, UTC).isoformat(timespec="milliseconds")
@@ -170,16 +179,18 @@ class _Remembered:
 
 
 class _Counted:
-    """Of one window: what is told of each, and how much is not."""
+    """Of one window: what is told of each, and how much is not. `has_first`: of each the first one is told, always."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_first: bool = False) -> None:
+        self._has_first = has_first
         self.untold: dict[str, int] = {}
         self._told: dict[str, int] = {}
 
     def takes(self, who: str) -> bool:
         """One more of him: is it told?"""
         of_this = self._told.get(who, 0)
-        if of_this >= REFUSALS_OF_ONE or sum(self._told.values()) >= REFUSALS_MAX:
+        is_full = sum(self._told.values()) >= REFUSALS_MAX and not (self._has_first and not of_this)
+        if is_full or of_this >= REFUSALS_OF_ONE:
             name = who if of_this else ""  # of strangers there may be any number
             self.untold[name] = self.untold.get(name, 0) + 1
             return False

@@ -23,6 +23,7 @@ from runtime.rest.forward_seal import FORWARDED, origin_of, told_by_stand_by
 ANY_HOST = "*"
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _BY_GET = "/yarn-cancel"
+_FORMS = "/jobs"
 _OWN_HEADER = b"x-requested-with"
 _LOCAL_NAME = "localhost"
 _PLACE = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_-][a-z0-9._-]*))(?::(?P<port>[0-9]{1,5}))?")
@@ -118,8 +119,11 @@ def _body_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[HTTPSta
     """A page may send forms and plain text anywhere, JSON to its own origin only. (To PUT it has to ask.)"""
     has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
     kind = _text(headers.get(b"content-type", b"")).partition(";")[0].strip()
-    if not has_body or scope["method"] == "PUT" or kind in {"application/json", "multipart/form-data"}:
-        return None  # a form is refused by who would read it, in words for Flink's own client
+    is_submit = scope["path"].removeprefix("/v1") == _FORMS
+    if not has_body or scope["method"] == "PUT" or kind == "application/json":
+        return None
+    if kind == "multipart/form-data" and is_submit:
+        return None  # refused by who would read it, in words for Flink's own client
     return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
         f"A body of the type {kind[:80]!r} is not taken: send JSON with the header 'Content-Type: application/json'."
     )

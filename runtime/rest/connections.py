@@ -32,7 +32,7 @@ UNREAD_BYTES_MIN = 160 * 1024
 """What has to come each HEAD_SECONDS of a body that its request has not waited for: else the connection is closed."""
 PIECE_BYTES = 16 * 1024
 """So much is parsed at once: one of uvicorn's parsers makes something for each request that it finds, of anybody."""
-PIPELINED_MAX = 16
+PIPELINED_MAX = 4
 """Requests that a client may send before it has read the answer to the first; none that we know sends two."""
 STALLED_SECONDS = 60.0
 """A client that takes nothing of its answer for this long is gone."""
@@ -157,6 +157,7 @@ class LimitedProtocol(HttpProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._unread = 0
         self._had_unread = False
+        self._is_greedy = False
 
     @property
     def is_sending(self) -> bool:
@@ -193,10 +194,6 @@ class LimitedProtocol(HttpProtocol):
             super().data_received(data if len(data) <= PIECE_BYTES else data[begin : begin + PIECE_BYTES])
             if self.transport.is_closing():
                 return
-            if len(getattr(self, "pipeline", ())) > PIPELINED_MAX:
-                self.places.forget(self)
-                self.transport.abort()
-                return
         if self._is_running():
             self.places.runs(self)
             self._stop_waiting()
@@ -209,10 +206,23 @@ class LimitedProtocol(HttpProtocol):
 
     def on_message_begin(self) -> None:
         """A further head begins, behind a body that nobody has read too. (h11 bounds the head by itself.)"""
+        # One piece may hold hundreds of requests, each of which costs more than to refuse it.
+        if len(getattr(self, "pipeline", ())) > PIPELINED_MAX:
+            self._is_greedy = True
+            message = "too many requests at once"
+            raise ValueError(message)  # by which the parser stops; it ends in `send_400_response`
         self._unread, self._had_unread = 0, False
         begin = getattr(super(), "on_message_begin", None)
         if begin is not None:
             begin()
+
+    def send_400_response(self, msg: str) -> None:
+        """To what is no HTTP. Who has sent too many requests has answers to come before it."""
+        if not self._is_greedy:
+            super().send_400_response(msg)
+            return
+        self.places.forget(self)
+        self.transport.abort()
 
     def on_response_complete(self) -> None:
         """uvicorn's own timer of idle connections begins here; the next byte ends it, and ours begins."""

@@ -84,7 +84,7 @@ class ForwardGuard:
                 self._audit.refuse(
                     "sign-in", principal="", address=address, object_=scope["path"], reason="forged seal"
                 )
-                await answer_error(send, HTTPStatus.FORBIDDEN, sentence)
+                await answer_error(send, HTTPStatus.FORBIDDEN, sentence, [(b"connection", b"close")])
                 return
             scope[_IS_SEALED] = True
         await self._app(scope, receive, send)

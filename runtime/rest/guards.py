@@ -46,9 +46,8 @@ class SignInGuard:
         except UnauthenticatedError as error:
             told = {"reason": str(error), **told_name(scope)}
             self._audit.refuse("sign-in", principal="", **origin, object_=scope["path"], **told)
-            challenge = (b"www-authenticate", b'Bearer error="invalid_token"')
             sentence = f"Not signed in: {error}.{_role(scope)}"
-            await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, [challenge])
+            await _answer_stranger(send, sentence, b'Bearer error="invalid_token"')
             return
         if principal is None:
             reason = f"its token {_NOT_KNOWN}" if bearer_of(scope) else "it shows no token"
@@ -92,7 +91,13 @@ class SignInGuard:
             "The cluster's is in the file that security.token-file names (default run/token). "
             f"In a browser it goes into the address: /ui?token=<token>.{_role(scope)}"
         )
-        await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, [(b"www-authenticate", b"Bearer")])
+        await _answer_stranger(send, sentence, b"Bearer")
+
+
+async def _answer_stranger(send: Send, sentence: str, challenge: bytes) -> None:
+    """And close: each further request takes a new connection, of which a turn of the loop takes a few (R41)."""
+    headers = [(b"www-authenticate", challenge), (b"connection", b"close")]
+    await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, headers)
 
 
 class AnybodyGuard:

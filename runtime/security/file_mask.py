@@ -44,11 +44,12 @@ def make_private(directory: Path) -> str:
     directory.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
     found = directory.stat()
     mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.geteuid():
+        whose = f"{directory} is of another user (uid {found.st_uid})"
+        message = f"{whose}, who may read and replace what is in it: name one of this user"
+        raise PermissionError(message)
     if not mode & SHOWS:
         return ""
-    if found.st_uid != os.geteuid():
-        message = f"{directory} is of another user, and others may read it (mode {mode:04o}): name one of this user"
-        raise PermissionError(message)
     if mode & stat.S_ISVTX:
         message = f"{directory} is a directory for all (mode {mode:04o}): name one below it"
         raise PermissionError(message)

@@ -11,21 +11,26 @@ from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
 
+_ROOT = 0
+
 
 def read_private(path: Path, what: str, *, size_max: int) -> bytes:
-    """At most `size_max` + 1 bytes. Raises InvalidInputError when it is missing, or readable by others."""
+    """At most `size_max` + 1 bytes. Raises InvalidInputError when it is missing, or of or readable by others."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         message = f"cannot read the {what} file {path}: {error.strerror}"
         raise InvalidInputError(message) from error
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         message = f"the {what} file {path} is no regular file"
         raise InvalidInputError(message)
     with os.fdopen(descriptor, "rb") as file:
-        mode = stat.S_IMODE(mode)
+        if found.st_uid not in {os.geteuid(), _ROOT}:
+            message = f"the {what} file {path} is of another user (uid {found.st_uid}), who knows it: replace it"
+            raise InvalidInputError(message)
+        mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077:
             message = f"the {what} file {path} can be read by others (mode {mode:04o}): chmod 600 it or replace it"
             raise InvalidInputError(message)

@@ -7,6 +7,7 @@ What a job declares (`env`) is the job's, and passes as it is. Pure, but for `Ta
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,22 +31,40 @@ PASSED = (
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
     "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL*", "AWS_CA_BUNDLE",
 )  # fmt: skip
-"""Names, and beginnings of names with `*`. No credentials of clouds: those of the cluster's storage are among them."""
+"""Names, and beginnings of names with `*`. No credentials of clouds: those of the cluster's storage are among them.
+
+A proxy's address may hold a password: without it there would be no way out.
+"""
+
+_SECRET = re.compile(r"PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|(^|_)(API|ACCESS|PRIVATE|AUTH)_?KEY|_KEY$")
+"""In names that only begin as one of PASSED does."""
 
 OURS = "FLINKLIKE_"
 """Never passes: the cluster's settings, passwords among them, and where its files are. One is added (R51)."""
 
 
 def passed_on(environment: Mapping[str, str], further: Iterable[str] = ()) -> dict[str, str]:
-    """The variables that user code gets, by PASSED and by what the operator names beside it."""
-    patterns = (*PASSED, *further)
-    names = frozenset(one for one in patterns if not one.endswith("*"))
-    beginnings = tuple(one[:-1] for one in patterns if one.endswith("*"))
+    """The variables that user code gets, by PASSED, and by what the operator names beside it, secrets too."""
+    asked, known = _Names(further), _Names(PASSED)
     return {
         name: value
         for name, value in environment.items()
-        if not name.startswith(OURS) and (name in names or name.startswith(beginnings))
+        if not name.startswith(OURS)
+        and (name in asked.whole or name.startswith(asked.beginnings) or name in known.whole or known.may_begin(name))
     }
+
+
+class _Names:
+    """Names, and beginnings of names."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        listed = tuple(patterns)
+        self.whole = frozenset(one for one in listed if not one.endswith("*"))
+        self.beginnings = tuple(one[:-1] for one in listed if one.endswith("*"))
+
+    def may_begin(self, name: str) -> bool:
+        """Begins it so, and looks like no secret?"""
+        return name.startswith(self.beginnings) and not _SECRET.search(name.upper())
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,21 @@ def refused(address: tuple[str, int], _token: str) -> None:
             connection.recv(_PIECE)
 
 
+def pipelined(address: tuple[str, int], _token: str) -> None:
+    """50 connections at a time, each with 64 KiB of the smallest requests, none of which has a token."""
+    request = b"GET /a HTTP/1.1\r\nhost: a\r\n\r\n"
+    batch = request * (_PIECE // len(request))
+    while not _is_over(0.1):
+        held: list[socket.socket] = []
+        while len(held) < 50 and (connection := _connect(address)) is not None:
+            held.append(connection)
+            connection.setblocking(False)
+            with contextlib.suppress(OSError):
+                connection.send(batch)
+        for one in held:
+            one.close()
+
+
 def _post(path: str, token: str, length: int) -> bytes:
     return (
         f"POST {path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n"
@@ -122,6 +137,7 @@ KINDS: Mapping[str, Callable[[tuple[str, int], str], None]] = {
     "silence": silence,
     "dripping": dripping,
     "refused": refused,
+    "pipelined": pipelined,
     "wrong-vertices": wrong_vertices,
     "large-jobs": large_jobs,
     "held-bodies": held_bodies,

@@ -19,7 +19,7 @@ from runtime.common.errors import BackpressureError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.rest.app import create_app
-from runtime.rest.audit import REFUSALS_OF_ONE, REPEATED_SECONDS, SIGN_IN_SECONDS, AuditLog
+from runtime.rest.audit import REFUSALS_MAX, REFUSALS_OF_ONE, REPEATED_SECONDS, SIGN_IN_SECONDS, AuditLog
 from runtime.rest.limits import LimitSettings, PrincipalLimits
 from runtime.rest.sign_in import bearer_of
 from runtime.security.principals import ADMIN, Principal, Role
@@ -169,6 +169,22 @@ async def test_a_flood_of_refusals_is_counted(make: Make, tmp_path: Path) -> Non
 
 
 @pytest.mark.asyncio
+async def test_strangers_hide_no_refusal_of_who_is_known(make: Make, tmp_path: Path) -> None:
+    box = make(tmp_path)
+    for number in range(REFUSALS_MAX):
+        box.audit.refuse("sign-in", principal="", address=f"10.0.0.{number}")
+    for number in range(REFUSALS_MAX):
+        box.audit.refuse("drain", principal=f"crowd-{number}", address="10.0.1.1")
+    async with box.http("s" * 43) as client:
+        for _ in range(REFUSALS_OF_ONE + 1):
+            assert (await client.post("/taskmanagers/tm-1/drain")).status_code == 403
+    assert len([one for one in box.lines("drain") if one["principal"] == "sam"]) == 1
+    box.clock.ahead = 61
+    box.audit.refuse("sign-in", principal="", address="10.0.0.1")
+    assert [(one["principal"], one["count"]) for one in box.lines("refusals")] == [("sam", REFUSALS_OF_ONE)]
+
+
+@pytest.mark.asyncio
 async def test_who_repeats_himself_pushes_out_nothing(make: Make, tmp_path: Path) -> None:
     box = make(tmp_path)
     others = [f"{number:032x}" for number in range(2 * REFUSALS_OF_ONE)]
@@ -206,7 +222,7 @@ async def test_many_addresses_flood_it_no_more_than_one(make: Make, tmp_path: Pa
     for number in range(1000):
         box.audit.refuse("sign-in", principal="", address=f"10.0.{number // 250}.{number % 250}")
     assert len(box.lines()) == 200
-    assert len(box.audit._refusals.untold) == 1, "nor its memory"
+    assert len(box.audit._strangers.untold) == 1, "nor its memory"
     box.audit.close()
     assert box.lines()[-1]["count"] == 800
 

@@ -60,8 +60,9 @@ async def test_a_form_with_a_file_is_refused_by_who_knows_flinks_client(
 ) -> None:
     answer = await http.post("/jobs", files={"request": b"{}"})
     assert (answer.status_code, fakes.dispatcher.submitted) == (400, [])
-    for path in ("/jobs/wait", f"/jobs/{JOB}/move", "/blobs/missing"):
-        assert (await http.post(path, files={"request": b"{}"})).status_code == 400
+    for path in ("/jobs/wait", f"/jobs/{JOB}/move", "/blobs/missing", "/v1/tokens"):
+        answer = await http.post(path, content=b"{}", headers={"content-type": "multipart/form-data"})
+        assert answer.status_code == 415, "a page may send this anywhere, with JSON in it"
 
 
 @pytest.mark.asyncio

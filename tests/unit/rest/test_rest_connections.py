@@ -8,6 +8,7 @@ import ssl
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from typing import Any, Self
 
 import pytest
@@ -179,6 +180,28 @@ def test_who_sends_many_requests_at_once_is_closed(rest: RestThread) -> None:
         tracemalloc.stop()
     with Client(rest) as client:
         assert client.asks()
+
+
+def test_of_many_requests_at_once_few_are_made(rest: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One piece holds some hundreds: to make each of them had the loop stand still for 25 ms, for a stranger."""
+    made = count()
+    begin = connections.LimitedProtocol.on_message_begin
+
+    def counted(protocol: connections.LimitedProtocol) -> None:
+        begin(protocol)
+        next(made)
+
+    monkeypatch.setattr(connections.LimitedProtocol, "on_message_begin", counted)
+    with Client(rest) as client:
+        client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n" * 500)
+        client.rest_of_it()
+    assert next(made) <= connections.PIPELINED_MAX + 2
+
+
+def test_who_shows_no_token_gets_one_answer(rest: RestThread) -> None:
+    with Client(rest) as client:
+        client.send(b"GET /overview HTTP/1.1\r\nhost: a\r\n\r\n" * 5)
+        assert client.rest_of_it().count(b"HTTP/1.1 401") == 1
 
 
 def test_requests_that_run_and_connections_that_rest_are_left_alone(

@@ -99,8 +99,16 @@ def test_what_of_the_environment_passes() -> None:
         "DATABASE_URL": "secret",
         "PATHS": "x",
         "MY_PATH": "x",
+        "HADOOP_CREDSTORE_PASSWORD": "secret",
+        "SPARK_AUTH_SECRET": "secret",
+        "NVIDIA_API_KEY": "secret",
+        "CONDA_TOKEN": "secret",
     }
     assert passed_on({**kept, **dropped}) == kept
+    assert passed_on(dropped, ("SPARK_AUTH_SECRET", "CONDA_*")) == {
+        "SPARK_AUTH_SECRET": "secret",
+        "CONDA_TOKEN": "secret",
+    }
     assert passed_on({**kept, **dropped}, ("AWS_*", "PATHS")) == {
         **kept,
         "AWS_SECRET_ACCESS_KEY": "secret",
