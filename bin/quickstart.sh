@@ -121,5 +121,8 @@ _control status-cluster
 if $secure; then
   echo "All links are encrypted. To start it like this yourself, put into conf/config.yaml:"
   _as_configuration "${options[@]}"
+  if [ "$(id -u)" -eq 0 ]; then
+    echo "Tasks run as root, and can read the cluster's keys: docs/operations.md says how slots are users of their own."
+  fi
 fi
 echo "Jobs: bin/flinklike list    Stop: bin/stop-cluster.sh    A whole Airflow: bin/quickstart.sh --airflow"

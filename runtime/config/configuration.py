@@ -77,6 +77,10 @@ class Configuration:
         """The value of an option, or its default."""
         return cast("T", self._values.get(option.key, option.default))
 
+    def has(self, option: ConfigOption[Any]) -> bool:
+        """Has anybody set it?"""
+        return option.key in self._values
+
     @property
     def spark_conf(self) -> Mapping[str, str]:
         """The `spark.*` keys, as written."""

@@ -57,6 +57,7 @@ from runtime.config.options.taskmanager import (
     ISOLATION_TIMEOUT,
     SLOT_CGROUPS,
     SLOT_CPU_MAX,
+    SLOT_PROCESSES_MAX,
     SLOT_UIDS,
     SPARK_ALLOW_UNAUTHENTICATED,
     SPARK_ENABLED,
@@ -254,6 +255,8 @@ def _slot_users(configuration: Configuration) -> Iterator[str]:
     if configuration.get(SLOT_CPU_MAX) and configuration.get(SLOT_CGROUPS) == "off":
         yield f"{SLOT_CPU_MAX.key} takes control groups: set {SLOT_CGROUPS.key} to auto or required"
     has_users, user = configuration.get(SLOT_UIDS) is not None, configuration.get(SPARK_USER)
+    if configuration.has(SLOT_PROCESSES_MAX) and not has_users and configuration.get(SLOT_CGROUPS) == "off":
+        yield f"{SLOT_PROCESSES_MAX.key} has no effect without {SLOT_UIDS.key} or {SLOT_CGROUPS.key}: set one of them"
     if user and not has_users:
         yield f"{SPARK_USER.key} is for TaskManagers whose slots are users of their own: set {SLOT_UIDS.key} too"
     if not has_users or not configuration.get(SPARK_ENABLED):

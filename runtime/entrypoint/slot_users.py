@@ -32,6 +32,12 @@ def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
     uids = configuration.get(tm.SLOT_UIDS)
     if uids is None:
         logger.info("%s", NOT_ENFORCED.format(f"users of their own ({tm.SLOT_UIDS.key} is not set)"))
+        if os.geteuid() == 0:
+            logger.warning(
+                "tasks run as root here: each can read the cluster's token, key and certificates, and whatever else is "
+                "on this host. Set %s, or start this TaskManager as another user",
+                tm.SLOT_UIDS.key,
+            )
         return None
     has_spark = configuration.get(tm.SPARK_ENABLED)
     first, last = uids

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.taskexecutor.slots.linux import process_tree, proportional_bytes, resident_bytes
-from runtime.taskexecutor.slots.shared_memory import HeldFiles, mapped_bytes
+from runtime.taskexecutor.slots.segments import SlotSegments
+from runtime.taskexecutor.slots.shared_memory import HeldFiles, mapped_bytes, segment_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,16 @@ class MemorySample:
         return len(self.tree)
 
 
-def sample_tree(pid: int, held: HeldFiles, *, limit: int, strays: Sequence[int] = ()) -> MemorySample:
+def sample_tree(
+    pid: int, held: HeldFiles, segments: SlotSegments, *, limit: int, strays: Sequence[int] = ()
+) -> MemorySample:
     """An upper bound for the trees below `pid`, and below who has left it. There may be no limit: 0."""
     tree = tuple(member for root in (pid, *strays) for member in process_tree(root))
     resident = sum(map(resident_bytes, tree))
+    made = segments.of(pid, tree)
     if limit:
         held.look(tree)
+        held.segments = {segment_file(id_): size for id_, size in made.items()}
     return MemorySample(resident + held.bytes_held, tree, is_exact=False)
 
 

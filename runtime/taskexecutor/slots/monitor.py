@@ -18,6 +18,7 @@ from runtime.taskexecutor.slots.linux import kill_child_of, name_of, session_of
 from runtime.taskexecutor.slots.logs import attempt_directory, bound_logs
 from runtime.taskexecutor.slots.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
+from runtime.taskexecutor.slots.segments import SlotSegments
 from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
 from runtime.taskexecutor.slots.template import TemplateProcess
 from runtime.taskexecutor.slots.work import SlotSettings
@@ -48,6 +49,7 @@ class AttemptMonitor:
         self._kept = kept
         self._template = template
         self._memory_devices = memory_devices()
+        self._segments = SlotSegments()
         self._measured: set[RunningAttempt] = set()
         self._threads = ThreadPoolExecutor(settings.slots, thread_name_prefix="measure memory")
         self._strangers: set[int] = set()
@@ -66,15 +68,19 @@ class AttemptMonitor:
                     await asyncio.sleep(self._settings.sample_interval)
                     running = self._running()
                     attempts = [*running, *self._kept()]
-                    if not attempts:
+                    if not attempts and not self._segments.are_left:
                         self._has_work.clear()
                     strays = self._strays(running)
+                    self._segments.look()
                     for number, attempt in enumerate(attempts, start=1):
                         self._look_at(attempt, strays, group)
                         if number % _ATTEMPTS_PER_TURN == 0:
                             await asyncio.sleep(0)
+                    self._segments.end_of_others({one.process.pid for one in attempts if one.process is not None})
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
+            self._segments.look()
+            self._segments.end_of_others(())
 
     async def watch_spark(self) -> None:
         """Eternal: Spark's progress, with one call for all slots."""
@@ -122,7 +128,7 @@ class AttemptMonitor:
         if attempt not in self._measured:
             limit = self._settings.memory_bytes_max
             held = attempt.held_files = attempt.held_files or HeldFiles(self._memory_devices)
-            sample = sample_tree(process.pid, held, limit=limit, strays=strays.get(process.pid, ()))
+            sample = sample_tree(process.pid, held, self._segments, limit=limit, strays=strays.get(process.pid, ()))
             if limit and sample.bytes_used > limit:
                 self._measured.add(attempt)
                 _ = group.create_task(self._measure(attempt, sample.tree, held))

@@ -1,4 +1,4 @@
-"""Memory that no page table of a process tree shows: files in memory that it holds open (R43).
+"""Memory that no page table of a process tree shows: files in memory that it holds open, and segments (R43).
 
 A memfd, or a file of a tmpfs, that is written and not mapped is in no resident set. Descriptors show it. Who has closed
 a file of a tmpfs that has a name keeps it all the same, so what was once seen counts as long as it is there.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 
 LOOKS_MAX = 4096
@@ -25,13 +26,19 @@ FileId = tuple[int, int]
 """Device and inode."""
 
 
-def memory_devices() -> frozenset[int]:
-    """Of the file systems here whose files are memory, and of memfds."""
+@cache
+def _memfd_device() -> int:
+    """Of the file system that no mount shows: memfds and attached segments are files of it."""
     descriptor = os.memfd_create("probe")
     try:
-        found = {os.fstat(descriptor).st_dev}
+        return os.fstat(descriptor).st_dev
     finally:
         os.close(descriptor)
+
+
+def memory_devices() -> frozenset[int]:
+    """Of the file systems here whose files are memory, and of memfds."""
+    found = {_memfd_device()}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:  # noqa: PTH123 - as all here
         for line in mounts:
             left, _, right = line.partition(" - ")
@@ -41,8 +48,13 @@ def memory_devices() -> frozenset[int]:
     return frozenset(found)
 
 
+def segment_file(segment_id: int) -> FileId:
+    """As which file a process shows a segment of System V that it has attached."""
+    return (_memfd_device(), segment_id)
+
+
 class HeldFiles:
-    """Those of one process tree, looked for again and again. `bytes_held`: of all of them, with their names.
+    """Those of one process tree, looked for again and again.
 
     A file without a block is none, so that there are no more than the memory of the tree has pages.
     """
@@ -53,7 +65,14 @@ class HeldFiles:
         self._turns: deque[FileId] = deque()
         self._tree: frozenset[int] = frozenset()
         self._descriptors: Iterator[str] | None = None
-        self.bytes_held = 0
+        self._bytes_of_files = 0
+        self.segments: Mapping[FileId, int] = {}
+        """Of System V, with their bytes: SlotSegments knows them."""
+
+    @property
+    def bytes_held(self) -> int:
+        """Of all files, with their names, and of all segments."""
+        return self._bytes_of_files + sum(self.segments.values())
 
     def look(self, tree: Sequence[int]) -> None:
         """At what the tree has open, and at what it was seen to have: as much of both as fits into a turn."""
@@ -72,13 +91,13 @@ class HeldFiles:
 
     def size_of(self, identity: FileId) -> int:
         """0 for one that is not held."""
-        return self._known.get(identity, ("", 0))[1]
+        return self._known.get(identity, ("", 0))[1] or self.segments.get(identity, 0)
 
     def _look_at_known(self, count: int) -> None:
         for _ in range(min(count, len(self._turns))):
             identity = self._turns.popleft()
             path, size = self._known.pop(identity)
-            self.bytes_held -= size
+            self._bytes_of_files -= size
             self._note(path, expected=identity)
 
     def _open_of(self, tree: Sequence[int]) -> Iterator[str]:
@@ -105,7 +124,7 @@ class HeldFiles:
             self._turns.append(identity)
         size = status.st_blocks * _BLOCK_BYTES + len(known)
         self._known[identity] = (known, size)
-        self.bytes_held += size - before
+        self._bytes_of_files += size - before
 
 
 def _lasting(path: str, identity: FileId) -> str:

@@ -250,6 +250,15 @@ def test_dynamic_options() -> None:
             parse_dynamic(wrong)
 
 
+def test_a_secret_is_no_argument() -> None:
+    """R41: every user of the host can read those of its processes."""
+    for text in ("-Dhigh-availability.etcd.password=hush", "-D high-availability.etcd.password =hush"):
+        arguments = text.split(" ", 1)
+        with pytest.raises(InvalidInputError, match=r"FLINKLIKE__HIGH_AVAILABILITY__ETCD__PASSWORD") as caught:
+            parse_dynamic(arguments)
+        assert "hush" not in str(caught.value)
+
+
 def test_missing_file_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigurationError, match="FLINKLIKE_CONF_DIR"):
         load(tmp_path, environment={})

@@ -18,6 +18,7 @@ WRONG = {
         (UIDS, USER, "spark.master=spark://h:7077", "taskmanager.spark.allow-unauthenticated=true"),
         "is for spark.master local",
     ),
+    "no-limit": (("taskmanager.slots.max-processes=64",), "has no effect without taskmanager.slots.uids"),
     "sockets": ((UIDS, USER, "spark.python.unix.domain.socket.enabled=true"), "cannot open the sockets of the JVM"),
 }
 
@@ -44,6 +45,21 @@ def test_a_range_has_numbers_for_one_job(options: tuple[str, ...], slots_max: in
     assert len(users.job_gids) == 1
     with pytest.raises(InvalidInputError, match="too small"):
         slot_users(configuration, slots_max + 1)
+
+
+def test_a_limit_of_processes_is_taken_where_there_is_one() -> None:
+    limit = "taskmanager.slots.max-processes=64"
+    load(None, environment={}, dynamic=[UIDS, WITHOUT_SPARK, limit])
+    load(None, environment={}, dynamic=["taskmanager.slots.cgroups=auto", limit])
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_who_has_tasks_run_as_root_is_warned(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, uid: int
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert slot_users(load(None, environment={}), 2) is None
+    assert ("tasks run as root here: each can read the cluster's token" in caplog.text) is (uid == 0)
 
 
 def test_one_jvm_for_all_is_told_where_all_else_is_enforced() -> None:

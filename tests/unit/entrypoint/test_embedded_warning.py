@@ -59,3 +59,4 @@ def test_an_etcd_of_ones_own_that_lets_everybody_in_is_warned_of(
     assert found.seal is not None
     assert made.seal.sealed("/a", b"{}") == found.seal.sealed("/a", b"{}")
     assert ("everybody who reaches etcd can run code in this cluster" in caplog.text) is is_allowed
+    assert ("cross the network in plain text" in caplog.text) is not is_allowed

@@ -15,6 +15,7 @@ import pytest
 from runtime.taskexecutor.slots import shared_memory
 from runtime.taskexecutor.slots.linux import proportional_bytes
 from runtime.taskexecutor.slots.memory import measure_tree, sample_tree
+from runtime.taskexecutor.slots.segments import SlotSegments
 from runtime.taskexecutor.slots.shared_memory import MAPPINGS_BYTES_MAX, HeldFiles, mapped_bytes, memory_devices
 
 TREE = (os.getpid(),)
@@ -87,7 +88,7 @@ def test_an_exact_figure_has_no_file_that_is_gone(memory: Path, monkeypatch: pyt
     see(held, paths)
     for path in paths:
         path.unlink()
-    sample = sample_tree(TREE[0], held, limit=1)
+    sample = sample_tree(TREE[0], held, SlotSegments(), limit=1)
     assert sample.bytes_used > held.bytes_held > 900 * PAGE
     assert measure_tree((), held, limit=1 << 60).bytes_used == 0
     assert held.bytes_held == 0
@@ -142,7 +143,7 @@ def test_mappings_are_read_where_it_matters_and_up_to_a_bound(mappings: int) -> 
         assert child.stdout is not None
         assert child.stdout.readline() == b"mapped\n"
         held = HeldFiles(memory_devices())
-        tree = sample_tree(child.pid, held, limit=1).tree
+        tree = sample_tree(child.pid, held, SlotSegments(), limit=1).tree
         assert tree == (child.pid,)
         before = bytes_read()
         upper = measure_tree(tree, held, limit=1 << 40)

@@ -1,0 +1,109 @@
+"""Shared memory of System V that slots have made (R43): what nobody has attached is in no process, and stays when its
+maker has ended.
+
+The kernel says which process has made a segment. One that was in a slot's tree when it was looked at makes the segment
+the slot's: it counts there as long as it is there, and when the slot's process has ended it is removed, unless somebody
+has it attached.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
+
+_LISTED = Path("/proc/sysvipc/shm")
+_IPC_RMID = 0
+_SEGMENTS_MAX = 10_000
+"""Of a host that are read. The kernel's own bound is 4096 unless somebody has raised it."""
+
+
+class Segment(NamedTuple):
+    """`bytes_held`: of memory and swap, not the size that was asked for."""
+
+    id: int
+    creator: int
+    attached: int
+    bytes_held: int
+
+
+def listed_segments() -> list[Segment]:
+    """All of this host that this process may see; none where the kernel has none."""
+    try:
+        head, *lines = _LISTED.read_text(encoding="ascii").splitlines()[: _SEGMENTS_MAX + 1]
+    except (OSError, ValueError):
+        return []
+    columns = head.split()
+    id_, creator, attached, resident, swapped = map(columns.index, ("shmid", "cpid", "nattch", "rss", "swap"))
+    rows = (line.split() for line in lines)
+    return [
+        Segment(int(row[id_]), int(row[creator]), int(row[attached]), int(row[resident]) + int(row[swapped]))
+        for row in rows
+    ]
+
+
+def remove_segment(segment_id: int) -> None:
+    """Raises OSError."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.shmctl(segment_id, _IPC_RMID, None) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+class SlotSegments:
+    """Whose they are. A slot is named by its process."""
+
+    def __init__(
+        self,
+        listed: Callable[[], Iterable[Segment]] = listed_segments,
+        remove: Callable[[int], None] = remove_segment,
+    ) -> None:
+        self._listed = listed
+        self._remove = remove
+        self._found: dict[int, Segment] = {}
+        self._slots: dict[int, int] = {}
+        """By segment."""
+        self._trees: dict[int, frozenset[int]] = {}
+        """As they were seen last."""
+
+    def look(self) -> None:
+        """At all that there are now, once for all slots."""
+        self._found = {one.id: one for one in self._listed()}
+        self._slots = {id_: slot for id_, slot in self._slots.items() if id_ in self._found}
+
+    def of(self, slot: int, tree: Collection[int]) -> Mapping[int, int]:
+        """Those of the slot with this tree, with their bytes, by id."""
+        self._trees[slot] = frozenset(tree)
+        self._note(slot)
+        return {id_: self._found[id_].bytes_held for id_, whose in self._slots.items() if whose == slot}
+
+    @property
+    def are_left(self) -> bool:
+        """Of any slot."""
+        return bool(self._slots)
+
+    def end_of_others(self, slots: Collection[int]) -> None:
+        """Remove what is left of all slots but these."""
+        for slot in self._trees.keys() - set(slots):
+            self._note(slot)  # what it has made since it was looked at last
+            del self._trees[slot]
+        for id_, slot in list(self._slots.items()):
+            if slot in slots or self._found[id_].attached:
+                continue
+            del self._slots[id_]
+            try:
+                self._remove(id_)
+            except OSError as error:
+                logger.warning("segment %d of shared memory, which a task has left, stays: %s", id_, error.strerror)
+            else:
+                size = self._found.pop(id_).bytes_held
+                logger.info("removed a segment of shared memory with %d bytes, which a task has left", size)
+
+    def _note(self, slot: int) -> None:
+        for one in self._found.values():
+            if one.creator in self._trees[slot]:
+                self._slots.setdefault(one.id, slot)

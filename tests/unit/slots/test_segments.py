@@ -1,0 +1,127 @@
+"""R43: whose segments of System V are, and which go when their slot has ended: the kernel's, and made up ones."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import os
+
+import pytest
+
+from runtime.taskexecutor.slots.memory import measure_tree, sample_tree
+from runtime.taskexecutor.slots.segments import Segment, SlotSegments, listed_segments, remove_segment
+from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
+
+MEGABYTE = 1 << 20
+IPC_CREAT_PRIVATE = 0o1600
+
+
+class Kernel:
+    """Segments, and which were removed."""
+
+    def __init__(self, *segments: Segment) -> None:
+        self.segments = list(segments)
+        self.removed: list[int] = []
+        self.refuses = False
+
+    def remove(self, segment_id: int) -> None:
+        if self.refuses:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        self.removed.append(segment_id)
+        self.segments = [one for one in self.segments if one.id != segment_id]
+
+    def slots(self) -> SlotSegments:
+        return SlotSegments(lambda: self.segments, self.remove)
+
+
+def test_they_are_of_the_slot_whose_tree_had_their_maker() -> None:
+    kernel = Kernel(Segment(1, 11, 0, 100), Segment(2, 12, 1, 200), Segment(3, 99, 0, 400))
+    slots = kernel.slots()
+    slots.look()
+    assert slots.of(10, (10, 11)) == {1: 100}
+    assert slots.of(20, (20, 12)) == {2: 200}
+    kernel.segments[0] = Segment(1, 11, 0, 300)
+    slots.look()
+    assert slots.of(10, (10,)) == {1: 300}, "its maker has ended, and it has grown"
+    assert slots.of(20, (20, 11, 12)) == {2: 200}, "a number that comes again takes nothing from who had it"
+
+
+def test_what_nobody_has_attached_goes_with_its_slot() -> None:
+    kernel = Kernel(Segment(1, 10, 0, 100), Segment(2, 10, 1, 200), Segment(3, 20, 0, 400), Segment(4, 99, 0, 800))
+    slots = kernel.slots()
+    slots.look()
+    slots.of(10, (10,))
+    slots.of(20, (20,))
+    slots.end_of_others({10, 20})
+    assert kernel.removed == []
+    slots.end_of_others({20})
+    assert kernel.removed == [1], "2 is attached, 3 is another one's, and whose 4 is is not known"
+    kernel.segments[0] = Segment(2, 10, 0, 200)
+    slots.look()
+    slots.end_of_others({20})
+    slots.end_of_others({20})
+    assert kernel.removed == [1, 2]
+
+
+def test_what_was_made_last_goes_too() -> None:
+    kernel = Kernel()
+    slots = kernel.slots()
+    slots.look()
+    slots.of(10, (10, 11))
+    kernel.segments = [Segment(1, 11, 0, 100)]
+    slots.look()
+    slots.end_of_others(())
+    assert kernel.removed == [1]
+    kernel.segments = [Segment(2, 11, 0, 100)]
+    slots.look()
+    slots.end_of_others(())
+    assert kernel.removed == [1], "the number of a process that has ended is another one's"
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    kernel = Kernel(Segment(1, 10, 0, 100))
+    slots = kernel.slots()
+    slots.look()
+    slots.of(10, (10,))
+    kernel.segments = []
+    slots.look()
+    assert slots.of(10, (10,)) == {}
+    slots.end_of_others(())
+    assert kernel.removed == []
+
+
+def test_what_cannot_be_removed_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    kernel = Kernel(Segment(1, 10, 0, 100))
+    kernel.refuses = True
+    slots = kernel.slots()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            slots.look()
+            slots.of(10, (10,) if not caplog.text else ())
+            slots.end_of_others(())
+    assert len(caplog.records) == 1
+    assert "segment 1 of shared memory" in caplog.text
+
+
+def test_those_of_the_kernel_count_once_attached_or_not() -> None:
+    library = ctypes.CDLL(None)
+    library.shmat.restype = ctypes.c_void_p
+    made = library.shmget(0, 4 * MEGABYTE, IPC_CREAT_PRIVATE)
+    try:
+        address = library.shmat(made, None, 0)
+        ctypes.memset(address, 1, 4 * MEGABYTE)
+        (found,) = [one for one in listed_segments() if one.id == made]
+        assert found == Segment(made, os.getpid(), 1, 4 * MEGABYTE)
+        held, segments = HeldFiles(memory_devices()), SlotSegments(lambda: [found])
+        segments.look()
+        tree = sample_tree(os.getpid(), held, segments, limit=1).tree
+        attached = measure_tree(tree, held, limit=1).bytes_used
+        library.shmdt(ctypes.c_void_p(address))
+        detached = measure_tree(tree, held, limit=1).bytes_used
+        assert abs(attached - detached) < MEGABYTE
+    finally:
+        remove_segment(made)
+    assert made not in {one.id for one in listed_segments()}
+    with pytest.raises(OSError, match="Invalid argument"):
+        remove_segment(made)
