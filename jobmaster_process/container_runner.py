@@ -21,7 +21,7 @@ from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
-from runtime.common.errors import PermanentError, RetryableError, StaleTokenError, UnavailableError
+from runtime.common.errors import PermanentError, RetryableError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation
@@ -199,7 +199,8 @@ class JobMasterContainerRunner:
                 await self._serve(leader)
             except JobMasterRefusedError as error:
                 return str(error)
-            except (RetryableError, StaleTokenError, TimeoutError) as error:
+            except (RetryableError, PermanentError, TimeoutError) as error:
+                # Also what no leader answers: somebody else may have the port of one that has ended (R52).
                 logger.info("not registered with the JobManager at %s (any more): %s", leader.address, error)
             with suppress(RetryableError):
                 await self._check_cluster()
@@ -208,7 +209,7 @@ class JobMasterContainerRunner:
             await asyncio.sleep(CONNECT_POLICY.delay(attempt, self._entropy))
 
     async def _serve(self, leader: LeaderAddress) -> None:
-        """One stream, from registration to its end. Raises UnavailableError, StaleTokenError, TimeoutError."""
+        """One stream, from registration to its end. Raises RetryableError, PermanentError, TimeoutError."""
         settings = self._settings
         if self._proven != leader.token:
             await self._answer_challenge(leader.token.revision)

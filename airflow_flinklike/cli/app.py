@@ -80,6 +80,9 @@ def _root(
         raise typer.Exit(1)
 
 
+_WHO_AND_WHERE = {"--token-file", "--namespace", "--address"}
+
+
 class _RunCommand(TyperCommand):
     """What stands behind a script belongs to the script; behind anything else options are ours."""
 
@@ -89,6 +92,14 @@ class _RunCommand(TyperCommand):
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.allow_interspersed_args = not is_script(str(found.get("target") or ""))
         return super().parse_args(ctx, args)
+
+
+def _tell_of_misplaced(target: str, args: list[str]) -> None:
+    """A script may have options of these names too, but who has meant ours has another principal, or cluster."""
+    found = sorted({arg.partition("=")[0] for arg in args} & _WHO_AND_WHERE) if is_script(target) else []
+    if found:
+        where = f"behind {Path(target).name} is for the script: flinklike's options stand before it"
+        sys.stderr.write(f"note: {', '.join(found)} {where}\n")
 
 
 @app.command(cls=_RunCommand)
@@ -133,6 +144,7 @@ def run(
     What the tasks write to stdout goes to stdout, what they write to stderr and log goes to stderr, and progress too.
     Options stand before a script, as with spark-submit: what follows the script are its arguments.
     """
+    _tell_of_misplaced(target, args or [])
     options = ScriptOptions(
         args or (), py_files or (), files or (), archives or (), conf or (), name=name, secrets=secret or ()
     )

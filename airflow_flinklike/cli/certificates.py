@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import sys
 from datetime import UTC, datetime, timedelta
@@ -54,8 +55,9 @@ def issue(
     as_json: AsJson = False,
 ) -> None:
     """Issue a certificate, with its key in the same file. Prints what to put into the configuration."""
-    folder = _folder(directory)
-    path, ca = folder.issue(name, [*host, *(ip or ())])
+    for address in ip or ():
+        _check_address(address)
+    path, ca = _folder(directory).issue(name, [*host, *(ip or ())])
     if name == "client":
         lines = [f"Give the client {path}, and {ca}: --ca {ca} --cert {path}"]
     else:
@@ -103,6 +105,14 @@ def renew(
     said += [f"The CA in {path} ends soon: flinklike certs renew {directory} --ca" for path in ending]
     body = {"renewed": [str(one.path) for one in renewed], "ending": [str(path) for path in ending]}
     _show(body, said or [f"Nothing in {directory} ends within {days} days."], as_json=as_json)
+
+
+def _check_address(text: str) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        message = f"--ip {text!r} is no address: expected one such as 10.0.0.1 or ::1; names go with --host"
+        raise InvalidInputError(message) from None
 
 
 def _configuration(kind: str, path: Path, ca: Path) -> list[str]:

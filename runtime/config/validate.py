@@ -257,6 +257,12 @@ def _slot_users(configuration: Configuration) -> Iterator[str]:
     has_users, user = configuration.get(SLOT_UIDS) is not None, configuration.get(SPARK_USER)
     if configuration.has(SLOT_PROCESSES_MAX) and not has_users and configuration.get(SLOT_CGROUPS) == "off":
         yield f"{SLOT_PROCESSES_MAX.key} has no effect without {SLOT_UIDS.key} or {SLOT_CGROUPS.key}: set one of them"
+    if has_users and not configuration.get(SSL_INTERNAL_ENABLED):
+        yield (
+            f"{SLOT_UIDS.key} takes {SSL_INTERNAL_ENABLED.key}: true. In plain text a task that listens on the port of "
+            "a process which has ended hears what processes of the cluster show each other: `flinklike certs` makes "
+            "certificates"
+        )
     if user and not has_users:
         yield f"{SPARK_USER.key} is for TaskManagers whose slots are users of their own: set {SLOT_UIDS.key} too"
     if not has_users or not configuration.get(SPARK_ENABLED):

@@ -11,6 +11,7 @@ from pathlib import Path
 from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.options import taskmanager as tm
+from runtime.config.options.security import SSL_REST_ENABLED
 from runtime.security.file_mask import UNCHANGED
 from runtime.taskexecutor.slots.cgroups import CONTROLLERS
 from runtime.taskexecutor.slots.users import SlotUsers, as_group
@@ -39,6 +40,12 @@ def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
                 tm.SLOT_UIDS.key,
             )
         return None
+    if not configuration.get(SSL_REST_ENABLED):
+        logger.warning(
+            "%s is false: a task that listens on the port of a JobManager which has ended on this host hears tokens of "
+            "who asks there",
+            SSL_REST_ENABLED.key,
+        )
     has_spark = configuration.get(tm.SPARK_ENABLED)
     first, last = uids
     if last - first < slots + 1 + has_spark:

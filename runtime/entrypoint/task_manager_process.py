@@ -58,6 +58,7 @@ from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.runner import EarlierLives, RunnerSettings, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slots.cgroups import SlotCgroups, SlotLimits, remove_own
+from runtime.taskexecutor.slots.linux import join_empty_keyring
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.users import SlotUsers
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
@@ -222,6 +223,8 @@ def _make_runner(
     logs = _attempt_logs(context, registration)
     environment = _task_environment(configuration).naming_credentials(directory.credentials)
     numbers = slot_users(configuration, registration.slots)
+    if numbers is not None:
+        join_empty_keyring()  # R50: all that runs user code is started from here
     account = None if numbers is None else spark_account(configuration, numbers, environment.umask)
     users = None if numbers is None else _job_users(context, numbers, account, directory, logs.directory)
     spark = None
@@ -342,6 +345,15 @@ def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) ->
     return AttemptLogs(context.layout.attempt_logs, registration.task_manager_id, retention)
 
 
+def _secrets_directory(configuration: Configuration) -> str:
+    """Its files may come and go. Raises InvalidInputError when it is not there: no job with a secret would run."""
+    directory = configuration.get(tm.SECRETS_DIRECTORY)
+    if directory and not Path(directory).is_dir():
+        message = f"{tm.SECRETS_DIRECTORY.key}: {directory} is no directory here: make it, or correct the path"
+        raise InvalidInputError(message)
+    return directory
+
+
 def _runner_settings(context: ProcessContext, log_directory: Path, end_stated_for: float) -> RunnerSettings:
     configuration = context.configuration
     return RunnerSettings(
@@ -354,7 +366,7 @@ def _runner_settings(context: ProcessContext, log_directory: Path, end_stated_fo
         ),
         executor=TaskExecutorSettings(
             log_directory=log_directory,
-            secrets_directory=configuration.get(tm.SECRETS_DIRECTORY),
+            secrets_directory=_secrets_directory(configuration),
             slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
             registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
             owner_timeout=seconds(configuration, tm.JOBMASTER_TIMEOUT),

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp
 from runtime.common.errors import FlinklikeError
 from runtime.common.version import VERSION
 from runtime.rest import errors
-from runtime.rest.answers import JsonAnswer
 from runtime.rest.blobs import blobs_router
 from runtime.rest.body_guard import BodyGuard, BodyRefusedError
 from runtime.rest.browser_guard import BrowserGuard
@@ -44,14 +43,17 @@ def create_app(
     allowed_hosts: Collection[str] = (),
 ) -> ASGIApp:
     """The whole endpoint. `sign_in` None: no authentication. `hosts`: its own names, `allowed_hosts`: its proxies'."""
-    app = DescribedApp(title="flinklike", version=VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = DescribedApp(
+        title="flinklike", version=VERSION, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     routers = (jobs_router, logs_router, vertices_router, cluster_router, blobs_router, tokens_router)
     for router in (make(context) for make in routers):
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)
     app.include_router(start_router(context))
     app.include_router(ui_router(context), include_in_schema=False)
-    app.add_api_route("/v1/openapi.json", lambda: JsonAnswer(app.openapi()), include_in_schema=False)
+    for path in ("/openapi.json", "/v1/openapi.json"):
+        app.add_api_route(path, app.answer, include_in_schema=False)
     app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)
     app.add_exception_handler(RequestValidationError, errors.on_invalid_request)
     app.add_exception_handler(HTTPException, errors.on_http_error)

@@ -115,12 +115,16 @@ class BrowserGuard:
         )
 
 
+def has_body(headers: Mapping[bytes, bytes]) -> bool:
+    """Does one come behind this head?"""
+    return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+
+
 def _body_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | None:
     """A page may send forms and plain text anywhere, JSON to its own origin only. (To PUT it has to ask.)"""
-    has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
     kind = _text(headers.get(b"content-type", b"")).partition(";")[0].strip()
     is_submit = scope["path"].removeprefix("/v1") == _FORMS
-    if not has_body or scope["method"] == "PUT" or kind == "application/json":
+    if not has_body(headers) or scope["method"] == "PUT" or kind == "application/json":
         return None
     if kind == "multipart/form-data" and is_submit:
         return None  # refused by who would read it, in words for Flink's own client

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runtime.common.errors import BackpressureError, UnauthenticatedError, UnavailableError
 from runtime.rest.answers import answer_error
 from runtime.rest.audit import Audit
+from runtime.rest.browser_guard import has_body
 from runtime.rest.forward_seal import origin_of
 from runtime.rest.limits import PrincipalLimits
 from runtime.rest.roles import role_for
@@ -47,7 +48,7 @@ class SignInGuard:
             told = {"reason": str(error), **told_name(scope)}
             self._audit.refuse("sign-in", principal="", **origin, object_=scope["path"], **told)
             sentence = f"Not signed in: {error}.{_role(scope)}"
-            await _answer_stranger(send, sentence, b'Bearer error="invalid_token"')
+            await _answer_stranger(scope, send, sentence, b'Bearer error="invalid_token"')
             return
         if principal is None:
             reason = f"its token {_NOT_KNOWN}" if bearer_of(scope) else "it shows no token"
@@ -91,12 +92,17 @@ class SignInGuard:
             "The cluster's is in the file that security.token-file names (default run/token). "
             f"In a browser it goes into the address: /ui?token=<token>.{_role(scope)}"
         )
-        await _answer_stranger(send, sentence, b"Bearer")
+        await _answer_stranger(scope, send, sentence, b"Bearer")
 
 
-async def _answer_stranger(send: Send, sentence: str, challenge: bytes) -> None:
-    """And close: each further request takes a new connection, of which a turn of the loop takes a few (R41)."""
-    headers = [(b"www-authenticate", challenge), (b"connection", b"close")]
+async def _answer_stranger(scope: Scope, send: Send, sentence: str, challenge: bytes) -> None:
+    """And close: each further request takes a new connection, of which a turn of the loop takes a few (R41).
+
+    Not where a body comes: who sends a long one reads its refusal only when that was taken off him.
+    """
+    headers = [(b"www-authenticate", challenge)]
+    if not has_body(dict(scope["headers"])):
+        headers.append((b"connection", b"close"))
     await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, headers)
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from runtime.rest import text_patterns
+from runtime.rest.answers import JsonAnswer, encoded
 from runtime.rest.request_bodies import (
     ClientHeartbeat,
     LogsRequest,
@@ -67,6 +68,8 @@ def _json(description: str, shape: Shape) -> dict[str, Any]:
 class DescribedApp(FastAPI):
     """FastAPI that knows the models of bodies that routes read themselves."""
 
+    _encoded: bytes | None = None
+
     def openapi(self) -> dict[str, Any]:
         """The document, made once."""
         if self.openapi_schema is None:
@@ -77,6 +80,12 @@ class DescribedApp(FastAPI):
                 _describe_paths(operations)
         assert self.openapi_schema is not None
         return self.openapi_schema
+
+    async def answer(self) -> JsonAnswer:
+        """The document for a client. Encoded once: it is large, and anybody who may look may ask for it (R41)."""
+        if self._encoded is None:
+            self._encoded = encoded(self.openapi())
+        return JsonAnswer(self._encoded)
 
 
 def _describe_paths(operations: dict[str, Any]) -> None:

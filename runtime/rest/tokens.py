@@ -54,6 +54,7 @@ def tokens_router(context: RestContext) -> APIRouter:
         """A further token; the one before it goes on until it ends, or until there is another one."""
         asked = parse_body(RotatedToken, await request.body())
         ends = _end(context, asked.lifetime)
+        set_more(request, granted_lifetime=asked.lifetime)
         return _told(await _principals(context).rotate(name, expires_millis=ends))
 
     @router.delete("/{name}", responses=answers(shapes.EMPTY))

@@ -34,7 +34,7 @@ class ClusterKey:
 
 def read_cluster_key(path: Path) -> ClusterKey:
     """Raises InvalidInputError when the file is missing, readable by others, or holds no key."""
-    content = read_private(path, "cluster key", size_max=2 * _SIZE + 2)
+    content = read_private(path, "cluster key", size_max=2 * _SIZE + 2, is_own=True)
     if not _HEX.match(content):
         message = f"the cluster key file {path} does not hold the 64 hex digits of a key"
         raise InvalidInputError(message)

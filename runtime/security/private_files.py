@@ -14,8 +14,12 @@ from runtime.common.errors import InvalidInputError
 _ROOT = 0
 
 
-def read_private(path: Path, what: str, *, size_max: int) -> bytes:
-    """At most `size_max` + 1 bytes. Raises InvalidInputError when it is missing, or of or readable by others."""
+def read_private(path: Path, what: str, *, size_max: int, is_own: bool = False) -> bytes:
+    """At most `size_max` + 1 bytes. Raises InvalidInputError when it is missing, or readable by others.
+
+    `is_own`: and when it is neither this user's nor root's, who may read what others have. Programs that renew
+    certificates and tokens may be users of their own.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -27,7 +31,7 @@ def read_private(path: Path, what: str, *, size_max: int) -> bytes:
         message = f"the {what} file {path} is no regular file"
         raise InvalidInputError(message)
     with os.fdopen(descriptor, "rb") as file:
-        if found.st_uid not in {os.geteuid(), _ROOT}:
+        if is_own and found.st_uid not in {os.geteuid(), _ROOT}:
             message = f"the {what} file {path} is of another user (uid {found.st_uid}), who knows it: replace it"
             raise InvalidInputError(message)
         mode = stat.S_IMODE(found.st_mode)

@@ -81,7 +81,7 @@ def read_cluster_token(path: Path) -> ClusterToken:
 
     Raises InvalidInputError when it is missing, readable by others, or no token.
     """
-    content = read_private(path, "token", size_max=TOKEN_SIZE_MAX)
+    content = read_private(path, "token", size_max=TOKEN_SIZE_MAX, is_own=True)
     try:
         first, *others = [line.strip() for line in content.decode("ascii").splitlines() if line.strip()] or [""]
         return ClusterToken(first, tuple(others))

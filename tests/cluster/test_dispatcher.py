@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -411,6 +412,29 @@ class TestSplit:
         split.runners.by_job[job.job_id].finish()
         await until(leader, job.job_id, JobStatus.FINISHED)
         assert len(split.runners.created) == 1
+
+
+async def test_who_has_taken_the_port_of_a_leader_ends_no_process(
+    split: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R52: he answers something, and the process goes on looking for its leader."""
+    leader = await split.lead()
+    process = await split.start_job_master()
+    await eventually(lambda: leader.dispatcher.job_masters()[0].state == "ready")
+    dial: Any = process.container._rpc.open_stream
+    answers = [PermanentError("the peer does not know this call"), InvalidInputError("no message of ours")]
+
+    async def dialled(*arguments: Any, **more: Any) -> Any:
+        if answers:
+            raise answers.pop()
+        return await dial(*arguments, **more)
+
+    monkeypatch.setattr(process.container._rpc, "open_stream", dialled)
+    (stream,) = leader.rpc._switchboard.open_streams()
+    stream.abort("the leader has ended")
+    await eventually(lambda: not answers)
+    await eventually(lambda: leader.dispatcher.job_masters()[0].state == "ready")
+    assert not process.task.done()
 
 
 async def test_a_task_manager_of_another_version_is_refused(plane: ControlPlane) -> None:

@@ -56,10 +56,11 @@ def why_not() -> str:
 
 
 class OpenPythonCluster(ScriptCluster):
-    """Its run directory can be entered, and so can Python."""
+    """Its run directory can be entered, and so can Python. Its links are encrypted, as slots with users want it."""
 
     def __init__(self, options: Mapping[str, str], *, job_masters: int) -> None:
         super().__init__(options, job_masters=job_masters)
+        self.encrypt()
         self.run.chmod(0o711)
 
     def script(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import platform
 import re
 import shutil
 import zipfile
@@ -101,8 +103,40 @@ print(json.dumps(found))
 """
 
 
+LEFT = """
+import ctypes, json, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+keyctl, add_key = {"x86_64": (250, 248), "aarch64": (219, 217)}[os.uname().machine]
+search, keyrings = 10, {"session": -3, "user": -4, "user's session": -5}
+key = 5_000_000 + os.getuid()
+found = [f"{name} in {where}" for where, ring in keyrings.items() for name in ("of the starter", "left")
+         if libc.syscall(keyctl, search, ring, b"user", name.encode(), 0) >= 0]
+kinds = {"shared memory": lambda *how: libc.shmget(key, *how), "semaphores": lambda *how: libc.semget(key, *how),
+         "messages": lambda *how: libc.msgget(key, how[-1])}
+found += [name for name, get in kinds.items() if get(0, 0) >= 0]
+made = [get(1, 0o1600) >= 0 for get in kinds.values()]
+made += [libc.syscall(add_key, b"user", b"left", b"x", 1, ring) >= 0 for ring in (-4, -5)]
+made.append(libc.mq_open(b"/left", os.O_CREAT | os.O_RDWR, 0o600, None) < 0)
+print(json.dumps({"uid": os.getuid(), "found": found, "made": made}))
+"""
+
+
+def give_key() -> None:
+    """To the session in which the cluster is started, as a login does."""
+    keyctl, add_key = {"x86_64": (250, 248), "aarch64": (219, 217)}[platform.machine()]
+    library = ctypes.CDLL(None)
+    assert library.syscall(keyctl, 1, None) >= 0
+    ring = library.syscall(keyctl, 0, -3, 0)
+    key = library.syscall(add_key, b"user", b"of the starter", b"x", 1, ring)
+    assert key >= 0
+    for one in (ring, key):
+        assert library.syscall(keyctl, 5, one, ctypes.c_uint(0x3F3F3F3F)) == 0
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[OpenPythonCluster]:
+    give_key()
     with OpenPythonCluster(OPTIONS, job_masters=1) as made:
         (made.run / "shared").mkdir()
         (made.run / "shared").chmod(0o777)
@@ -112,7 +146,7 @@ def cluster() -> Iterator[OpenPythonCluster]:
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("programs")
-    for name, text in (("victim.py", VICTIM), ("attack.py", ATTACK), ("bomb.py", BOMB)):
+    for name, text in (("victim.py", VICTIM), ("attack.py", ATTACK), ("bomb.py", BOMB), ("left.py", LEFT)):
         (directory / name).write_text(text)
     return directory
 
@@ -177,6 +211,14 @@ def test_who_comes_next_in_the_slot_finds_nothing_of_who_was_there(cluster: Scri
     found = printed(cluster, programs, "attack.py", *map(str, logs))
     assert found["uid"] in {one.told["uid"] for one in victims}
     assert found["done"] == []
+
+
+def test_what_the_kernel_keeps_for_a_user_is_no_others(cluster: ScriptCluster, programs: Path) -> None:
+    """Memory, semaphores and messages of System V, keys, queues (none are made); nor keys of who has started it."""
+    found = [printed(cluster, programs, "left.py") for _ in range(4)]
+    assert len({one["uid"] for one in found}) < 4, "somebody came second"
+    assert [one["made"] for one in found] == [[True] * 6] * 4, "the attempts are real"
+    assert [one["found"] for one in found] == [[]] * 4
 
 
 def test_partitions_are_read_by_tasks_of_their_job_only(cluster: ScriptCluster, programs: Path) -> None:

@@ -7,6 +7,7 @@ a hole (and where a file system has no holes, is emptied), so readers go on wher
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -109,14 +110,25 @@ def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:
     start = _first_data(descriptor, size)
     wanted = size + offset if offset < 0 else offset
     # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
-    begin = min(max(wanted, start), size)
-    data = os.pread(descriptor, limit, begin)
+    begin, end = _data_from(descriptor, min(max(wanted, start), size), size)
+    data = os.pread(descriptor, min(limit, end - begin), begin)
     next_offset = begin + len(data)
     dropped = 0
     if 0 <= offset < start:
         data = data[data.find(b"\n") + 1 :]
         dropped = next_offset - len(data) - offset
     return AttemptLogResponse(data, next_offset, size, is_truncated=start > 0, dropped_bytes=dropped)
+
+
+def _data_from(descriptor: int, offset: int, size: int) -> tuple[int, int]:
+    """From where to where there is something, behind an offset: by a hole a task makes its log as long as it likes."""
+    try:
+        begin = os.lseek(descriptor, offset, os.SEEK_DATA)
+        return begin, os.lseek(descriptor, begin, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # nothing comes any more, or there is nothing at all
+            return size, size
+        return offset, size
 
 
 def _first_data(descriptor: int, size: int) -> int:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.taskexecutor.slots import linux
+from runtime.taskexecutor.slots.left_ipc import remove_ipc_of
 
 HOME = "home"
 """Of all tasks of a job, and where their temporary files go; in the job's directory, and gone with it."""
@@ -141,10 +142,16 @@ class Identity:
         assert self._user is None, "a slot process has one user"
         assert user is not None
         self._user = user
+        remove_ipc_of(user.uid)
+        resource.setrlimit(
+            resource.RLIMIT_MSGQUEUE, (0, 0)
+        )  # queues that no list shows, for the next one with this user
         resource.setrlimit(resource.RLIMIT_NPROC, (user.processes_max, user.processes_max))
         os.setgroups([user.shared_gid, *user.spark_gids])
         os.setresgid(user.gid, user.gid, user.gid)
         os.setresuid(user.uid, user.uid, user.uid)
+        linux.join_empty_keyring()
+        linux.forget_keys_of_this_user()
         # The kernel has taken these two back with the rights.
         linux.die_with_parent(self._template)
         linux.allow_own_files()

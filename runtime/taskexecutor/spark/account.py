@@ -19,6 +19,7 @@ from runtime.common.deletion import delete_tree
 from runtime.common.errors import InvalidInputError
 from runtime.config.log_files import cut_large
 from runtime.taskexecutor.other_user import command_as
+from runtime.taskexecutor.slots.left_ipc import remove_ipc_of
 from runtime.taskexecutor.spark.settings import SparkSettings, crash_file, temporary_directory
 from runtime.taskexecutor.user_processes import end_processes_of, has_process, processes_of
 
@@ -88,6 +89,7 @@ class SparkAccount:
         Nothing of an earlier life is followed or kept, as jobs could write there. What the class archive is made of was
         written by root: it is linked, and may be read. Directories of sessions are beside the private one, for slots.
         """
+        remove_ipc_of(self.uid)
         delete_tree(settings.work_directory)
         own = settings.work_directory / "own"
         archives = own / "cds"

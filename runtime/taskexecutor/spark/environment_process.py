@@ -296,8 +296,8 @@ class _HostProcess:
         """Return when the host's self-test has passed. Raises SparkStartError."""
         for directory in (self._settings.work_directory, self._settings.log_directory):
             directory.mkdir(parents=True, exist_ok=True)
-        # Here, because the host and its JVM have the umask of user code.
-        if said := make_private(self._settings.cds_directory):
+        # Here, because the host and its JVM have the umask of user code. An account's is its own.
+        if self._account is None and (said := make_private(self._settings.cds_directory)):
             logger.warning("%s", said)
         await self._scope.open()
         ours, theirs = socket.socketpair()

@@ -50,6 +50,13 @@ def test_addresses_of_ipv6_are_names_too(flinklike: RunCommand, tmp_path: Path) 
     shake_hands_by_files(tmp_path / "c" / "internal-ca.pem", file, file, host="::1")
 
 
+def test_what_is_no_address_is_refused(flinklike: RunCommand, tmp_path: Path) -> None:
+    flinklike("certs", "init", "c")
+    done = flinklike("certs", "issue", "c", "--host", "node1", "--ip", "300.1.1.1")
+    assert (done.code, "--ip '300.1.1.1' is no address" in done.err) == (1, True)
+    assert not (tmp_path / "c" / "internal-node1.pem").exists()
+
+
 def test_keys_are_their_owners_and_cas_may_be_read(flinklike: RunCommand, tmp_path: Path) -> None:
     flinklike("certs", "init", "c")
     flinklike("certs", "issue", "c", "--host", "node1")

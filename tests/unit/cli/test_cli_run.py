@@ -141,6 +141,15 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
     assert (graph.name, names, graph.params) == ("nightly", ["lib.py", *tables, "env.zip#env"], {"a": 1})
 
 
+def test_who_names_his_token_behind_a_script_is_told(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
+    """The script may have such an option; who has meant ours has submitted as somebody else."""
+    (tmp_path / "etl.py").write_text("print(1)")
+    done = flinklike("run", "-d", "etl.py", "5", "--token-file", "mine", "--namespace=team-a", "--day", "1")
+    assert done.code == 0
+    assert "note: --namespace, --token-file behind etl.py is for the script" in done.err
+    assert "note:" not in flinklike("run", "-d", "--namespace", "default", "etl.py", "--day", "1").err
+
+
 def test_what_is_no_python_is_refused(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
     (tmp_path / "nightly.sql").write_text("select 1")
     done = flinklike("run", "nightly.sql")

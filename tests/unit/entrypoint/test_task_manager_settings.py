@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import refused_static_conf
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
@@ -17,6 +18,7 @@ from runtime.entrypoint.task_manager_process import (
     _attempt_logs,
     _open_spark,
     _registration,
+    _secrets_directory,
     _slot_settings,
     _spark_settings,
 )
@@ -79,6 +81,13 @@ def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> Non
     directories = [_attempt_logs(one, _registration(one, "guard:1")).directory for one in (first, second)]
     assert directories[0] != directories[1]
     assert [one.parent for one in directories] == [tmp_path / "log/attempts"] * 2
+
+
+def test_secrets_that_are_nowhere_keep_it_from_starting(tmp_path: Path) -> None:
+    for path in ("", str(tmp_path)):
+        assert _secrets_directory(context(tmp_path, options={tm.SECRETS_DIRECTORY.key: path}).configuration) == path
+    with pytest.raises(InvalidInputError, match=r"taskmanager\.secrets\.directory: .*nowhere is no directory here"):
+        _secrets_directory(context(tmp_path, options={tm.SECRETS_DIRECTORY.key: f"{tmp_path}/nowhere"}).configuration)
 
 
 @pytest.mark.parametrize(("uids", "attaches"), [(None, True), ((20000, 20099), False)])

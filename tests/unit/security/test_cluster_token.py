@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError, UnauthenticatedError
+from runtime.security import private_files
 from runtime.security.tokens import (
     ClusterToken,
     load_or_create_cluster_token,
@@ -59,6 +60,21 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
         load_or_create_cluster_token(path)
     with pytest.raises(InvalidInputError, match="cannot read"):
         read_cluster_token(tmp_path / "missing")
+
+
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it knows it, and may replace it; as root its mode says nothing."""
+    path = tmp_path / "token"
+    token = new_cluster_token()
+    path.write_text(token.reveal())
+    path.chmod(0o600)
+    owner = path.stat().st_uid
+    monkeypatch.setattr(private_files, "_ROOT", owner + 2)
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    with pytest.raises(InvalidInputError, match=rf"is of another user \(uid {owner}\)"):
+        read_cluster_token(path)
+    monkeypatch.setattr(private_files, "_ROOT", owner)
+    assert read_cluster_token(path).reveal() == token.reveal(), "a key that is mounted may be root's"
 
 
 def test_it_never_shows() -> None:

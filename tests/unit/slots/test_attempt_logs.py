@@ -55,6 +55,20 @@ def test_pieces(tmp_path: Path, offset: int, limit: int, expected: tuple[bytes, 
     assert read(tmp_path, offset, limit) == expected
 
 
+def test_a_hole_is_passed_over(tmp_path: Path) -> None:
+    """A task that makes its log 8 TB long by one call had who reads it receive as many zeros (R52)."""
+    path = write(tmp_path, b"begin\n".rjust(4096, b"."))
+    far = 1 << 43
+    os.truncate(path, far)
+    assert read(tmp_path, 4090) == (b"begin\n", 4096, far)
+    assert read(tmp_path, 4096) == (b"", far, far)
+    assert read(tmp_path, -1000) == (b"", far, far)
+    with path.open("ab") as log:
+        log.write(b"end\n")
+    assert read(tmp_path, 4096) == (b"end\n", far + 4, far + 4)
+    assert read(tmp_path, far) == (b"end\n", far + 4, far + 4)
+
+
 def test_what_is_not_there(tmp_path: Path) -> None:
     root = tmp_path / "own"
     with pytest.raises(NotFoundError):
