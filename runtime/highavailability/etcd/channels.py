@@ -42,6 +42,8 @@ _OPTIONS: Sequence[tuple[str, int]] = (
 )
 
 
+_CLOSED = "the connection to etcd is closed"
+
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -72,8 +74,7 @@ def _closed_channel_is_unavailable() -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        message = "the connection to etcd is closed"
-        raise UnavailableError(message) from error
+        raise UnavailableError(_CLOSED) from error
 
 
 class Connection:
@@ -84,6 +85,8 @@ class Connection:
         self.token = ""
         self.watches = 0
         """That run on it."""
+        self._beginning: set[asyncio.Timeout] = set()
+        """Of them, those that have not been sent yet."""
         if credentials is None:
             channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
         else:
@@ -128,8 +131,7 @@ class Connection:
         call = self._watch(None, metadata=metadata)
         self.watches += 1
         try:
-            with _closed_channel_is_unavailable():
-                await call.write(request)
+            await self._begin(call, request)
             while True:
                 with _closed_channel_is_unavailable():
                     response = await call.read()
@@ -140,8 +142,26 @@ class Connection:
             self.watches -= 1
             call.cancel()
 
+    async def _begin(
+        self, call: grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse], request: pb.WatchRequest
+    ) -> None:
+        """Send what is to be watched. gRPC waits for ever where the channel is closed before the call has left."""
+        patience = asyncio.timeout(None)
+        self._beginning.add(patience)
+        try:
+            with _closed_channel_is_unavailable():
+                async with patience:
+                    await call.write(request)
+        except TimeoutError as error:
+            raise UnavailableError(_CLOSED) from error
+        finally:
+            self._beginning.discard(patience)
+
     async def close(self) -> None:
         """End every call on this channel."""
+        now = asyncio.get_running_loop().time()
+        for patience in self._beginning:
+            patience.reschedule(now)
         await self._channel.close(None)
 
 
