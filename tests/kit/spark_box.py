@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 """A JVM that lives for a minute has no use for the second one, which takes half of its CPU time."""
 QUICK_JVM = {"spark.driver.extraJavaOptions": ONE_COMPILER}
+PATIENCE = 270.0
+"""Seconds for what a slot's code says next: what takes one on a quiet machine may take a hundred on a busy one."""
 _MARK = "\x1eslot:"
 _ENDED = object()
 
@@ -107,7 +109,7 @@ class SlotProcess:
                 self._emitted.put(json.loads(line[len(_MARK) :]))
         self._emitted.put(_ENDED)
 
-    def next(self, timeout: float = 100.0) -> Any:
+    def next(self, timeout: float = PATIENCE) -> Any:
         """The next value that the code emitted. AssertionError when it ends, or takes too long, before."""
         try:
             value = self._emitted.get(timeout=timeout)
@@ -122,7 +124,7 @@ class SlotProcess:
         self._process.stdin.write(text + "\n")
         self._process.stdin.flush()
 
-    def finish(self, timeout: float = 100.0) -> int:
+    def finish(self, timeout: float = PATIENCE) -> int:
         """The exit code."""
         code = self._process.wait(timeout)
         self._reader.join(5)

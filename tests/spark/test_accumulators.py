@@ -4,8 +4,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.kit.plain_spark import plain_spark_environment
 from tests.kit.spark_box import SparkBox
+
+pytestmark = pytest.mark.timeout(900)  # two Sparks, one after the other
 
 SLOW = """
 import os, time
@@ -36,7 +40,7 @@ RUNS = {
     "a frame": "spark.range(0, 8, 1, 4).select(f('id')).toPandas()",
     "collected": "spark.range(0, 8, 1, 4).select(f('id')).collect()",
     "a stage without a job": "spark.range(0, 8, 1, 4).where(f('id') > 8).groupBy('id').count().collect()",
-    "about": "sc.parallelize(range(8), 4).map(add).countApprox(60000)",
+    "about": "sc.parallelize(range(8), 4).map(add).countApprox(600_000)",
     "for each": "sc.parallelize(range(8), 4).foreach(add)",
 }
 LAZY = SLOW + "".join(f"count(lambda add, f: {run})\n" for run in RUNS.values()) + "emit(counted)\n"
