@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.mutations import BY_SEEDS, ROOT, mutated, simulate
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEEDS = Path(__file__).with_name("seeds.txt")
 FIXED = 100
