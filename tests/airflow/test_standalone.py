@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.ma
 
 AT_ONCE = 6
 LINK = "Flinklike job"
-ORPHAN_SECONDS = 20.0
+ORPHAN_SECONDS = 45.0
 """`orphan_timeout` of the impatient DAGs."""
 
 

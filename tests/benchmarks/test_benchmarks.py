@@ -17,7 +17,7 @@ from tests.benchmarks.spark import SMALL_OPTIONS
 from tests.kit.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
-SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(600)]
+SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(1500)]
 SPARK_NAMES = ("slot-memory", "spark", "start")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {

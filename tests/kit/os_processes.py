@@ -96,7 +96,7 @@ class OsCluster:
         """Start a process and wait until it reports ready."""
         process = self.launch(module, **options)
         ready = self.directory / f"{len(self._processes) - 1}.ready"
-        deadline = time.monotonic() + 30.0
+        deadline = time.monotonic() + 100.0
         while not ready.exists():
             if process.popen.poll() is not None or time.monotonic() > deadline:
                 message = f"{module} is not ready:\n{process.output()}"

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor import repeat_commit
+from runtime.taskexecutor import output_turns, repeat_commit
 from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
 from tests.kit.commits_of_jobs import Known, moving
@@ -137,6 +137,7 @@ class Base:
     def _dying(self, last: int | None, after: Mapping[str, str]) -> Iterator[None]:
         done = 0
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(output_turns, "SETTLE", 0.0)  # who had a turn is dead here, and need not be waited for
             for name in OPERATIONS:
                 real = getattr(RemoteOutputFiles, name)
 

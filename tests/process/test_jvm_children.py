@@ -32,14 +32,14 @@ async def test_a_program_of_a_lost_jvm_ends_before_the_report(tmp_path: Path, cl
     async with spark_task_manager(tmp_path, class_archive) as manager:
         await manager.wait_slots(2)
         await manager.run_job(starts_a_program(str(told)), waits=False)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(200):
             while not told.exists() or not told.read_text().strip():
                 await asyncio.sleep(0.05)
         program = int(told.read_text())
         assert is_alive(program)
         heard = len(manager.job_master.reports)
         os.kill(jvm_of(manager), signal.SIGKILL)
-        report = (await manager.job_master.wait_reports(heard + 1, timeout=60))[-1]
+        report = (await manager.job_master.wait_reports(heard + 1, timeout=200))[-1]
         alive = is_alive(program)
         assert report.failure is not None
         assert "Spark of this TaskManager was lost" in report.failure.message

@@ -173,7 +173,7 @@ INLINE = {"deferrable": False}
 DEFERRED = {"deferrable": True, "inline_timeout": 0.0}
 HYBRID = {"deferrable": True, "inline_timeout": 2.0}
 TIMED = {"execution_timeout": timedelta(seconds=15), "retries": 0}
-IMPATIENT = {**INLINE, "orphan_timeout": 20.0}
+IMPATIENT = {**INLINE, "orphan_timeout": 45.0}
 CASES: dict[str, dict[str, Any]] = {
     "inline": INLINE,
     "deferred": DEFERRED,
