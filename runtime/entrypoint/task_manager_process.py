@@ -223,8 +223,6 @@ def _make_runner(
     logs = _attempt_logs(context, registration)
     environment = _task_environment(configuration).naming_credentials(directory.credentials)
     numbers = slot_users(configuration, registration.slots)
-    if numbers is not None:
-        join_empty_keyring()  # R50: all that runs user code is started from here
     account = None if numbers is None else spark_account(configuration, numbers, environment.umask)
     users = None if numbers is None else _job_users(context, numbers, account, directory, logs.directory)
     spark = None
@@ -316,6 +314,8 @@ def _tokens(
 def _job_users(
     context: ProcessContext, users: SlotUsers, account: SparkAccount | None, directory: WorkingDirectory, logs: Path
 ) -> JobUsers:
+    """R50: whatever runs user code is started by this process after this, and gets no key of who has started it."""
+    join_empty_keyring()
     exchange = local_path(context.layout.exchange_url(context.configuration))
     shown = shown_directories([directory.jobs, logs], exchange, users, directory.spark)
     return JobUsers(users, context.layout.run, shown, directory.credentials, account)

@@ -22,9 +22,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.jobgraph.graph import PickledCode
 from runtime.taskexecutor.slots.linux import children_of
-from runtime.taskexecutor.slots.segments import listed_segments
 from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
-from tests.kit.levels import reached
 from tests.kit.slot_work import RecordingListener, SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
@@ -268,23 +266,7 @@ def in_a_process_beside(ctx: Any) -> None:
     time.sleep(30)
 
 
-def in_detached_segments(ctx: Any) -> None:
-    import ctypes
-    import time
-
-    library = ctypes.CDLL(None)
-    library.shmat.restype = ctypes.c_void_p
-    for _ in range(15):
-        address = library.shmat(library.shmget(0, 10_000_000, 0o1600), None, 0)
-        ctypes.memset(address, 1, 10_000_000)
-        library.shmdt(ctypes.c_void_p(address))
-    time.sleep(30)
-
-
-HOGS = [in_a_memfd, in_a_file_of_a_tmpfs, in_a_process_beside, in_detached_segments]
-
-
-@pytest.mark.parametrize("hog", HOGS)
+@pytest.mark.parametrize("hog", [in_a_memfd, in_a_file_of_a_tmpfs, in_a_process_beside])
 async def test_memory_that_no_process_of_the_tree_shows_counts(tmp_path: Path, hog: Any) -> None:
     """R43."""
     name = f"hog-{uuid.uuid4().hex}"
@@ -297,36 +279,6 @@ async def test_memory_that_no_process_of_the_tree_shows_counts(tmp_path: Path, h
             assert await limited.value(lambda ctx: 1) == 1
     finally:
         await asyncio.to_thread(Path("/dev/shm", name).unlink, missing_ok=True)
-
-
-async def test_segments_that_a_task_leaves_are_removed(tmp_path: Path) -> None:
-    """R43: nobody's process shows them, and they would stay until the host is started again."""
-
-    def leaves(ctx: Any) -> list[int]:
-        import ctypes
-        import pathlib
-        import time
-
-        library = ctypes.CDLL(None)
-        library.shmat.restype = ctypes.c_void_p
-        made = [library.shmget(0, 1 << 20, 0o1600) for _ in range(2)]
-        ctypes.memset(library.shmat(made[0], None, 0), 1, 1 << 20)  # attached until this process ends
-        pathlib.Path(ctx.params["made"]).touch()
-        while not pathlib.Path(ctx.params["seen"]).exists():
-            time.sleep(0.01)
-        return made
-
-    made, seen = tmp_path / "made", tmp_path / "seen"
-    async with slot_bench(tmp_path, memory_bytes_max=1 << 30, sample_interval=0.02) as limited:
-        work = limited.work(leaves, params={"made": str(made), "seen": str(seen)})
-        running = asyncio.create_task(limited.value(work))
-        await asyncio.to_thread(reached, made.exists, "the segments are made")
-        monitor = limited.pool._monitor
-        await asyncio.to_thread(reached, lambda: len(monitor._segments._slots) == 2, "both are seen")
-        seen.touch()
-        segments = set(await running)
-        await limited.value(lambda ctx: 1)  # of other code, so that the process before ends
-        await asyncio.to_thread(reached, lambda: not segments & {one.id for one in listed_segments()}, "they are gone")
 
 
 class MeasuredFiles(HeldFiles):
