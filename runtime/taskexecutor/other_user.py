@@ -6,12 +6,10 @@ program begins as this user's, in an interpreter that loads nothing, gives up al
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Iterable
 
-_JOIN_EMPTY_KEYRING = 1
-_KEYCTL_CALL = {"x86_64": 250, "aarch64": 219}.get(platform.machine(), -1)
+from runtime.taskexecutor.slots.linux import KEYCTL_CALL, KEYCTL_JOIN_SESSION_KEYRING
 
 _BECOME = (
     "import ctypes, os, sys\n"
@@ -19,7 +17,7 @@ _BECOME = (
     "os.setgroups([int(one) for one in sys.argv[4].split(',') if one])\n"
     "os.setresgid(gid, gid, gid)\n"
     "os.setresuid(uid, uid, uid)\n"
-    f"ctypes.CDLL(None).syscall({_KEYCTL_CALL}, {_JOIN_EMPTY_KEYRING}, None)\n"  # keys of who has started this (R50)
+    f"ctypes.CDLL(None).syscall({KEYCTL_CALL}, {KEYCTL_JOIN_SESSION_KEYRING}, None)\n"  # R50: whose keys they are
     "if umask >= 0: os.umask(umask)\n"
     "os.chdir('/')\n"
     "os.execv(sys.argv[5], sys.argv[5:])"

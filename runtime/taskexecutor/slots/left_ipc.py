@@ -1,4 +1,4 @@
-"""What System V keeps for a user when its processes have ended: shared memory, semaphores, message queues (R50).
+"""What System V keeps when processes have ended: shared memory, semaphores, message queues (R43, R50).
 
 A number that slots, or Spark, have as their user is somebody else's with the next job: who comes finds nothing of who
 was there.
@@ -9,37 +9,50 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
+SHARED_MEMORY, SEMAPHORES, MESSAGES = "shm", "sem", "msg"
+IDS: Mapping[str, str] = {SHARED_MEMORY: "shmid", SEMAPHORES: "semid", MESSAGES: "msqid"}
+"""By kind the column that names one."""
 _LISTS = Path("/proc/sysvipc")
 _IPC_RMID = 0
+_GONE = frozenset({errno.EINVAL, errno.EIDRM})
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+def listed(kind: str, most: int | None = None) -> Iterator[Mapping[str, str]]:
+    """All of a kind that this process may see, by the kernel's columns; none where the kernel has none."""
+    try:
+        head, *lines = (_LISTS / kind).read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return
+    columns = head.split()
+    for line in islice(lines, most):
+        yield dict(zip(columns, line.split(), strict=False))
+
+
+def remove(kind: str, id_: int) -> None:
+    """Raises OSError, also when it is gone."""
+    answer = {
+        SHARED_MEMORY: lambda: _libc.shmctl(id_, _IPC_RMID, None),
+        SEMAPHORES: lambda: _libc.semctl(id_, 0, _IPC_RMID),
+        MESSAGES: lambda: _libc.msgctl(id_, _IPC_RMID, None),
+    }[kind]()
+    if answer != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def remove_ipc_of(uid: int) -> None:
     """Remove all of that user, which has no process. Raises OSError when something stays, none for what is gone."""
-    for id_ in _ids_of(uid, "shm", "shmid"):
-        _checked(_libc.shmctl(id_, _IPC_RMID, None))
-    for id_ in _ids_of(uid, "sem", "semid"):
-        _checked(_libc.semctl(id_, 0, _IPC_RMID))
-    for id_ in _ids_of(uid, "msg", "msqid"):
-        _checked(_libc.msgctl(id_, _IPC_RMID, None))
-
-
-def _ids_of(uid: int, kind: str, column: str) -> Iterator[int]:
-    try:
-        head, *lines = (_LISTS / kind).read_text(encoding="ascii").splitlines()
-    except (FileNotFoundError, ValueError):  # a kernel without it
-        return
-    columns = head.split()
-    places = [columns.index(name) for name in ("uid", "cuid")]
-    for row in map(str.split, lines):
-        if str(uid) in {row[place] for place in places}:
-            yield int(row[columns.index(column)])
-
-
-def _checked(answer: int) -> None:
-    number = ctypes.get_errno()
-    if answer != 0 and number not in {errno.EINVAL, errno.EIDRM}:
-        raise OSError(number, os.strerror(number))
+    for kind, column in IDS.items():
+        for row in listed(kind):
+            if str(uid) not in {row["uid"], row["cuid"]}:
+                continue
+            try:
+                remove(kind, int(row[column]))
+            except OSError as error:
+                if error.errno not in _GONE:
+                    raise

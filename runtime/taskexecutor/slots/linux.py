@@ -20,8 +20,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
 _IOLBF = 1
-_KEYCTL_CALL = {"x86_64": 250, "aarch64": 219}.get(platform.machine(), -1)
-_KEYCTL_JOIN_SESSION_KEYRING, _KEYCTL_CLEAR = 1, 7
+KEYCTL_CALL = {"x86_64": 250, "aarch64": 219}.get(platform.machine(), -1)
+KEYCTL_JOIN_SESSION_KEYRING, _KEYCTL_CLEAR = 1, 7
 _USERS_KEYRINGS = (-4, -5)
 """Of the user, and of sessions of his that have none."""
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98}.get(platform.machine(), -1)
@@ -86,13 +86,13 @@ def join_empty_keyring() -> None:
 
     Where the kernel refuses (a container's filter of calls), it refuses that to whatever runs below, too.
     """
-    _libc.syscall(_KEYCTL_CALL, _KEYCTL_JOIN_SESSION_KEYRING, None)
+    _libc.syscall(KEYCTL_CALL, KEYCTL_JOIN_SESSION_KEYRING, None)
 
 
 def forget_keys_of_this_user() -> None:
     """Of whoever has had the number of this user before."""
     for keyring in _USERS_KEYRINGS:
-        _libc.syscall(_KEYCTL_CALL, _KEYCTL_CLEAR, ctypes.c_long(keyring))
+        _libc.syscall(KEYCTL_CALL, _KEYCTL_CLEAR, ctypes.c_long(keyring))
 
 
 def allow_own_files() -> None:

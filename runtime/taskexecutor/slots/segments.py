@@ -8,17 +8,14 @@ has it attached.
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
+
+from runtime.taskexecutor.slots import left_ipc
 
 logger = logging.getLogger(__name__)
 
-_LISTED = Path("/proc/sysvipc/shm")
-_IPC_RMID = 0
 _SEGMENTS_MAX = 10_000
 """Of a host that are read. The kernel's own bound is 4096 unless somebody has raised it."""
 
@@ -34,24 +31,15 @@ class Segment(NamedTuple):
 
 def listed_segments() -> list[Segment]:
     """All of this host that this process may see; none where the kernel has none."""
-    try:
-        head, *lines = _LISTED.read_text(encoding="ascii").splitlines()[: _SEGMENTS_MAX + 1]
-    except (OSError, ValueError):
-        return []
-    columns = head.split()
-    id_, creator, attached, resident, swapped = map(columns.index, ("shmid", "cpid", "nattch", "rss", "swap"))
-    rows = (line.split() for line in lines)
     return [
-        Segment(int(row[id_]), int(row[creator]), int(row[attached]), int(row[resident]) + int(row[swapped]))
-        for row in rows
+        Segment(int(row["shmid"]), int(row["cpid"]), int(row["nattch"]), int(row["rss"]) + int(row["swap"]))
+        for row in left_ipc.listed(left_ipc.SHARED_MEMORY, _SEGMENTS_MAX)
     ]
 
 
 def remove_segment(segment_id: int) -> None:
     """Raises OSError."""
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.shmctl(segment_id, _IPC_RMID, None) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    left_ipc.remove(left_ipc.SHARED_MEMORY, segment_id)
 
 
 class SlotSegments:
