@@ -173,7 +173,6 @@ INLINE = {"deferrable": False}
 DEFERRED = {"deferrable": True, "inline_timeout": 0.0}
 HYBRID = {"deferrable": True, "inline_timeout": 2.0}
 TIMED = {"execution_timeout": timedelta(seconds=15), "retries": 0}
-IMPATIENT = {**INLINE, "orphan_timeout": 45.0}
 CASES: dict[str, dict[str, Any]] = {
     "inline": INLINE,
     "deferred": DEFERRED,
@@ -182,8 +181,8 @@ CASES: dict[str, dict[str, Any]] = {
     "deferred_once": {**DEFERRED, "retries": 0},
     "inline_timed": {**INLINE, **TIMED},
     "deferred_timed": {**DEFERRED, **TIMED},
-    "impatient": IMPATIENT,
-    "impatient_once": {**IMPATIENT, "retries": 0},
+    "impatient": {**INLINE, "orphan_timeout": 360.0},
+    "impatient_once": {**INLINE, "orphan_timeout": 90.0, "retries": 0},
     "insisting": {**INLINE, "orphan_timeout": 75.0},
     "late_deferring": {"deferrable": True, "inline_timeout": 600.0},
     "forgetful": {**INLINE, "durable": False},
