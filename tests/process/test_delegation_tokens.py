@@ -23,15 +23,20 @@ from tests.kit.token_service import MARK, TokenService
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
-LIFETIME = 300.0
-RATIO = 0.01
-"""New ones come every three seconds. The service ends the old ones when the job has used a newer one, no clock does."""
+RENEWAL_SECONDS = 3.0
+LONG, SHORT = 300.0, 30.0
+"""Lifetimes. Long ones the service ends when the job has used a newer one; short ones a clock does."""
 FETCH = "import sys,urllib.request;sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())"
 
 
 @pytest.fixture
-def service() -> Iterator[TokenService]:
-    with TokenService(LIFETIME) as made:
+def lifetime() -> float:
+    return LONG
+
+
+@pytest.fixture
+def service(lifetime: float) -> Iterator[TokenService]:
+    with TokenService(lifetime) as made:
         yield made
 
 
@@ -42,7 +47,7 @@ def cluster(service: TokenService) -> Iterator[ScriptCluster]:
         "taskmanager.spark.enabled": "false",
         "taskmanager.numberOfTaskSlots": "2",
         "high-availability.lease-timeout": "3 s",
-        "security.delegation.tokens.renewal.time-ratio": str(RATIO),
+        "security.delegation.tokens.renewal.time-ratio": f"{RENEWAL_SECONDS / service.lifetime:g}",
         "security.delegation.tokens.renewal.retry.backoff": "1 s",
         "security.delegation.token.provider.vault.type": "command",
         "security.delegation.token.provider.vault.command": command,
@@ -118,3 +123,27 @@ def test_a_running_job_always_has_good_ones(
     assert client.wait_for_result(job_id).status is JobStatus.FINISHED
     assert service.refused == []
     assert len(set(service.served)) >= 5
+
+
+@pytest.mark.parametrize("lifetime", [SHORT])
+def test_they_end_by_the_clock_and_none_is_used_that_has(
+    cluster: ScriptCluster, client: FlinklikeClient, service: TokenService, tmp_path: Path
+) -> None:
+    gate, job_id = tmp_path / "gate", new_job_id()
+    params = {"gate": str(gate), "url": service.url}
+    client.submit(job_graph("uses", "tests.kit.credential_programs:use_until_gate", params=params), job_id=job_id)
+    reached(lambda: service.served, "the job uses a token")
+    (begun,) = attempts(client, [job_id])
+
+    leader, _ = leader_and_standby(cluster)
+    os.kill(leader.pid, signal.SIGKILL)
+    uses_later_ones(service)
+    of_the_next_leader = set(service.issued)
+    reached(lambda: time.time() > max(service.issued[one] for one in of_the_next_leader), "all of that time have ended")
+    uses_later_ones(service)
+
+    reached(lambda: attempts(client, [job_id]), "the job has its owner")
+    assert attempts(client, [job_id]) == [begun]
+    gate.touch()
+    assert client.wait_for_result(job_id).status is JobStatus.FINISHED
+    assert service.refused == []

@@ -115,6 +115,7 @@ def _ports(cluster: ScriptCluster) -> dict[str, set[int]]:
     return {kind: ports for kind, ports in found.items() if ports}
 
 
+@pytest.mark.extended
 def test_again_it_goes_on_with_what_runs(box: Box) -> None:
     before, certificate = box.cluster.pids(), (box.certs / "rest-localhost.pem").read_bytes()
     done = box.cluster.script("quickstart.sh", "--scale-factor", "0.01", *box.cluster.dynamic, timeout=900)

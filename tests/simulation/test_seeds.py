@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from tests.kit.mutations import BY_SEEDS, ROOT, mutated, simulate
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEEDS = Path(__file__).with_name("seeds.txt")
-FIXED = 100
-FRESH = 100
-IN_PROCESS = 30
+EXTENDED = pytest.mark.extended
+FIXED = (range(1, 41), pytest.param(range(41, 201), marks=EXTENDED))
+FRESH = (40, pytest.param(400, marks=EXTENDED))
+IN_PROCESS = (range(1, 11), pytest.param(range(11, 61), marks=EXTENDED))
+"""Few each time, which are many in a week; ten times as many with --all."""
 
 
 def known_seeds() -> list[int]:
@@ -24,19 +27,31 @@ def known_seeds() -> list[int]:
     return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
 
 
-def test_fixed_seeds_are_clean() -> None:
-    done = simulate(ROOT, "--jobs", "2", "--only", ",".join(map(str, [*range(1, FIXED + 1), *known_seeds()])))
+def only(seeds: Iterable[int]) -> tuple[str, ...]:
+    return ("--jobs", "2", "--only", ",".join(map(str, seeds)))
+
+
+def test_seeds_that_found_something_are_clean() -> None:
+    done = simulate(ROOT, *only(known_seeds()))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_seeds_with_job_masters_inside_the_job_manager_are_clean() -> None:
-    done = simulate(ROOT, "--jobs", "2", "--seeds", str(IN_PROCESS), "--from", "1", "--in-process")
+@pytest.mark.parametrize("seeds", FIXED)
+def test_fixed_seeds_are_clean(seeds: range) -> None:
+    done = simulate(ROOT, *only(seeds))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_fresh_seeds_are_clean() -> None:
+@pytest.mark.parametrize("seeds", IN_PROCESS)
+def test_seeds_with_job_masters_inside_the_job_manager_are_clean(seeds: range) -> None:
+    done = simulate(ROOT, *only(seeds), "--in-process")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("count", FRESH)
+def test_fresh_seeds_are_clean(count: int) -> None:
     start = int(os.environ.get("FLINKLIKE_SIMULATION_SEED") or 1_000_000 + secrets.randbelow(1_000_000_000))
-    done = simulate(ROOT, "--jobs", "2", "--seeds", str(FRESH), "--from", str(start))
+    done = simulate(ROOT, "--jobs", "2", "--seeds", str(count), "--from", str(start))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
