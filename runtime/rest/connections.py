@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from runtime.rest.tls import with_shown
+from runtime.rest.upgrades import OffersIgnored
 from runtime.security.descriptors import connections_of_one_port
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class LimitedProtocol(HttpProtocol):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        if hasattr(self, "parser"):  # httptools, which is not everywhere; h11 ignores offers by itself
+            self.parser = OffersIgnored(self)
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._unread = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import ssl
@@ -325,6 +326,39 @@ def test_strangers_do_not_fill_the_log(rest: RestThread, caplog: pytest.LogCaptu
             assert client.answer().startswith(ANSWERED)
     said = [record.message for record in caplog.records if record.name == "uvicorn.error"]
     assert len(said) == len(set(said))
+
+
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAEAAEAAAAIAAAAB\r\n"
+"""What Java's client sends with the first request of a connection, and curl --http2 with each."""
+
+
+@pytest.mark.parametrize("offer", [b"", OFFER], ids=["plain", "offer"])
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["length", "chunks"])
+def test_an_offer_of_another_protocol_is_ignored(
+    rest: RestThread, offer: bytes, size: int, *, is_chunked: bool
+) -> None:
+    """Nothing of the body is lost, however it comes, nor of the requests behind it."""
+    body = json.dumps({"program": "x" * 300}).encode()
+    if is_chunked:
+        framed = b"%x\r\n%b\r\n%x\r\n%b\r\n0\r\n\r\n" % (7, body[:7], len(body) - 7, body[7:])
+        framing = b"transfer-encoding: chunked"
+    else:
+        framed, framing = body, b"content-length: %d" % len(body)
+    head = REQUEST.replace(b"GET /overview", b"POST /jobs").removesuffix(b"\r\n") + offer
+    request = head + b"content-type: application/json\r\n" + framing + b"\r\n\r\n" + framed
+    with Client(rest) as client:
+        for _ in range(2):
+            for begin in range(0, len(request), size):
+                client.send(request[begin : begin + size])
+            answer = client.answer()
+            assert answer.startswith(b"HTTP/1.1 400")
+            assert b"program" in answer, "the body was read"
+            assert client.asks()
+        client.send(REQUEST.replace(b"host:", offer + b"host:") * 2)
+        said = b""
+        while said.count(ANSWERED) < 2:
+            said += client.piece()
 
 
 def test_a_clock_that_is_set_back_silences_nobody() -> None:
