@@ -1,4 +1,4 @@
-"""Chaos as a test: less than a minute of it, or two minutes, with a seed of its own each time, which the report tells."""
+"""Chaos as a test: less than a minute of it, or two minutes, with a seed of its own each time, which it tells."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def in_process_cluster(class_archive: Path | None) -> Iterator[ScriptCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session", params=["split", "in-process"])
+@pytest.fixture(scope="session", params=["split", pytest.param("in-process", marks=pytest.mark.extended)])
 def either_cluster(request: pytest.FixtureRequest) -> ScriptCluster:
     """The same jobs, with JobMasters in processes of their own and inside the JobManager."""
     name = "spark_cluster" if request.param == "split" else "in_process_cluster"

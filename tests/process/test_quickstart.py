@@ -96,6 +96,7 @@ def test_a_third_process_gets_new_jobs(begun: tuple[ScriptCluster, str]) -> None
     assert new["jobs-assigned"] > 0
 
 
+@pytest.mark.extended
 def test_again_it_reuses_the_running_cluster(begun: tuple[ScriptCluster, str]) -> None:
     cluster, _ = begun
     before = cluster.pids()

@@ -70,8 +70,14 @@ def kill(watcher: int, *whom: str) -> None:
             os.kill(pid, number)
 
 
+EACH_TIME = [("main",), ("main", "guard")]
+OTHERS = [("guard",), ("watcher",), ("main", "watcher")]
+
+
 @pytest.mark.parametrize(
-    "whom", [("guard",), ("watcher",), ("main",), ("main", "guard"), ("main", "watcher")], ids=" and ".join
+    "whom",
+    [*EACH_TIME, *(pytest.param(one, marks=pytest.mark.extended) for one in OTHERS)],
+    ids=" and ".join,
 )
 def test_its_tasks_run_elsewhere(cluster: ScriptCluster, whom: tuple[str, ...]) -> None:
     with cluster.connect() as client:

@@ -22,6 +22,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.extended
 def test_home_and_temporary_directory_are_left_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, class_archive: Path | None
 ) -> None:

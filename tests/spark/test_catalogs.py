@@ -135,6 +135,7 @@ def test_what_a_lost_catalog_has_left_is_not_in_the_way_of_the_next(box: SparkBo
     assert {path.name for path in warehouse.parent.iterdir() if path.is_dir()} == {"spark-warehouse"}
 
 
+@pytest.mark.extended
 def test_a_warehouse_that_leads_elsewhere_is_left_alone(box: SparkBox, tmp_path: Path) -> None:
     """A script has put a link in its place: what lies behind it may be another's."""
     work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"

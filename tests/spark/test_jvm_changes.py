@@ -345,6 +345,7 @@ emit(done)
 """What Spark, Hadoop and Java set for themselves when they are used for the first time is no change of a job's."""
 
 
+@pytest.mark.extended
 def test_ordinary_jobs_change_nothing(box: SparkBox) -> None:
     box.run(box.environment.restart())  # everything is used for the first time
     done = box.evaluate(ORDINARY)

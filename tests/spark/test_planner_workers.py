@@ -115,6 +115,7 @@ def test_what_it_starts_ends_with_the_session_and_works_in_the_jobs_directory(bo
     assert not [pid for pid in still if is_alive(pid)]
 
 
+@pytest.mark.extended
 def test_it_works_where_the_directory_has_any_name(shared_box: SparkBox, tmp_path: Path) -> None:
     """Java has its own way to write a character beyond the BMP."""
     directory = tmp_path / "work \N{GRINNING FACE}"

@@ -177,6 +177,7 @@ LIMITS = {
 """By how much each figure may be higher after a window than before it."""
 
 
+@pytest.mark.extended
 def test_nothing_grows_with_the_number_of_jobs(slots: SlotBox) -> None:
     one_round(slots)
     told = [settled(slots)]
