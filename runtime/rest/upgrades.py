@@ -1,4 +1,4 @@
-"""A request that offers another protocol (`Upgrade: h2c`, as Java's client and curl do) is served like any other.
+"""A request that offers another protocol (`Upgrade: h2c`, as Java's client and curl do) is served like any other (R41).
 
 A server may ignore the offer (RFC 9110, 7.8). uvicorn's faster parser does not: behind the head of such a request it
 takes everything for the other protocol, so a POST loses its body. Here a further parser reads what follows, as the body

@@ -105,21 +105,21 @@ def test_what_cannot_be_removed_is_told_once(caplog: pytest.LogCaptureFixture) -
 
 
 def test_those_of_the_kernel_count_once_attached_or_not() -> None:
-    library = ctypes.CDLL(None)
+    library, size = ctypes.CDLL(None), 32 * MEGABYTE
     library.shmat.restype = ctypes.c_void_p
-    made = library.shmget(0, 4 * MEGABYTE, IPC_CREAT_PRIVATE)
+    made = library.shmget(0, size, IPC_CREAT_PRIVATE)
     try:
         address = library.shmat(made, None, 0)
-        ctypes.memset(address, 1, 4 * MEGABYTE)
+        ctypes.memset(address, 1, size)
         (found,) = [one for one in listed_segments() if one.id == made]
-        assert found == Segment(made, os.getpid(), 1, 4 * MEGABYTE)
+        assert found == Segment(made, os.getpid(), 1, size)
         held, segments = HeldFiles(memory_devices()), SlotSegments(lambda: [found])
         segments.look()
         tree = sample_tree(os.getpid(), held, segments, limit=1).tree
         attached = measure_tree(tree, held, limit=1).bytes_used
         library.shmdt(ctypes.c_void_p(address))
         detached = measure_tree(tree, held, limit=1).bytes_used
-        assert abs(attached - detached) < MEGABYTE
+        assert abs(attached - detached) < size // 4, "this process itself has a little more or less at times"
     finally:
         remove_segment(made)
     assert made not in {one.id for one in listed_segments()}
