@@ -58,12 +58,12 @@ either() { # either CODE CODE: of two pytests; one that found no test (exit code
   [ "$1" -eq 0 ] && [ "$2" -ne 5 ] && return "$2"
   return "$1"
 }
-airflow_tests() { # airflow_tests ARGUMENTS...: and behind them the slow ones with Spark, whose lane is the longest
+airflow_tests() { # airflow_tests ARGUMENTS...: and behind them those of whole clusters with Spark, and the slow ones
   local code
   background "$@" -m "airflow and not extended"
   code=$?
   [ $code -ne 2 ] || return 2 # interrupted
-  background "$@" -m "spark and slow and not airflow and not extended"
+  background "$@" -m "spark and (slow or process) and not airflow and not extended"
   either $code $?
 }
 heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so they do it together
@@ -72,7 +72,7 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
   echo "Tests with Airflow and with Spark write to $logs, which is shown at their end."
   airflow_tests "$@" > "$logs/airflow" 2>&1 &
   pids=($!)
-  background "$@" -m "spark and not slow and not airflow and not extended" > "$logs/spark" 2>&1 &
+  background "$@" -m "spark and not (slow or process) and not airflow and not extended" > "$logs/spark" 2>&1 &
   pids+=($!)
   tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended"
   code=$?
