@@ -146,7 +146,7 @@ echo "pytest $*"
 case "$*" in
   *" -m not "*) exit {light} ;;
   *" -m airflow"*) exit {airflow} ;;
-  *" -m spark and slow"*) exit {slow_spark} ;;
+  *" -m spark and (slow or process)"*) exit {slow_spark} ;;
   *" -m spark"*) exit {spark} ;;
   *) exit {heavy} ;;
 esac
@@ -180,8 +180,8 @@ def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_b
     lanes = [
         f"{QUIET} -n 2 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM}) and not extended\n",
         f"{QUIET} -x a b -m airflow and not extended\n",
-        f"{QUIET} -x a b -m spark and slow and not airflow and not extended\n",
-        f"{QUIET} -x a b -m spark and not slow and not airflow and not extended\n",
+        f"{QUIET} -x a b -m spark and (slow or process) and not airflow and not extended\n",
+        f"{QUIET} -x a b -m spark and not (slow or process) and not airflow and not extended\n",
     ]
     whole = run_tests(home, "-x", "a b")
     assert whole.returncode == 0, whole
@@ -235,7 +235,7 @@ def test_a_selection_has_to_match_in_one_of_them(
 
 def test_who_interrupts_waits_for_no_further_tests(home: Path) -> None:
     done = run_tests(home, airflow=2)
-    assert "-m spark and slow" not in done.stdout
+    assert "-m spark and (slow or process)" not in done.stdout
     assert done.returncode == 1
 
 
