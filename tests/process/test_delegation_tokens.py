@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
+from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.benchmarks.cluster import job_graph
 from tests.kit.job_managers import leader_and_standby
@@ -68,6 +69,15 @@ def uses_later_ones(service: TokenService) -> None:
     reached(lambda: set(service.served[-1:]) - before, "a token that is issued from now on is used")
 
 
+def job_that_uses_tokens(client: FlinklikeClient, service: TokenService, gate: Path) -> JobId:
+    """One that has begun to, and ends when the gate is there."""
+    job_id = new_job_id()
+    params = {"gate": str(gate), "url": service.url}
+    client.submit(job_graph("uses", "tests.kit.credential_programs:use_until_gate", params=params), job_id=job_id)
+    reached(lambda: service.served, "the job uses a token")
+    return job_id
+
+
 def status(client: FlinklikeClient) -> dict[str, Any]:
     (found,) = client.get("/overview")["delegation-tokens"]
     return dict(found)
@@ -85,10 +95,8 @@ def holders(directory: Path) -> set[str]:
 def test_a_running_job_always_has_good_ones(
     cluster: ScriptCluster, client: FlinklikeClient, service: TokenService, tmp_path: Path
 ) -> None:
-    gate, job_id = tmp_path / "gate", new_job_id()
-    params = {"gate": str(gate), "url": service.url}
-    client.submit(job_graph("uses", "tests.kit.credential_programs:use_until_gate", params=params), job_id=job_id)
-    reached(lambda: service.served, "the job uses a token")
+    gate = tmp_path / "gate"
+    job_id = job_that_uses_tokens(client, service, gate)
     (begun,) = attempts(client, [job_id])
     uses_later_ones(service)
 
@@ -129,10 +137,8 @@ def test_a_running_job_always_has_good_ones(
 def test_they_end_by_the_clock_and_none_is_used_that_has(
     cluster: ScriptCluster, client: FlinklikeClient, service: TokenService, tmp_path: Path
 ) -> None:
-    gate, job_id = tmp_path / "gate", new_job_id()
-    params = {"gate": str(gate), "url": service.url}
-    client.submit(job_graph("uses", "tests.kit.credential_programs:use_until_gate", params=params), job_id=job_id)
-    reached(lambda: service.served, "the job uses a token")
+    gate = tmp_path / "gate"
+    job_id = job_that_uses_tokens(client, service, gate)
     (begun,) = attempts(client, [job_id])
 
     leader, _ = leader_and_standby(cluster)

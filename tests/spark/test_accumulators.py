@@ -9,7 +9,7 @@ import pytest
 from tests.kit.plain_spark import plain_spark_environment
 from tests.kit.spark_box import SparkBox
 
-pytestmark = pytest.mark.timeout(900)  # two Sparks, one after the other
+pytestmark = pytest.mark.timeout(900)  # a plain Spark starts from nothing
 
 SLOW = """
 import os, time
