@@ -110,6 +110,11 @@ class Fences:
         fence = self._fences.get(incarnation)
         return fence is not None and fence.machine.state in _STOPPED
 
+    def is_waited_out(self, incarnation: Incarnation) -> bool:
+        """True when nothing runs there any more, and the TaskManager has not said so."""
+        fence = self._fences.get(incarnation)
+        return fence is not None and fence.machine.state is FenceState.WAITED_OUT
+
     def is_closed(self, incarnation: Incarnation) -> bool:
         """True while nothing may be deployed there: it would be stopped, or refused, with the rest."""
         fence = self._fences.get(incarnation)

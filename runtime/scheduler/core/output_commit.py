@@ -169,19 +169,23 @@ class OutputCommit:
 
     def adopt(self, locations: Sequence[TaskManagerLocation]) -> None:
         """An earlier owner's mover goes on, under an order of this one. Of several none does: all are stopped before
-        one gets an order (R27).
+        one gets an order (R27). Nor does one that was slow to answer, and is being fenced off: the fence ends its move,
+        and would end the order with it (R14).
         """
         if self._machine.state is not CommitState.SEEKING or not locations:
             return
         for location in locations:
             self._placement.know(location)
-        if len(locations) == 1 or not self._fences.are_available:
-            self._give_order(locations[0].incarnation)
+        first = locations[0].incarnation
+        if not self._fences.are_available or (len(locations) == 1 and not self._fences.is_closed(first)):
+            self._give_order(first)
             return
-        self._enter(CommitState.STOPPING)
-        for location in locations:
-            self._unstopped.add(location.incarnation)
-            self._fences.ask(location.incarnation)
+        moving = [one.incarnation for one in locations if not self._fences.is_waited_out(one.incarnation)]
+        if moving:
+            self._enter(CommitState.STOPPING)
+        for incarnation in moving:
+            self._unstopped.add(incarnation)
+            self._fences.ask(incarnation)
 
     def counted(self, incarnation: Incarnation, letter: Letter) -> None:
         """A TaskManager is back on a new stream: the order may not have arrived, or its answer (R11)."""

@@ -293,14 +293,14 @@ def test_a_job_that_cannot_be_read_and_is_cancelled_has_failed_if_it_was_decided
 # --- owners change (R6) -----------------------------------------------------------------------------------------------
 
 
-def take_over(job: JobMasterDriver, moving: int | None, silent: int | None = None, *, also: int = 0) -> None:
+def take_over(job: JobMasterDriver, moving: int | None, silent: tuple[int, ...] = (), *, also: int = 0) -> None:
     job.begin_next_owner()
     everyone = [location(tm) for tm in (1, 2)]
     assert job.graph is not None
     job.handle(ev.TaskManagersRegistered(frozenset(one.incarnation for one in everyone), job.at()))
     job.handle(ev.JobRead(job.graph, tuple(job.durable), job.at()))
     for tm, one in enumerate(everyone, 1):
-        if tm != silent:
+        if tm not in silent:
             job.handle(ev.JobCounted(one, (), (), True, job.at(), is_moving=tm in {moving, also}))
 
 
@@ -311,6 +311,48 @@ def test_the_next_owner_leaves_the_move_to_the_mover_that_has_it() -> None:
     assert job.commits[-1][1].epoch == job.epoch
     job.handle(ev.OutputsMoved(1, None, job.at()))
     assert job.has_result()
+
+
+def behind_its_fence() -> JobMasterDriver:
+    """TaskManager 2 was slow to answer the next owner, which fences it off."""
+    job = committing()
+    take_over(job, moving=2, silent=(2,))
+    job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
+    job.write_fences()
+    return job
+
+
+def test_a_mover_that_answers_behind_its_fence_gets_the_order_when_it_has_confirmed_that() -> None:
+    """An order before that would end with the move that the fence ends, and nobody would be told."""
+    job = behind_its_fence()
+    job.handle(ev.JobCounted(location(2), (), (), True, job.at(), is_moving=True))
+    assert job.status() is J.RUNNING
+    assert len(movers(job)) == 1
+    job.obey_fence(location(2).incarnation)
+    assert movers(job)[1:] == [(2, 1)]
+    job.handle(ev.OutputsMoved(1, None, job.at()))
+    assert job.has_result()
+
+
+def test_one_that_answers_behind_its_fence_and_falls_silent_again_is_waited_out() -> None:
+    job = behind_its_fence()
+    job.handle(ev.JobCounted(location(2), (), (), True, job.at(), is_moving=True))
+    job.lose_task_manager(2, is_reaped=False)
+    job.wait_out_fences()
+    job.offer(9, tm=1)
+    assert movers(job)[1:] == [(1, 1)]
+
+
+def test_one_that_answers_when_its_fence_was_waited_out_has_stopped() -> None:
+    job = committing()
+    take_over(job, moving=None, silent=(1, 2))
+    job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
+    job.write_fences()
+    job.wait_out_fences()
+    job.handle(ev.JobCounted(location(2), (), (), True, job.at(), is_moving=True))
+    job.handle(ev.JobCounted(location(1), (), (), True, job.at()))
+    job.offer(9, tm=1)
+    assert movers(job)[1:] == [(1, 1)]
 
 
 def test_two_movers_that_the_next_owner_finds_are_stopped_before_one_goes_on() -> None:
@@ -337,7 +379,7 @@ def test_of_two_movers_that_the_next_owner_finds_one_may_die() -> None:
 
 def test_the_next_owner_orders_nothing_before_the_last_mover_has_answered_or_stopped() -> None:
     job = committing()
-    take_over(job, moving=None, silent=2)
+    take_over(job, moving=None, silent=(2,))
     job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
     assert len(movers(job)) == 1
     job.write_fences()
