@@ -20,13 +20,21 @@ def rotate(path: Path) -> None:
 
 
 def cut_large(paths: Iterable[Path]) -> None:
-    """Empty those above SIZE_MAX, after a copy. Whoever writes must append (O_APPEND). Raises OSError."""
+    """Empty those above SIZE_MAX, after a copy of their ends. Whoever writes must append (O_APPEND). Raises OSError."""
     for path in paths:
         if path.exists() and path.stat().st_size > SIZE_MAX:
             _make_room(path)
             # What is written between the two is lost: nobody can make writers that are no Python reopen their file.
-            shutil.copy(path, _old(path, 1))  # its mode too
+            _copy_end(path, _old(path, 1))
             os.truncate(path, 0)
+
+
+def _copy_end(path: Path, copy: Path) -> None:
+    """A flood may have written far more than is kept."""
+    with path.open("rb") as written, copy.open("wb") as kept:
+        written.seek(max(0, path.stat().st_size - SIZE_MAX))
+        kept.write(written.read(SIZE_MAX))
+    shutil.copymode(path, copy)
 
 
 def _make_room(path: Path) -> None:

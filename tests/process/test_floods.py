@@ -13,9 +13,11 @@ import pytest
 
 from airflow_flinklike.client import new_job_id
 from runtime.common.states import JobStatus
+from runtime.config import log_files
 from tests.benchmarks.cluster import job_graph
 from tests.kit import bystanders
 from tests.kit.h2_floods import flooding
+from tests.kit.levels import reached
 from tests.kit.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
@@ -34,6 +36,7 @@ FLOODS = [
     pytest.param("jobmanager", "many-continuations", marks=pytest.mark.extended),  # as "continuation"
     ("jobmanager", "rapid-reset"),
     ("jobmanager", "requests"),
+    ("jobmanager", "bad-metadata"),
     ("jobmanager", "unread-pings"),
     ("jobmanager", "silence"),
     ("jobmaster", "continuation"),
@@ -65,3 +68,11 @@ def test_a_flood_disturbs_nobody(cluster: ScriptCluster, role: str, kind: str) -
         assert len(who.failures) < len(who.seconds), (name, who.failures)
     assert (bystanders.terms_of_leaders(cluster), bystanders.lapses(cluster)) == roles
     assert bystanders.resident_mb(victim.pid) < before + GROWTH_MAX_MB
+    logs = cluster.run / "run" / "log"
+    reached(
+        lambda: not [one for one in logs.glob("*.out") if one.stat().st_size > log_files.SIZE_MAX],
+        "they are cut",
+        timeout=30,
+    )
+    printed = [one.stat().st_size for one in logs.glob("*.out*")]
+    assert max(printed) <= log_files.SIZE_MAX

@@ -141,11 +141,11 @@ def test_what_a_running_process_prints_is_cut(tmp_path: Path, monkeypatch: pytes
         async def run(self, given: ProcessContext) -> None:
             await eventually(lambda: not any((tmp_path / name).stat().st_size for name in names), "all are cut")
             with (tmp_path / names[0]).open("a") as out:
-                out.write("next")
+                out.write("next text")
             await eventually((tmp_path / f"{names[0]}.2").exists, "it is cut again")
 
     assert asyncio.run(_supervise("taskmanager", Waiting, given)) == 0
-    assert [(tmp_path / f"{name}.1").read_text() for name in names] == ["next", "text", "text"]
+    assert [(tmp_path / f"{name}.1").read_text() for name in names] == ["ext", "ext", "ext"], "the end of each"
     assert [(tmp_path / name).read_text() for name in ("tm-1-h.out", "tm-0-h.log")] == ["text", "text"]
 
 
