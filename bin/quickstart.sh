@@ -80,6 +80,7 @@ if $secure; then
   echo "Certificates: $certs (bin/flinklike certs renew $certs renews them)"
 fi
 
+$with_airflow || _control check-example || exit 1
 echo "[2/4] Cluster (etcd, JobManager, JobMaster processes, TaskManager with warm Spark slots)"
 _control start-cluster || _fail "The cluster did not start; its logs are in $run/log."
 

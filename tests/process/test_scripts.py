@@ -125,6 +125,16 @@ def control(environment: dict[str, str], *arguments: str) -> subprocess.Complete
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
 
 
+def test_the_example_says_before_anything_starts_where_it_would_fail(cluster: ScriptCluster, tmp_path: Path) -> None:
+    options = {"taskmanager.spark.enabled": "false", "security.ssl.internal.enabled": "true"}
+    options |= {f"security.ssl.internal.{name}": str(tmp_path / name) for name in ("cert", "key", "ca")}
+    given = [word for key, value in options.items() for word in ("-D", f"{key}={value}")]
+    assert control(cluster.environment, "check-example", *given).returncode == 0
+    refused = control(cluster.environment, "check-example", *given, "-D", "taskmanager.slots.uids=21000-21099")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "run bin/quickstart.sh without that option (also in conf/) first" in refused.stderr
+
+
 def test_the_table_shows_every_process(cluster: ScriptCluster) -> None:
     rows = [line.split() for line in control(cluster.environment, "status-cluster").stdout.splitlines()]
     shown = {(row[0], int(row[2])) for row in rows if len(row) == 5 and row[1] == socket.gethostname()}

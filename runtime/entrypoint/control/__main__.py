@@ -14,7 +14,7 @@ from runtime.common.printable import printable
 from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
-from runtime.entrypoint.control.airflow import airflow_environment, run_standalone, shell_exports
+from runtime.entrypoint.control.airflow import airflow_environment, check_example, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ROLL, ClusterControl
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon
 from runtime.entrypoint.control.plan import options_of_next
@@ -23,7 +23,15 @@ from runtime.entrypoint.control.run_directory import prepare_run_directory
 from runtime.security.file_mask import keep_files_private
 
 _CLUSTER_VERBS = frozenset(
-    {"start-cluster", "status-cluster", "stop-cluster", "rolling-restart", "airflow-environment", "airflow-standalone"}
+    {
+        "start-cluster",
+        "status-cluster",
+        "stop-cluster",
+        "rolling-restart",
+        "check-example",
+        "airflow-environment",
+        "airflow-standalone",
+    }
 )
 _NOT_RUNNING = 3
 _INTERRUPTED = 130
@@ -93,6 +101,8 @@ def _run_cluster(name: str, arguments: list[str]) -> int:
         return _rolling_restart(arguments)
     control = ClusterControl(Layout.from_environment(os.environ), os.environ, parse_dynamic(arguments), sys.stdout)
     match name:
+        case "check-example":
+            check_example(control.configuration())
         case "airflow-environment":
             sys.stdout.write(shell_exports(_airflow_variables(control)))
         case "airflow-standalone":

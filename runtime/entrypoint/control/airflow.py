@@ -18,6 +18,7 @@ from typing import TextIO
 
 import psutil
 
+from runtime.common.errors import InvalidInputError
 from runtime.config import log_files
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
@@ -28,6 +29,7 @@ from runtime.config.options.security import (
     SSL_REST_ENABLED,
     SSL_REST_KEY,
 )
+from runtime.config.options.taskmanager import SLOT_UIDS
 from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
 
@@ -37,6 +39,17 @@ _KILL_TIMEOUT = 5.0
 _LOG = "standalone.log"
 _LOG_INTERVAL = 60.0
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+
+
+def check_example(configuration: Configuration) -> None:
+    """Raises InvalidInputError where the DAG that bin/quickstart.sh runs would fail."""
+    if configuration.get(SLOT_UIDS) is not None:
+        message = (
+            "the example writes to a local directory, and with taskmanager.slots.uids no task's output goes there: run"
+            " bin/quickstart.sh without that option (also in conf/) first, or start this cluster by"
+            " bin/start-cluster.sh, or by bin/quickstart.sh --airflow for DAGs of your own"
+        )
+        raise InvalidInputError(message)
 
 
 def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequence[str]) -> dict[str, str]:
