@@ -98,6 +98,14 @@ Credential = str | TokenFile | TokenVariable | None
 _lock = threading.Lock()
 _read: dict[Path, tuple[float, str]] = {}
 _told: set[Path] = set()
+
+
+def _begin_fork() -> None:
+    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_begin_fork)
 _OF_OTHERS = 0o044
 _UNNAMED = (
     "the certificate {} was named, and no token, so none was shown: `--token-file`, FLINKLIKE_TOKEN_FILE or "

@@ -15,6 +15,11 @@ _SECRET = re.compile(
 carry passwords."""
 
 
+def is_secret_key(key: str) -> bool:
+    """Does the name of a setting say that it holds a secret?"""
+    return _SECRET.search(key) is not None
+
+
 def masked(key: str, value: str) -> str:
     """The value, unless it or its key looks like a secret."""
-    return MASK if _SECRET.search(key) or _SECRET.search(value) else value
+    return MASK if is_secret_key(key) or _SECRET.search(value) else value

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import yaml
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.masking import MASK, masked
+from runtime.common.masking import MASK, is_secret_key, masked
 from runtime.config import token_provider_options as providers
 from runtime.config.catalog import SPARK_PREFIX, all_options
 from runtime.config.foreign import explain_unknown
@@ -55,6 +55,10 @@ def parse_dynamic(arguments: Iterable[str]) -> list[str]:
 def _refuse_secret(key: str) -> None:
     """R41: every user of a host sees the arguments of its processes."""
     option = all_options().get(key)
+    is_of_others = is_secret_key(key) if key.startswith(SPARK_PREFIX) else providers.is_secret(key)
+    if is_of_others:
+        message = f"-D {key} shows a secret to every user of this host: set it in {CONFIG_FILE}"
+        raise InvalidInputError(message)
     if option is not None and option.is_secret:
         message = (
             f"-D {key} shows a secret to every user of this host: set it in {CONFIG_FILE}, or in the environment "

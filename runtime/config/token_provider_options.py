@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runtime.common.masking import is_secret_key
 from runtime.config.option import parse_bool
 
 PREFIX = "security.delegation.token.provider."
@@ -54,3 +55,9 @@ def enabled_providers(settings: Mapping[str, str]) -> Mapping[str, ProviderOptio
         for name, options in sorted(grouped.items())
         if parse_bool(options.get("enabled", "true"))
     }
+
+
+def is_secret(key: str) -> bool:
+    """Is that an option of a provider whose name says that it holds a secret?"""
+    match = _KEY.match(key)
+    return match is not None and is_secret_key(match[2])

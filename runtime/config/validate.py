@@ -36,6 +36,8 @@ from runtime.config.options.jobmanager import (
     SINGLE_JOBMASTER,
 )
 from runtime.config.options.security import (
+    INTERNAL_ACCEPT_TOKEN,
+    INTERNAL_TOKEN_FILE,
     JWT_AUDIENCE,
     JWT_ISSUER,
     JWT_JWKS,
@@ -81,6 +83,7 @@ def conflicts(configuration: Configuration) -> list[str]:
     return [
         *_open_ports(configuration),
         *_encryption(configuration),
+        *_internal_credential(configuration),
         *_json_web_tokens(configuration),
         *_high_availability(configuration),
         *_embedded(configuration),
@@ -126,6 +129,15 @@ def _encryption(configuration: Configuration) -> Iterator[str]:
             f"{SSL_INTERNAL_ENABLED.key}: true with an etcd that is spoken to in plain text encrypts the lesser half: "
             f"set {ETCD_TLS_CA.key}, or {ETCD_ALLOW_UNAUTHENTICATED.key}: true where nobody listens"
         )
+
+
+def _internal_credential(configuration: Configuration) -> Iterator[str]:
+    """R48: there is none where nobody has to show anything."""
+    if configuration.get(SECURITY_AUTHENTICATION) == "none":
+        options: tuple[ConfigOption[Any], ...] = (INTERNAL_TOKEN_FILE, INTERNAL_ACCEPT_TOKEN)
+        for option in options:
+            if configuration.get(option):
+                yield f"{option.key} has no effect with {SECURITY_AUTHENTICATION.key}: none: remove one of them"
 
 
 def _json_web_tokens(configuration: Configuration) -> Iterator[str]:

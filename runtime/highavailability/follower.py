@@ -40,10 +40,18 @@ async def patiently(ask: Callable[[], Awaitable[T]], entropy: Entropy) -> T:
         attempt += 1
 
 
+class Listed(dict[str, KeyValue]):
+    """All keys as a list has shown them: at `revision` there was no other."""
+
+    def __init__(self, found: RangeResult) -> None:
+        super().__init__({one.key: one for one in found.kvs})
+        self.revision = found.revision
+
+
 async def follow(
     kv: KeyValueStore, prefix: str, *, timeout: float, entropy: Entropy
 ) -> AsyncIterator[Mapping[str, KeyValue]]:
-    """All keys under `prefix`, now and after each change. Never ends; raises UnauthenticatedError.
+    """All keys under `prefix`, now (`Listed`) and after each change. Never ends; raises UnauthenticatedError.
 
     A watch is believed for LOOK_SECONDS, and until it was interrupted: then its outcome is compared with what is there
     (R34). A change that it has not told is found so. How many keys there are and how young the youngest is tells all
@@ -59,9 +67,9 @@ async def follow(
     told: dict[str, KeyValue] | None = None
     while True:
         listed = await patiently(read, entropy)
-        current = {found.key: found for found in listed.kvs}
+        current = dict(Listed(listed))
         if current != told:
-            yield dict(current)
+            yield Listed(listed)
         start_revision, is_whole, has_changed = listed.revision + 1, True, False
         while is_whole:
             try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from runtime.common.entropy import Entropy
 from runtime.common.errors import ConflictError
-from runtime.highavailability.follower import follow
+from runtime.highavailability.follower import Listed, follow
 from runtime.highavailability.guards import gets, settle, unchanged
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Put, Txn
@@ -34,6 +34,12 @@ class StoredPrincipal:
     record: PrincipalRecord
     revision: int
     problem: str = ""
+
+
+class FollowedPrincipals(dict[str, StoredPrincipal]):
+    """All of them by name. `listed_revision`: of the list that they come from; 0: they are what a watch has told."""
+
+    listed_revision = 0
 
 
 class PrincipalStore:
@@ -77,7 +83,7 @@ class PrincipalStore:
         message = f"principal {name} was changed by somebody else meanwhile: look at it, and ask again"
         raise ConflictError(message)
 
-    async def follow(self) -> AsyncIterator[Mapping[str, StoredPrincipal]]:
+    async def follow(self) -> AsyncIterator[FollowedPrincipals]:
         """All of them by name, now and after each change, with those that cannot be read (R31).
 
         What has a name that no principal can have is told, and left out.
@@ -86,7 +92,10 @@ class PrincipalStore:
         async for found in follow(self._kv, prefix, timeout=self._timeout, entropy=self._entropy):
             there = {name: _stored(name, kv) for name, kv in ((key.removeprefix(prefix), found[key]) for key in found)}
             self._tell({name: stored.problem for name, stored in there.items() if stored.problem})
-            yield {name: stored for name, stored in there.items() if is_principal_name(name)}
+            followed = FollowedPrincipals({name: one for name, one in there.items() if is_principal_name(name)})
+            if isinstance(found, Listed):
+                followed.listed_revision = found.revision
+            yield followed
 
     def _tell(self, problems: Mapping[str, str]) -> None:
         for name in sorted(problems.keys() - self._told):

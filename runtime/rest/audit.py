@@ -199,7 +199,7 @@ class _Counted:
 
 
 class _File(RotatingLogHandler):
-    """Made with its first line. One that cannot be written is told in the process's log, and nothing waits for it."""
+    """Made with its first line. One that cannot be written is told in the process's log, and ends nothing."""
 
     def _open(self) -> TextIOWrapper:
         Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)

@@ -158,6 +158,7 @@ class LimitedProtocol(HttpProtocol):
             self.parser = OffersIgnored(self)
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._has_spoken = False
         self._unread = 0
         self._had_unread = False
         self._is_greedy = False
@@ -189,7 +190,8 @@ class LimitedProtocol(HttpProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass it to the parser, and look whether a request runs then."""
-        if not self._unread and data.startswith(_HANDSHAKE_BEGINS) and self.handshake is None:
+        is_first, self._has_spoken = not self._has_spoken, True
+        if is_first and data.startswith(_HANDSHAKE_BEGINS) and self.handshake is None:
             self.logger.warning("A client of REST speaks TLS, and security.ssl.rest.enabled is false here.")
             self._refuse(_NO_TLS)
             return

@@ -16,7 +16,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.namespaces import ALL_NAMESPACES
-from runtime.highavailability.principals import PrincipalStore, StoredPrincipal
+from runtime.highavailability.principals import FollowedPrincipals, PrincipalStore, StoredPrincipal
 from runtime.highavailability.records import PrincipalRecord, StoredToken
 from runtime.security.principals import (
     Principal,
@@ -79,7 +79,7 @@ class Principals:
         self._certificates: dict[str, dict[str, Principal]] = {}
         """By the name in them, and that of the principal."""
         self._unheard: set[str] = set()
-        """Held as written or read here, and not told so by the store yet: that it tells less of them says nothing."""
+        """Held as written or read here, and not heard of since: that a watch tells less of them says nothing."""
         self._forgotten: dict[str, int] = {}
         """Deleted here, and the revision of that: the store may tell earlier ones still."""
         self._is_loaded = False
@@ -223,8 +223,9 @@ class Principals:
         self._forgotten[name] = await self._store.delete(name, previous_revision=there.revision)
         if len(self._forgotten) > PRINCIPALS_MAX:
             del self._forgotten[next(iter(self._forgotten))]
-        self._unheard.discard(name)
-        self._drop(name)
+        if (held := self._stored.get(name)) is not None and held.revision <= self._forgotten[name]:
+            self._unheard.discard(name)
+            self._drop(name)
 
     async def _there(self, name: str) -> StoredPrincipal:
         there = await self._store.get(check_principal_name(name))
@@ -254,9 +255,11 @@ class Principals:
         if self._stored.get(name) is stored:
             self._unheard.add(name)
 
-    def _take(self, found: Mapping[str, StoredPrincipal]) -> None:
+    def _take(self, found: FollowedPrincipals) -> None:
         heard = {name for name in self._unheard & found.keys() if found[name].revision >= self._stored[name].revision}
-        self._unheard -= heard
+        # What a list of later does not have was deleted meanwhile, by another leader.
+        gone = {name for name in self._unheard - found.keys() if self._stored[name].revision <= found.listed_revision}
+        self._unheard -= heard | gone
         for name in self._stored.keys() - found.keys() - self._unheard:
             self._drop(name)  # deleted by hand
         for name, stored in found.items():

@@ -81,7 +81,10 @@ class GrpcRpcService:
         self._scope = ServiceScope(f"rpc/{settings.incarnation}")
         self._dialed: set[FrameStream] = set()
         self._server: grpc.aio.Server | None = None
-        self._strangers = StrangerWatch(SystemClock(), settings.strangers, is_encrypted=settings.tls is not None)
+        self._strangers = StrangerWatch(
+            SystemClock(), settings.strangers, is_encrypted=settings.tls is not None, on_crash=self._unwatched
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._credentials = no_credentials if settings.tls is None else ClientTls(settings.tls).credentials
         options = channel_options(settings)
         self._channels = Channels(options, clock, self._credentials)
@@ -231,6 +234,7 @@ class GrpcRpcService:
         except RuntimeError as error:
             message = f"cannot listen on {wanted}: the port is in use by another process, or the address is not local"
             raise CannotListenError(message) from error
+        self._loop = asyncio.get_running_loop()
         await self._scope.open()
         await server.start()
         self._server = server
@@ -242,6 +246,10 @@ class GrpcRpcService:
             raise UnavailableError(sentence)
 
         self._scope.spawn("rpc/server", fail())
+
+    def _unwatched(self, sentence: str) -> None:
+        assert self._loop is not None, sentence
+        self._loop.call_soon_threadsafe(self._deaf, sentence)
 
     def _add_port(self, server: grpc.aio.Server, wanted: str) -> int:
         if self._settings.tls is None:

@@ -14,7 +14,7 @@ import stat
 import struct
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -39,18 +39,27 @@ _V4_IN_V6 = "::ffff:"
 class StrangerWatch:
     """Watches one port of this process between `start` and `stop`.
 
-    `admit` and `refuse` are called by the serving loop, for each call, with its peer as gRPC names it.
+    `admit` and `refuse` are called by the serving loop, for each call, with its peer as gRPC names it. `on_crash` is
+    called, on the watch's thread, with a sentence if it has ended by a bug: nobody is cut off any more.
     """
 
-    def __init__(self, clock: Clock, limits: StrangerLimits, *, is_encrypted: bool = False) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        limits: StrangerLimits,
+        *,
+        is_encrypted: bool = False,
+        on_crash: Callable[[str], None] | None = None,
+    ) -> None:
         self._clock = clock
+        self._on_crash = on_crash
         self._strangers = Strangers(limits)
         self._sockets = _Sockets(self._strangers)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._is_stopped = False
         self._thread: threading.Thread | None = None
-        self._shown: dict[str, float] = {}
+        self._shown: set[str] = set()
         self._refused: Counter[str] = Counter()
         self._alert_until = float("-inf")
         self._untold: list[CutOff] = []
@@ -76,9 +85,8 @@ class StrangerWatch:
 
     def admit(self, peer: str) -> None:
         """The peer of a call has shown the token."""
-        at = self._clock.monotonic()
         with self._lock:
-            self._shown[peer] = at
+            self._shown.add(peer)
 
     def refuse(self, peer: str) -> None:
         """The peer of a call has not shown it."""
@@ -94,6 +102,15 @@ class StrangerWatch:
             self._wake.set()
 
     def _run(self) -> None:
+        try:
+            self._watch()
+        except Exception as error:
+            # The boundary of the thread: what it raises would go to stderr alone.
+            logger.exception("the watch over strangers has failed")
+            if self._on_crash is not None:
+                self._on_crash(f"nobody watches over strangers any more: {type(error).__name__}: {error}")
+
+    def _watch(self) -> None:
         while not self._is_stopped:
             try:
                 self._look()
@@ -106,13 +123,13 @@ class StrangerWatch:
 
     def _look(self) -> None:
         with self._lock:
-            shown, self._shown = self._shown, {}
+            shown, self._shown = self._shown, set()
             refused, self._refused = self._refused, Counter()
         # What was said so far is of connections that are seen now, or are over.
         connections = self._sockets.connections()
-        for name, at in shown.items():
+        for name in shown:
             if (peer := parse_peer(name)) is not None:
-                self._strangers.admit(peer, at)
+                self._strangers.admit(peer)
         for name, calls in refused.items():
             if (peer := parse_peer(name)) is not None:
                 self._strangers.refuse(peer, calls)

@@ -26,7 +26,8 @@ from runtime.security.private_files import read_private, replace_private, replac
 AUTHORITY_VALID = timedelta(days=3650)
 VALID = timedelta(days=365)
 _SIZE_MAX = 64 * 1024
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:_@-]{0,251}[A-Za-z0-9])?\Z")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
+_CLIENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.:_@-]{0,251}[A-Za-z0-9])?\Z")
 _FILE_NAME_LENGTH_MAX = 200
 _END = "-----END CERTIFICATE-----\n"
 
@@ -75,12 +76,23 @@ class CertificateFolder:
         self._now = now
 
     def init(self, cluster: str) -> list[Path]:
-        """Make both CAs. Raises InvalidInputError where there is one: what it has issued would be worth nothing."""
-        for authority in Authority:
-            if self._key_file(authority).exists():
+        """Make both CAs, or the one that an `init` which was interrupted has left out.
+
+        Raises InvalidInputError where both are there, or one has issued something: that would be worth nothing.
+        """
+        missing = [one for one in Authority if not self._key_file(one).exists()]
+        if not missing:
+            keys = " and ".join(str(self._key_file(one)) for one in Authority)
+            message = (
+                f"the keys are there, {keys}: issue certificates with them, or renew them with "
+                f"`flinklike certs renew {self._directory} --ca`; they are never overwritten"
+            )
+            raise InvalidInputError(message)
+        for kind in Kind:
+            if kind.authority in missing and (issued := self._issued(kind)):
                 message = (
-                    f"{self._key_file(authority)} is there: issue certificates with it, or renew it with "
-                    f"`flinklike certs renew {self._directory} --ca`; it is never overwritten"
+                    f"{issued[0]} was issued by a CA whose key, {self._key_file(kind.authority)}, is not there: put it"
+                    " back, or make the CAs in another directory"
                 )
                 raise InvalidInputError(message)
         _refuse_long("the name of a cluster", cluster, NAME_BYTES_MAX - max(len(f" {one.value}") for one in Authority))
@@ -88,7 +100,7 @@ class CertificateFolder:
             make_private(self._directory)
         except OSError as error:
             raise InvalidInputError(str(error)) from error
-        return [self._new_authority(one, cluster) for one in Authority]
+        return [self._new_authority(one, cluster) for one in missing]
 
     def issue(self, name: str, hosts: Sequence[str]) -> tuple[Path, Path]:
         """A certificate of the kind `name` for the names and addresses in `hosts`, and the CA that goes with it.
@@ -96,9 +108,13 @@ class CertificateFolder:
         The first of `hosts` names the file. Raises InvalidInputError.
         """
         kind = Kind(name)
+        if kind is Kind.CLIENT and len(hosts) > 1:
+            message = f"a client certificate has one name, and these are more: {', '.join(hosts)}"
+            raise InvalidInputError(message)
         for host in hosts:
-            if not _HOST.match(host) and not _is_address(host):
-                message = f"{host!r} is no host name or address"
+            if not (_CLIENT if kind is Kind.CLIENT else _HOST).match(host) and not _is_address(host):
+                what = "name of a client" if kind is Kind.CLIENT else "host name or address (without a port)"
+                message = f"{host!r} is no {what}"
                 raise InvalidInputError(message)
         _refuse_long(
             f"the name of a {kind.value} certificate",
@@ -183,8 +199,12 @@ class CertificateFolder:
         file = self.ca_file(authority)
         if not file.exists():
             return []
-        pems = [(one + _END).encode() for one in file.read_text(encoding="ascii").split(_END) if one.strip()]
-        return [pem for pem in pems if x509.load_pem_x509_certificate(pem).not_valid_after_utc > self._now]
+        try:
+            pems = [(one + _END).encode() for one in file.read_text(encoding="ascii").split(_END) if one.strip()]
+            return [pem for pem in pems if x509.load_pem_x509_certificate(pem).not_valid_after_utc > self._now]
+        except (OSError, ValueError, x509.InvalidVersion) as error:
+            message = f"{file} cannot be read, or holds something else than certificates: {error}"
+            raise InvalidInputError(message) from error
 
     def _trust(self, authority: Authority, pems: Sequence[bytes]) -> None:
         file, data = self.ca_file(authority), b"".join(pems)

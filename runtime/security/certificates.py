@@ -71,12 +71,15 @@ class Credential:
 
 def read_credential(pem: bytes) -> Credential:
     """What `Credential.pem` has made. Raises ValueError when it is anything else, or the two do not belong together."""
-    certificate = x509.load_pem_x509_certificate(pem)
     try:
+        certificate = x509.load_pem_x509_certificate(pem)
         key = serialization.load_pem_private_key(pem[pem.find(b"-----BEGIN PRIVATE KEY") :], password=None)
         is_of_certificate = key.public_key() == certificate.public_key()
     except UnsupportedAlgorithm as error:
         message = "the key is of a kind that is not known here"
+        raise ValueError(message) from error
+    except x509.InvalidVersion as error:
+        message = "the certificate is of a version that there is not"
         raise ValueError(message) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not is_of_certificate:
         message = "the key is not that of the certificate"

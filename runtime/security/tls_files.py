@@ -97,6 +97,6 @@ def _bounded(files: TlsFiles, name: str, path: Path, pem: bytes) -> bytes:
 def _certificates(files: TlsFiles, name: str, path: Path, pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+    except (ValueError, x509.InvalidVersion) as error:
         message = f"{files.prefix}.{name}: {path} holds no certificate in PEM form"
         raise InvalidInputError(message) from error

@@ -83,6 +83,9 @@ class CommandTokenProvider:
         if not 0 < self._seconds <= _SECONDS_MAX:
             message = f"timeout has to be at most {_SECONDS_MAX:g} s"
             raise InvalidInputError(message)
+        if some := next((name for name in further if name.endswith("*")), ""):
+            message = f"environment: name each variable, {some} is the beginning of names"
+            raise InvalidInputError(message)
         self._environment = {name: os.environ[name] for name in (*_PASSED, *further) if name in os.environ}
 
     def obtain(self) -> ObtainedTokens:

@@ -59,7 +59,10 @@ class Watched(Generic[T]):
             return
         try:
             value = self._read()
-        except InvalidInputError as error:
+        except Exception as error:
+            # The boundary of whoever reads: what is in the files is not ours.
+            if not isinstance(error, InvalidInputError):
+                logger.exception("reading the %s failed", self._what)
             if self._told != (state, str(error)):
                 logger.warning("the %s cannot be renewed, what was read before stays in use: %s", self._what, error)
             self._told = (state, str(error))

@@ -105,7 +105,7 @@ class JobUsers:
         self._gids: dict[JobId, int] = {}
         self._free = dict.fromkeys(users.job_gids)
         self._open: set[JobId] = set()
-        self._opening = asyncio.Lock()
+        self._opening: dict[JobId, asyncio.Lock] = {}
 
     @property
     def shared_gid(self) -> int:
@@ -199,14 +199,15 @@ class JobUsers:
     async def admit(self, job_id: JobId, slot_index: int, directory: JobDirectory, code: Iterable[Path]) -> TaskUser:
         """The user of a task; the files of its job are its. Raises GroupsExhaustedError, OSError."""
         gid = self._gid_of(job_id)
-        async with self._opening:
-            if job_id not in self._open:
-                await asyncio.to_thread(_hand_over, directory, gid, self._users.work_gid_of(gid))
-                self._open.add(job_id)
-            for path in code:
-                _show(path.parent.parent, gid)
-                _show(path.parent, gid)
-                _show(path, gid)
+        if job_id not in self._open:
+            async with self._opening.setdefault(job_id, asyncio.Lock()):
+                if job_id not in self._open:
+                    await asyncio.to_thread(_hand_over, directory, gid, self._users.work_gid_of(gid))
+                    self._open.add(job_id)
+        for path in code:
+            _show(path.parent.parent, gid)
+            _show(path.parent, gid)
+            _show(path, gid)
         users = self._users
         return TaskUser(
             users.uid_of(slot_index),
@@ -253,6 +254,7 @@ class JobUsers:
     def leave(self, job_id: JobId, *, is_gone: bool) -> None:
         """Its processes have ended. If its files are gone too, another job may have its group."""
         self._open.discard(job_id)
+        self._opening.pop(job_id, None)
         if not is_gone:
             logger.warning("group %s stays that of job %s: not all of it is gone", self._gids.get(job_id), job_id)
         elif (gid := self._gids.pop(job_id, None)) is not None:

@@ -23,7 +23,10 @@ class SlotPool(Protocol):
         """Replace all processes, Spark too; returns when others can take tasks. Call it while nothing runs (R50)."""
 
     async def end_job(self, job_id: JobId, /) -> None:
-        """The job has left: end its processes that no other job may use; returns when they are gone. Idempotent."""
+        """The job has left: end its processes that no other job may use. Idempotent.
+
+        Where slots are users of their own, returns when they are gone: others have these users next (R50).
+        """
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt: softly, then by force. Idempotent."""

@@ -277,7 +277,7 @@ def _rest_tls(configuration: Configuration) -> ssl.SSLContext | None:
         return None
     try:
         context = ssl.create_default_context(cafile=get(SSL_REST_CA))
-        context.load_cert_chain(get(SSL_REST_CERT), get(SSL_REST_KEY))
+        context.load_cert_chain(get(SSL_REST_CERT), get(SSL_REST_KEY), password=lambda: b"")
     except OSError as error:
         message = f"the files of security.ssl.rest.* cannot be used: {error}"
         raise InvalidInputError(message) from error

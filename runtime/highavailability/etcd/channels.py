@@ -197,7 +197,9 @@ def _read(settings: EtcdSettings) -> Certificates:
     key = _pem("tls.key", settings.tls_key, "PRIVATE KEY")
     cert = key if settings.tls_cert == settings.tls_key else _pem("tls.cert", settings.tls_cert, "CERTIFICATE")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(settings.tls_cert, settings.tls_key)
+        # Without a password it would ask for one on the terminal, and wait.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: b"")
     except OSError as error:  # half of a renewal, for instance
         what = f"high-availability.etcd.tls.key: {settings.tls_key}"
         message = f"{what} is not the key of the certificate in {settings.tls_cert} ({error.strerror or error})"

@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 Peer = tuple[str, int]
 """Address and port."""
 
-UNSEEN_SECONDS = 5.0
-"""Within which a connection whose peer has shown the token is seen, unless it has ended already."""
-
 
 @dataclass(frozen=True, slots=True)
 class StrangerLimits:
@@ -56,7 +53,7 @@ class Strangers:
     limits: StrangerLimits = field(default_factory=StrangerLimits)
     count: int = 0
     """Strangers that could stay when they were last looked at."""
-    _shown: dict[Peer, float] = field(default_factory=dict)
+    _shown: set[Peer] = field(default_factory=set)
     _known: dict[Peer, int] = field(default_factory=dict)
     _refusals: Counter[Peer] = field(default_factory=Counter)
     _since: dict[int, float] = field(default_factory=dict)
@@ -65,9 +62,12 @@ class Strangers:
     left: tuple[Peer, ...] = ()
     """Who has said something, and was gone at the last look without having shown the token."""
 
-    def admit(self, peer: Peer, at: float) -> None:
-        """It has shown the token: whatever it sends from now on is of no concern here."""
-        self._shown[peer] = at
+    def admit(self, peer: Peer) -> None:
+        """It has shown the token: whatever it sends from now on is of no concern here.
+
+        Told before the connections are listed that `look` is called with: who is not among them has ended.
+        """
+        self._shown.add(peer)
 
     def refuse(self, peer: Peer, calls: int) -> None:
         """So many more calls of it were refused for want of the token."""
@@ -79,12 +79,11 @@ class Strangers:
 
     def look(self, connections: Sequence[Connection], now: float) -> list[CutOff]:
         """Who has to go. `connections` are all that there are; what those that are known have sent does not matter."""
-        self._note_known({one.peer: one.number for one in connections}, now)
+        shown, self._shown = self._shown, set()
+        self._note_known({one.peer: one.number for one in connections}, shown)
         there = {one.number for one in connections}
         gone = {number: peer for number, peer in self._talking.items() if number not in there}
-        self.left = tuple(
-            peer for number, peer in gone.items() if number not in self._cut_off and peer not in self._shown
-        )
+        self.left = tuple(peer for number, peer in gone.items() if number not in self._cut_off and peer not in shown)
         # Who was cut off is there until the transport has closed it, and is none of too many meanwhile.
         self._cut_off &= there
         strangers = [
@@ -107,14 +106,10 @@ class Strangers:
         self.count = staying.total()
         return cut
 
-    def _note_known(self, there: Mapping[Peer, int], now: float) -> None:
+    def _note_known(self, there: Mapping[Peer, int], shown: set[Peer]) -> None:
         """A port that another connection has by now is a stranger's again."""
         self._known = {peer: number for peer, number in self._known.items() if there.get(peer) == number}
-        for peer, at in list(self._shown.items()):
-            if peer in there:
-                self._known[peer] = there[peer]
-            if peer in there or now - at > UNSEEN_SECONDS:
-                del self._shown[peer]
+        self._known |= {peer: there[peer] for peer in shown & there.keys()}
         for peer in [one for one in self._refusals if one not in there or one in self._known]:
             del self._refusals[peer]
 

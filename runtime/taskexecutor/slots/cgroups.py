@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from runtime.common.errors import UnavailableError
 from runtime.taskexecutor.slots.linux import is_alive
@@ -22,6 +23,8 @@ from runtime.taskexecutor.slots.linux import is_alive
 logger = logging.getLogger(__name__)
 
 CONTROLLERS = ("memory", "cpu", "pids")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How mountinfo writes blanks."""
 _PREFIX = "flinklike-slots-"
 _PERIOD_MICROS = 100_000
 _MEMORY_SHARE = 1.25
@@ -229,8 +232,8 @@ def _trees_of(own: list[str], mounts: list[str]) -> Mapping[str, tuple[Path, int
     for controller, root, mounted_at, version in _mounted(mounts):
         path = paths.get("" if version == 2 else controller, "")
         if path:
-            below = path.removeprefix(root).lstrip("/") if path.startswith(root) else ""
-            directory = Path(mounted_at) / below
+            is_below = PurePosixPath(path).is_relative_to(root)
+            directory = Path(mounted_at) / PurePosixPath(path).relative_to(root) if is_below else Path(mounted_at)
             found.setdefault(controller, (directory if directory.is_dir() else Path(mounted_at), version))
     return found
 
@@ -240,7 +243,7 @@ def _mounted(mounts: list[str]) -> Iterator[tuple[str, str, str, int]]:
     for version, kind in ((1, "cgroup"), (2, "cgroup2")):
         for line in mounts:
             left, _, right = line.partition(" - ")
-            root, mounted_at = left.split(" ")[3:5]
+            root, mounted_at = (_OCTAL.sub(lambda found: chr(int(found[1], 8)), one) for one in left.split(" ")[3:5])
             file_system, _, options = right.split(" ")[:3]
             if file_system != kind:
                 continue

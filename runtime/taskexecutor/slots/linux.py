@@ -205,6 +205,16 @@ def is_descendant(pid: int, ancestor: int) -> bool:
     return False
 
 
+def began_at(pid: int) -> float | None:
+    """When that process began, in seconds since 1970 by the clock as it stands now; None when it is gone."""
+    try:
+        ticks = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19])
+    except OSError:
+        return None
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age  # noqa: TID251 - the kernel's own notes are compared with it
+
+
 def session_of(pid: int) -> int:
     """The session that a process belongs to, 0 when it is gone."""
     try:

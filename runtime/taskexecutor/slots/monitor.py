@@ -71,7 +71,11 @@ class AttemptMonitor:
                     if not attempts and not self._segments.are_left:
                         self._has_work.clear()
                     strays = self._strays(running)
-                    self._segments.look()
+                    self._segments.look(
+                        await asyncio.to_thread(self._segments.read)
+                        if self._segments.are_many
+                        else self._segments.read()
+                    )
                     for number, attempt in enumerate(attempts, start=1):
                         self._look_at(attempt, strays, group)
                         if number % _ATTEMPTS_PER_TURN == 0:
@@ -79,7 +83,7 @@ class AttemptMonitor:
                     self._segments.end_of_others({one.process.pid for one in attempts if one.process is not None})
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
-            self._segments.look()
+            self._segments.look(self._segments.read())
             self._segments.end_of_others(())
 
     async def watch_spark(self) -> None:

@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Protocol
 
 from runtime.aio.watch import Watch
-from runtime.common.errors import UnavailableError
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import JobId
 from runtime.gateways.task import OutputDirectory
@@ -176,8 +175,8 @@ class SlotProcess(asyncio.Protocol):
         groups = await asyncio.to_thread(cgroups.open, slot_index)
         try:
             return await cls.fork(template, listener, groups)
-        except UnavailableError:
-            await asyncio.to_thread(cgroups.close, groups)
+        except BaseException:
+            await asyncio.shield(asyncio.to_thread(cgroups.close, groups))
             raise
 
     @property
@@ -334,12 +333,18 @@ class SlotProcess(asyncio.Protocol):
             self.own_signals.add(signal.number)
 
     def _take_last_words(self) -> None:
-        """Its end is told on another socket than what it said before."""
+        """Its end is told on another socket than what it said before.
+
+        No more than an attempt may say: the socket may have been handed to a process that goes on writing (R43).
+        """
         if self._socket is None:
             return  # it is told before `fork` has returned: it has run nothing
+        heard = 0
         try:
-            while data := self._socket.recv(_READ_BYTES):
+            while heard < OUTCOME_BYTES_MAX and (data := self._socket.recv(_READ_BYTES)):
+                heard += len(data)
                 for frame in self._decoder.feed(data):
+                    self._count(frame)
                     if frame.kind in _LAST_WORDS:
                         self._handle(frame)
         except (OSError, FrameError):

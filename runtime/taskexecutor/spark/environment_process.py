@@ -387,6 +387,9 @@ class _HostProcess:
     def _on_event(self, message: frames.Frame) -> None:
         match message["event"]:
             case "started":
+                if self.jvm_pid:
+                    again = "that its JVM has started, for the second time"
+                    raise frames.FrameError(again)
                 self.jvm_pid = int(message["jvm_pid"])
                 self._jvm_descriptor = _open_process(self.jvm_pid)
                 if self._account is not None and not self._account.owns(self.jvm_pid):

@@ -259,6 +259,24 @@ def test_a_secret_is_no_argument() -> None:
         assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "is_secret"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key", True),
+        ("spark.hadoop.fs.s3a.endpoint", False),
+        ("security.delegation.token.provider.vault.password", True),
+        ("security.delegation.token.provider.vault.path", False),
+    ],
+)
+def test_a_secret_of_spark_or_of_a_provider_is_none_either(key: str, is_secret: bool) -> None:
+    if not is_secret:
+        assert parse_dynamic([f"-D{key}=x"]) == [f"{key}=x"]
+        return
+    with pytest.raises(InvalidInputError, match=f"-D {key} shows a secret to every user of this host") as caught:
+        parse_dynamic([f"-D{key}=hush"])
+    assert "hush" not in str(caught.value)
+
+
 def test_missing_file_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfigurationError, match="FLINKLIKE_CONF_DIR"):
         load(tmp_path, environment={})

@@ -43,3 +43,9 @@ def test_settings_of_the_cluster_are_passed_to_no_task() -> None:
     for wrong in ("FLINKLIKE_X", "FLINKLIKE*", "*", "A*B", "a-b", "1A"):
         with pytest.raises(InvalidConfigurationError, match="environment variables"):
             load(None, environment={}, dynamic=[f"taskmanager.environment.passed={wrong}"])
+
+
+@pytest.mark.parametrize("option", ["security.internal.token-file=/x", "security.internal.accept-cluster-token=true"])
+def test_without_authentication_a_credential_of_processes_has_no_effect(option: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=r"has no effect with security\.authentication: none"):
+        load(None, environment={}, dynamic=[*NONE, option])

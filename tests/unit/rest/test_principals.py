@@ -18,7 +18,7 @@ from runtime.highavailability import follower
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
 from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.principals import PrincipalStore
+from runtime.highavailability.principals import FollowedPrincipals, PrincipalStore
 from runtime.highavailability.record_codec import refused
 from runtime.rest.principals import Principals
 from runtime.rest.sign_in import TokenSignIn
@@ -116,6 +116,22 @@ async def test_who_begins_a_term_knows_what_the_leader_before_has_revoked(
             assert next_leader.find(later.token) is not None
 
 
+async def test_who_leads_again_knows_what_was_forgotten_of_its_own_meanwhile(
+    kv: MemoryKeyValueStore, deaf: FaultyKeyValueStore, clock: SteppedClock
+) -> None:
+    """It was cut off right after its answer, before the store had told it of that."""
+    async with job_manager(deaf, clock) as first, job_manager(kv, clock) as second:
+        made = await first.create("sam", Role.ADMIN, "*", expires_millis=0)
+        assert first.find(made.token) is not None
+        await second.catch_up()
+        await second.revoke("sam")
+        await second.forget("sam")
+        async with asyncio.timeout(20):
+            await first.catch_up()
+        assert first.find(made.token) is None
+        assert not first.has("sam")
+
+
 async def test_a_revoke_that_is_repeated_elsewhere_holds_there(
     kv: MemoryKeyValueStore, deaf: FaultyKeyValueStore, clock: SteppedClock
 ) -> None:
@@ -128,7 +144,7 @@ async def test_a_revoke_that_is_repeated_elsewhere_holds_there(
             assert next_leader.find(made.token) == SAM
             await next_leader.revoke("sam")
             assert next_leader.find(made.token) is None
-            next_leader._take(before)
+            next_leader._take(FollowedPrincipals(before))
             assert next_leader.find(made.token) is None
 
 
@@ -141,7 +157,7 @@ async def test_late_news_of_a_name_drop_no_new_principal_of_it(kv: MemoryKeyValu
         await leader.forget("sam")
         made = await leader.create("sam", Role.SUBMITTER, "team-a", expires_millis=0)
         for late in (mark, {}):
-            leader._take(late)
+            leader._take(FollowedPrincipals(late))
             assert leader.find(made.token) == SAM
 
 
@@ -267,10 +283,10 @@ async def test_an_older_state_of_the_store_brings_nobody_back(kv: MemoryKeyValue
         made = await leader.create("sam", Role.SUBMITTER, "team-a", expires_millis=0)
         before = dict(leader._stored)
         await leader.revoke("sam")
-        leader._take(before)
+        leader._take(FollowedPrincipals(before))
         assert leader.find(made.token) is None
         other = await leader.create("sue", Role.VIEWER, "*", expires_millis=0)
-        leader._take(before)
+        leader._take(FollowedPrincipals(before))
         assert leader.find(other.token) is not None
 
 
@@ -290,7 +306,7 @@ async def test_who_is_forgotten_makes_room_and_does_not_come_back(
         await leader.forget("sam")
         assert not leader.has("sam")
         leader._hold("sam", mark)  # of who has asked at the same time
-        leader._take(before)
+        leader._take(FollowedPrincipals(before))
         assert leader.find(made.token) is None, "what the store has told before"
         await until(lambda: not stand_by.has("sam"))
         with pytest.raises(NotFoundError):

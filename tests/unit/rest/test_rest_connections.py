@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import ssl
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
@@ -134,6 +135,22 @@ def test_a_head_that_does_not_come_ends_the_connection(rest: RestThread, monkeyp
         assert silent.rest_of_it() == b""
         assert b" 408 " in begun.rest_of_it()
         assert b" 408 " in second.rest_of_it(), "the head of a further request has its time too"
+
+
+def test_a_body_may_begin_as_tls_does(rest: RestThread) -> None:
+    """Its head came by itself, as most clients send it."""
+    body = b"\x16\x03\x01\x02\x00" * 100
+    head = f"PUT /blobs/{'a' * 64} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {TOKEN}\r\n"
+    with Client(rest) as client:
+        for _ in range(2):
+            client.send(f"{head}content-length: {2 * len(body)}\r\n\r\n".encode())
+            reached(lambda: any(one.cycle is not None for one in _protocols(rest)), "the head is there")
+            for _ in range(2):
+                time.sleep(0.05)  # pieces that are read by themselves; together they are no test, and no failure
+                client.send(body)
+            assert client.answer().startswith(b"HTTP/1.1 201")
+        assert client.asks()
+    assert rest.fakes.blobs.stored["a" * 64] == body * 2
 
 
 def test_a_head_that_drips_ends_the_connection(rest: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:

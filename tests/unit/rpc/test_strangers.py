@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.rpc.core.strangers import UNSEEN_SECONDS, Connection, StrangerLimits, Strangers
+from runtime.rpc.core.strangers import Connection, StrangerLimits, Strangers
 from runtime.rpc.strangers import _Sockets, parse_peer
 
 LIMITS = StrangerLimits(
@@ -79,7 +79,7 @@ def test_who_has_just_come_is_not_one_of_too_many() -> None:
 
 def test_who_has_shown_the_token_may_stay_and_say_what_it_likes() -> None:
     strangers = Strangers(LIMITS)
-    strangers.admit((HERE, 1), 0.0)
+    strangers.admit((HERE, 1))
     everybody = [one(port) for port in (1, 2, 3)]
     assert ports(strangers, everybody, 0.1) == {}
     assert strangers.count == 2
@@ -90,19 +90,18 @@ def test_who_has_shown_the_token_may_stay_and_say_what_it_likes() -> None:
 
 def test_the_next_one_on_a_port_is_a_stranger_again() -> None:
     strangers = Strangers(LIMITS)
-    strangers.admit((HERE, 1), 0.0)
+    strangers.admit((HERE, 1))
     assert ports(strangers, [one(1)], 0.1) == {}
     assert ports(strangers, [one(1, 5000, number=77)], 0.2) == {1: "5000 bytes"}
-    strangers.admit((HERE, 1), 0.3)
+    strangers.admit((HERE, 1))
     assert ports(strangers, [one(1, 5000, number=78)], 0.4) == {}
 
 
 def test_a_word_of_who_is_not_there_any_more_is_forgotten() -> None:
     strangers = Strangers(LIMITS)
-    strangers.admit((HERE, 1), 0.0)
+    strangers.admit((HERE, 1))
     assert ports(strangers, [], 0.1) == {}
-    assert ports(strangers, [], UNSEEN_SECONDS + 0.1) == {}
-    assert ports(strangers, [one(1, 5000)], UNSEEN_SECONDS + 0.2) == {1: "5000 bytes"}
+    assert ports(strangers, [one(1, 5000)], 0.2) == {1: "5000 bytes"}, "another one has its port"
 
 
 @given(
@@ -125,7 +124,7 @@ def test_no_stranger_outlives_its_bounds_and_no_friend_is_cut_off(steps: list[tu
         elif what == "talk" and port in there:
             there[port] = one(port, there[port].received_bytes + 400, number=there[port].number)
         elif what == "show" and port in there:
-            strangers.admit((HERE, port), now)
+            strangers.admit((HERE, port))
             friends.add(there[port].number)
         if what in {"show", "look"}:
             cut = ports(strangers, list(there.values()), now)

@@ -211,6 +211,10 @@ def has_ended(pid: int) -> bool:
             lambda: CommandTokenProvider({"command": "/bin/x", "environment": "FLINKLIKE__A"}, SystemClock()),
             "none of FLINKLIKE",
         ),
+        (
+            lambda: CommandTokenProvider({"command": "/bin/x", "environment": "VAULT_*"}, SystemClock()),
+            "name each variable",
+        ),
     ],
 )
 def test_options_that_mean_nothing_are_refused(make: Callable[[], object], words: str) -> None:

@@ -15,7 +15,7 @@ from runtime.common.errors import InvalidInputError, UnauthenticatedError
 from runtime.security.private_files import replace_private
 from runtime.security.tls_files import TlsFiles, TlsMaterial, read_tls, watch_tls
 from runtime.security.tokens import WatchedClusterToken, read_cluster_token
-from runtime.security.watched import LOOK_SECONDS
+from runtime.security.watched import LOOK_SECONDS, Watched
 from tests.kit.certificates import Made
 from tests.kit.descriptors import no_descriptors
 from tests.kit.virtual_time import ManualClock
@@ -205,3 +205,44 @@ def test_a_certificate_is_taken_when_its_time_comes(tmp_path: Path) -> None:
     assert watched.value is first
     clock.advance((begins - _NOW).total_seconds())
     assert watched.value.certificates == renewed.pem
+
+
+def of_no_version(pem: bytes) -> bytes:
+    """A certificate whose field of the version has another number."""
+    der = base64.b64decode(b"".join(pem.split(b"-----")[2].split()))
+    assert der.count(b"\xa0\x03\x02\x01\x02") == 1
+    damaged = der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07")
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(damaged) + b"-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("which", ["cert", "ca"])
+def test_a_certificate_of_no_version_is_told_and_the_one_before_stays(
+    tmp_path: Path, which: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, good = ManualClock(), CA.material(CA.shown())
+    clock.millis = int(datetime.now(UTC).timestamp() * 1000)
+    files = TlsFiles("security.ssl.rest", *(tmp_path / name for name in ("cert", "key", "ca")))
+    for path, data in ((files.cert, good.certificates), (files.key, good.key), (files.ca, good.ca)):
+        replace_private(path, data)
+    watched = watch_tls(files, clock)
+    path = getattr(files, which)
+    replace_private(path, of_no_version(path.read_bytes()))
+    clock.advance(LOOK_SECONDS)
+    assert watched.value == good
+    assert f"{path} holds no certificate in PEM form" in caplog.text
+
+
+def test_what_nobody_has_thought_of_leaves_the_value_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock, path = ManualClock(), token_file(tmp_path, OLD)
+
+    def read() -> str:
+        if NEW in path.read_text():
+            raise RuntimeError(NEW)
+        return OLD
+
+    watched = Watched("token", [path], read, clock)
+    token_file(tmp_path, NEW)
+    for _ in range(3):
+        clock.advance(LOOK_SECONDS)
+        assert watched.value == OLD
+    assert caplog.text.count("the token cannot be renewed, what was read before stays in use") == 1

@@ -53,6 +53,13 @@ def test_mounts_of_both_versions(tmp_path: Path) -> None:
     ]
 
 
+def test_a_place_with_a_blank_in_it(tmp_path: Path) -> None:
+    (tmp_path / "with a blank").mkdir()
+    two = tree_of_version_2(tmp_path / "with a blank", "pids\n")
+    lines = [V2.format(root="/a\\040b", place=str(two).replace(" ", "\\040"))]
+    assert list(cgroups._mounted(lines)) == [("pids", "/a b", str(two), 2)]
+
+
 def test_where_this_process_is_in_each_tree(tmp_path: Path) -> None:
     two, one = tree_of_version_2(tmp_path), tmp_path / "one"
     for place in (two / "a" / "b", one / "inner"):
@@ -66,7 +73,8 @@ def test_where_this_process_is_in_each_tree(tmp_path: Path) -> None:
         "pids": (two / "a" / "b", 2),
     }
     # A path that is not below what is mounted, as in a container whose tree is another one's.
-    assert cgroups._trees_of(["0::/elsewhere"], mounts)["cpu"] == (two / "a", 2)
+    for elsewhere in ("/elsewhere", "/ab/b"):
+        assert cgroups._trees_of([f"0::{elsewhere}"], mounts)["cpu"] == (two / "a", 2)
     assert cgroups._trees_of(["7:blkio:/"], mounts) == {}
 
 

@@ -76,9 +76,31 @@ def test_what_cannot_be_used_leaves_what_was_there(
     assert SECRET not in caplog.text
 
 
-def test_a_directory_that_takes_nothing_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    DelegationTokenReceiverRepository(tmp_path / "gone", {}).take([FIRST])
-    assert "tasks do not get the new delegation tokens of vault" in caplog.text
+@pytest.mark.asyncio
+async def test_a_directory_that_takes_nothing_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A receiver needs no file, and a token may have ended before the next one comes."""
+    monkeypatch.setattr(delegation_tokens, "_WRITE_AGAIN_SECONDS", 0.01)
+    directory, got = tmp_path / "gone", list[ObtainedTokens]()
+
+    class Receiver:
+        def receive(self, tokens: ObtainedTokens, /) -> None:
+            got.append(tokens)
+
+    repository = DelegationTokenReceiverRepository(directory, {"vault": Receiver()})
+    async with Scope("test") as scope:
+        scope.spawn_eternal("receivers", repository.run())
+        repository.take([FIRST])
+        await eventually(lambda: got == [ObtainedTokens({"token": SECRET}, 1896091200000)])
+        await asyncio.sleep(0.1)
+        assert caplog.text.count("tasks do not get the new delegation tokens of vault yet") == 1
+        repository.take([NEXT])
+        directory.mkdir()
+        await eventually((directory / "vault.json").exists, "it is written", 20.0)
+        scope.cancel_all()
+    monkeypatch.setenv(VARIABLE, str(directory))
+    assert dict(task_credentials("vault")) == {"token": "next"}
 
 
 @pytest.mark.asyncio

@@ -26,6 +26,11 @@ ANSWERS = (
     "os.write(fd, bytes.fromhex(sys.argv[3])); time.sleep(600)"
 )
 SESSION = b'{"session_id": "s", "port": 1, "secret": "x", "pool": "p", "directory": "d", "conf": {}}'
+STARTS = (
+    "import json, os, struct, sys, time\n"
+    "said = json.dumps({'event': 'started', 'jvm_pid': os.getpid()}).encode()\n"
+    "os.write(int(sys.argv[1]), (struct.pack('!I', len(said)) + said) * 200); time.sleep(600)"
+)
 SAYS = "import os, sys, time; os.write(int(sys.argv[1]), open(sys.argv[2], 'rb').read()); time.sleep(600)"
 
 
@@ -55,6 +60,21 @@ async def test_it_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said:
     monkeypatch.setattr(environment_process._HostProcess, "_launch", launch)
     with pytest.raises(SparkStartError, match="said what is no message of ours"):
         await ProcessSparkEnvironment(spark_settings(tmp_path)).start()
+
+
+@pytest.mark.asyncio
+async def test_one_that_starts_again_and_again_takes_no_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def launch(_: object, theirs: socket.socket) -> asyncio.subprocess.Process:
+        arguments = (sys.executable, "-c", STARTS, str(theirs.fileno()))
+        return await asyncio.create_subprocess_exec(*arguments, pass_fds=(theirs.fileno(),))
+
+    monkeypatch.setattr(environment_process._HostProcess, "_launch", launch)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with pytest.raises(SparkStartError, match="for the second time"):
+        await ProcessSparkEnvironment(spark_settings(tmp_path)).start()
+    assert len(os.listdir("/proc/self/fd")) < before + 20  # noqa: PTH208
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:

@@ -1,5 +1,6 @@
 """R44: the file of a Spark cluster's secret."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,5 +38,8 @@ def test_what_is_no_secret_is_refused_without_showing_it(tmp_path: Path, content
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"taskmanager.spark.secret-file: .*/none cannot be read: No such file"):
+    with pytest.raises(InvalidInputError, match=r"taskmanager.spark.secret-file file .*/none: No such file"):
         read_secret(tmp_path / "none")
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    with pytest.raises(InvalidInputError, match=r"taskmanager.spark.secret-file file .*/fifo is no regular file"):
+        read_secret(tmp_path / "fifo")
