@@ -191,6 +191,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
     async def move(job_id: str, request: Request) -> Response:
         """Have another JobMaster process run the job; its tasks do not notice. Answered when the wish is durable."""
         asked = parse_body(MoveRequest, await request.body())
+        set_more(request, to=asked.to)
         await context.dispatcher.move_job(parse_job_id(job_id), Incarnation(asked.to))
         return JsonAnswer({}, status_code=202)
 

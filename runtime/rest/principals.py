@@ -14,7 +14,13 @@ from typing import Protocol
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
-from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.highavailability.principals import FollowedPrincipals, PrincipalStore, StoredPrincipal
 from runtime.highavailability.records import PrincipalRecord, StoredToken
@@ -118,6 +124,16 @@ class Principals:
         if found is None or (found[1] and self._clock.epoch_millis() >= found[1]):
             return None
         return found[0]
+
+    def check_not_ended(self, token: str) -> None:
+        """Raises UnauthenticatedError, with the name, for a token of a principal that has ended by the clock."""
+        found = self._tokens.get(token_digest(token))
+        if found is not None and found[1] and self._clock.epoch_millis() >= found[1]:
+            name = found[0].name
+            message = (
+                f"the token of principal {name} has ended: an admin's `flinklike tokens rotate {name}` makes a new one"
+            )
+            raise UnauthenticatedError(message)
 
     def find_certificate(self, certificate: str) -> Principal | None:
         """Who signs in by a certificate of that name, which was verified. Raises UnavailableError as `find`."""

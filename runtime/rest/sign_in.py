@@ -52,6 +52,8 @@ class TokenSignIn:
         if self._token.matches(presented):
             return ADMIN
         found = self._principals.find(presented)
+        if found is None:
+            self._principals.check_not_ended(presented)
         if found is None and self._jwts is not None and presented.count(".") == _JWT_DOTS:
             found = self._jwts.principal(presented)
             if self._principals.has(found.name):

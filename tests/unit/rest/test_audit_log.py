@@ -118,6 +118,7 @@ async def test_what_is_done_is_told(make: Make, tmp_path: Path) -> None:
     ]
     assert {one["address"] for one in box.lines()} == {"10.1.2.3"}
     assert all(one["time"].endswith("+00:00") for one in box.lines())
+    assert [one["to"] for one in box.lines("move")] == [JOB_MASTER]
 
 
 @pytest.mark.asyncio

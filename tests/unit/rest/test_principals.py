@@ -13,7 +13,13 @@ import pytest_asyncio
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock
-from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from runtime.highavailability import follower
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
@@ -177,8 +183,12 @@ async def test_a_token_ends(kv: MemoryKeyValueStore, clock: SteppedClock) -> Non
             await leader.create("sam", Role.VIEWER, "*", expires_millis=now - 1)
         made = await leader.create("sam", Role.VIEWER, "*", expires_millis=now + 60_000)
         assert leader.find(made.token) is not None
+        leader.check_not_ended(made.token)
         clock.ahead = 60_001
         assert leader.find(made.token) is None
+        with pytest.raises(UnauthenticatedError, match="the token of principal sam has ended"):
+            leader.check_not_ended(made.token)
+        leader.check_not_ended("somebody's")
 
 
 async def test_two_tokens_are_taken_at_a_time(kv: MemoryKeyValueStore, clock: SteppedClock) -> None:
