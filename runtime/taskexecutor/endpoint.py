@@ -98,7 +98,7 @@ from runtime.taskexecutor.resource_manager_connection import (
 from runtime.taskexecutor.secret_files import SecretFiles
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
-from runtime.taskexecutor.slots.logs import read_log, read_logs
+from runtime.taskexecutor.slots.logs import LogReaders
 from runtime.taskexecutor.slots.work import ProcessGuard
 from runtime.taskexecutor.stream_service import Receiver
 
@@ -147,6 +147,7 @@ class TaskExecutor:
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
+        self._log_readers = LogReaders(settings.log_directory)
         self._outputs = OutputCommitter(
             self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
         )
@@ -250,6 +251,7 @@ class TaskExecutor:
         for timer in self._timers.values():
             timer.cancel()
         if self._scope.is_open:
+            self._log_readers.close()
             await self._scope.close()
 
     async def flush(self) -> None:
@@ -582,11 +584,11 @@ class TaskExecutor:
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """A piece of one attempt's log."""
-        return await asyncio.to_thread(read_log, self._settings.log_directory, request)
+        return await self._log_readers.read(request)
 
     async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
         """Pieces of many logs."""
-        return await asyncio.to_thread(read_logs, self._settings.log_directory, request)
+        return await self._log_readers.read_many(request)
 
 
 def _release(done: asyncio.Future[None]) -> None:

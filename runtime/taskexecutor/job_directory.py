@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -250,7 +251,7 @@ def _place(source: Path | bytes, target: Path) -> None:
     if isinstance(source, bytes):
         _vacant(target).write_bytes(source)
         return
-    building = target.with_name(f".{target.name}.building")
+    building = target.with_name(f".{secrets.token_hex(8)}.building")  # which is no file that the job brings
     shutil.copyfile(source, building)
     building.rename(_vacant(target))
 

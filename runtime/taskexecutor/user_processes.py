@@ -13,13 +13,14 @@ _PAUSE = 0.02
 
 
 def has_process(uid: int, pid: int) -> bool:
-    """True if that process lives and has this user. A zombie runs nothing."""
+    """True if that process lives and has this user. A zombie runs nothing, unless only its first thread has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return False
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    return str(uid) in fields.get("Uid", "").split() and fields.get("State", "").split()[:1] != ["Z"]
+    is_alive = fields.get("State", "").split()[:1] != ["Z"] or int(fields.get("Threads", "1")) > 1
+    return str(uid) in fields.get("Uid", "").split() and is_alive
 
 
 def processes_of(uid: int) -> list[int]:

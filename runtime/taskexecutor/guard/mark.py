@@ -16,6 +16,7 @@ _LINE = b"Max realtime timeout"
 NO_MARK = 0
 """Where another limit is set already: then nobody can be told by it."""
 _LISTS_MAX = 100
+_THREADS_FIELD = 17
 
 
 def new_mark() -> int:
@@ -70,7 +71,9 @@ def _look(pid: int, value: int, line: bytes) -> bool | None:
         # The soft limit and the hard one: a process may lower its soft one.
         if str(value).encode() not in found.split()[3:5]:
             return False
-        is_alive = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] not in {b"Z", b"X"}
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        # Where its first thread has ended others may run, and it looks like a zombie.
+        is_alive = fields[0] not in {b"Z", b"X"} or int(fields[_THREADS_FIELD]) > 1
     except (FileNotFoundError, ProcessLookupError):
         return None
     except OSError:

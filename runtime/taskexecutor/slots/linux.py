@@ -9,7 +9,6 @@ import platform
 import re
 import signal
 import time
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -32,6 +31,9 @@ _SIGNAL_LINES = re.compile(
     rb"^SigPnd:\t(\w+)\nShdPnd:\t(\w+)\nSigBlk:\t\w+\nSigIgn:\t(\w+)\nSigCgt:\t(\w+)$", re.MULTILINE
 )
 _PF_EXITING = 4
+_ENDED = frozenset({b"Z", b"X"})
+_THREADS_FIELD = 17
+_ROLLUP_BYTES = 4096
 _TFD_CLOEXEC = os.O_CLOEXEC
 _TFD_TIMER_ABSTIME = 1
 
@@ -169,11 +171,45 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """True while the process exists and is no zombie."""
+    """True while any thread of the process runs. It looks like a zombie when its first one has ended before others."""
     try:
-        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] != b"Z"
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return False
+    return fields[0] not in _ENDED or int(fields[_THREADS_FIELD]) > 1
+
+
+def _of_another_thread(pid: int) -> str:
+    """Of a process whose first thread has ended the kernel shows nothing at the process, and all at a thread."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
+    except OSError:
+        return ""
+    return next((f"/proc/{pid}/task/{thread}" for thread in threads if thread != str(pid)), "")
+
+
+def descriptors_of(pid: int) -> list[str]:
+    """Paths of what it has open; none when it is gone, or somebody else's."""
+    for place in (f"/proc/{pid}", _of_another_thread(pid)):
+        try:
+            names = os.listdir(f"{place}/fd") if place else []  # noqa: PTH208 - as above
+        except OSError:
+            continue
+        if names:
+            return [f"{place}/fd/{name}" for name in names]
+    return []
+
+
+def mappings_of(pid: int, bytes_max: int, file: str = "smaps") -> bytes:
+    """The beginning of what the kernel tells of its mappings, b"" when it is gone."""
+    for place in (f"/proc/{pid}", _of_another_thread(pid)):
+        try:
+            with open(f"{place}/{file}", "rb") as mappings:  # noqa: PTH123 - as above
+                if text := mappings.read(bytes_max):
+                    return text
+        except OSError:
+            continue
+    return b""
 
 
 def is_ending(pid: int) -> bool:
@@ -186,9 +222,9 @@ def is_ending(pid: int) -> bool:
 
 
 def name_of(pid: int) -> str:
-    """What `ps` shows, for messages."""
+    """What `ps` shows, for messages, in one line: it is whatever the process has called itself."""
     try:
-        return _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+        return " ".join(_read(f"/proc/{pid}/comm").decode(errors="replace").split())
     except OSError:
         return "?"
 
@@ -251,18 +287,18 @@ def process_tree(pid: int) -> list[int]:
 def resident_bytes(pid: int) -> int:
     """Resident set of a process, 0 when it is gone. An upper bound of its proportional share."""
     try:
-        return int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
+        pages = int(_read(f"/proc/{pid}/statm").split()[1])
+        if not pages and (place := _of_another_thread(pid)):
+            pages = int(_read(f"{place}/statm").split()[1])
     except (OSError, IndexError):
         return 0
+    return pages * _PAGE_BYTES
 
 
 def proportional_bytes(pid: int) -> int:
     """Proportional set size (PSS) of a process, 0 when it is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+    lines = mappings_of(pid, _ROLLUP_BYTES, "smaps_rollup").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")), 0)
 
 
 def virtual_bytes() -> int:

@@ -7,12 +7,14 @@ a hole (and where a file system has no holes, is emptied), so readers go on wher
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from runtime.common.errors import InvalidInputError, NotFoundError
+from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.gateways.task_executor import (
     AttemptLogPiece,
@@ -25,8 +27,11 @@ from runtime.gateways.task_executor import (
 from runtime.taskexecutor.slots import linux
 
 READ_BYTES_MAX = 1024 * 1024
+_READERS = 4
 # Holes begin and end at blocks; what is cut of a block would be left as zeros.
 _HOLE_BYTES = 4096
+_AT_ONCE = os.O_CLOEXEC | os.O_NONBLOCK
+"""Whoever has a lease on a file, as its owner may, is told that it is wanted, and nobody waits for that (R43)."""
 STREAMS = tuple(stream.value for stream in LogStream)
 
 
@@ -35,19 +40,32 @@ def attempt_directory(root: Path, attempt_id: ExecutionAttemptId) -> Path:
     return root / str(attempt_id)
 
 
+def are_logs_above(directory: Path, *, bytes_max: int) -> bool:
+    """True if `bound_logs` has something to do. It opens nothing, so that no task keeps anybody waiting."""
+    return any(_is_above(directory / stream, bytes_max) is not None for stream in STREAMS)
+
+
 def bound_logs(directory: Path, *, bytes_max: int) -> int:
-    """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut. Raises OSError."""
+    """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut.
+
+    Blocking, for as long as those who write to the file like (R43). Raises OSError.
+    """
     return sum(_bound(directory / stream, bytes_max) for stream in STREAMS)
 
 
-def _bound(path: Path, bytes_max: int) -> bool:
+def _is_above(path: Path, bytes_max: int) -> os.stat_result | None:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status if status.st_size > bytes_max and status.st_blocks * 512 > bytes_max else None
+
+
+def _bound(path: Path, bytes_max: int) -> bool:
+    status = _is_above(path, bytes_max)
+    if status is None:
         return False
-    if status.st_size <= bytes_max or status.st_blocks * 512 <= bytes_max:
-        return False
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | _AT_ONCE)
     try:
         # Down to half of the bound, so that a busy writer is not cut at every look.
         length = status.st_size - bytes_max // 2
@@ -62,14 +80,18 @@ def _bound(path: Path, bytes_max: int) -> bool:
 def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
     """A piece of a stream, also of another TaskManager of this host, which may be gone.
 
-    NotFoundError when the attempt has no logs here; a stream never written to is empty.
+    NotFoundError when the attempt has no logs here; a stream never written to is empty. UnavailableError while the task
+    holds a lease on the file.
     """
     if request.limit < 1:
         message = f"limit must be at least 1, not {request.limit}"
         raise InvalidInputError(message)
     directory = _find(root, request.attempt_id)
     try:
-        descriptor = os.open(directory / request.stream.value, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(directory / request.stream.value, os.O_RDONLY | _AT_ONCE)
+    except BlockingIOError:
+        message = f"attempt {request.attempt_id} keeps others from its {request.stream.value} by a lease: ask again"
+        raise UnavailableError(message) from None
     except FileNotFoundError:
         if directory.is_dir():
             return AttemptLogResponse(b"", 0, 0, is_truncated=False)
@@ -100,9 +122,34 @@ def read_logs(root: Path, request: AttemptLogsRequest) -> AttemptLogsResponse:
         except NotFoundError:
             pieces.append(AttemptLogPiece(index, None))
             continue
+        except UnavailableError:
+            continue  # as one that has nothing new: others are not kept from theirs
         room -= len(piece.data)
         pieces.append(AttemptLogPiece(index, piece))
     return AttemptLogsResponse(tuple(pieces))
+
+
+class LogReaders:
+    """`read_log` and `read_logs` on threads that do nothing else.
+
+    Whoever keeps others from a file by what he does to it keeps readers of logs waiting, and nobody else (R43).
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._threads = ThreadPoolExecutor(_READERS, "read logs")
+
+    async def read(self, request: AttemptLogRequest) -> AttemptLogResponse:
+        """A piece of one attempt's log."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read_log, self._root, request)
+
+    async def read_many(self, request: AttemptLogsRequest) -> AttemptLogsResponse:
+        """Pieces of many logs."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read_logs, self._root, request)
+
+    def close(self) -> None:
+        """Nobody asks any more. Idempotent."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:

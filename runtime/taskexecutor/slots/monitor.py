@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.taskexecutor.slots import failures
 from runtime.taskexecutor.slots.linux import kill_child_of, name_of, session_of
-from runtime.taskexecutor.slots.logs import attempt_directory, bound_logs
+from runtime.taskexecutor.slots.logs import are_logs_above, attempt_directory, bound_logs
 from runtime.taskexecutor.slots.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.segments import SlotSegments
@@ -51,7 +52,9 @@ class AttemptMonitor:
         self._memory_devices = memory_devices()
         self._segments = SlotSegments()
         self._measured: set[RunningAttempt] = set()
-        self._threads = ThreadPoolExecutor(settings.slots, thread_name_prefix="measure memory")
+        self._bounded: set[RunningAttempt] = set()
+        # Of each slot one that runs and one that is kept may keep two of them each.
+        self._threads = ThreadPoolExecutor(4 * settings.slots, thread_name_prefix="look at attempts")
         self._strangers: set[int] = set()
         self._has_work = asyncio.Event()
 
@@ -139,11 +142,28 @@ class AttemptMonitor:
             else:
                 attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
         directory = attempt_directory(attempt.work.log_directory, attempt.attempt_id)
+        if attempt not in self._bounded and self._are_logs_above(directory):
+            self._bounded.add(attempt)
+            _ = group.create_task(self._bound(attempt, directory))
+
+    def _are_logs_above(self, directory: Path) -> bool:
         try:
-            bound_logs(directory, bytes_max=self._settings.log_bytes_max)
+            return are_logs_above(directory, bytes_max=self._settings.log_bytes_max)
         except OSError as error:
             # Five times a second: the disk's trouble shows elsewhere, and the other attempts are looked at.
+            logger.debug("logs in %s cannot be looked at: %s", directory, error)
+            return False
+
+    async def _bound(self, attempt: RunningAttempt, directory: Path) -> None:
+        """In a thread: whoever writes to a file keeps others from changing it, for as long as he likes (R43)."""
+        loop = asyncio.get_running_loop()
+        bound = partial(bound_logs, directory, bytes_max=self._settings.log_bytes_max)
+        try:
+            await loop.run_in_executor(self._threads, bound)
+        except OSError as error:
             logger.debug("logs of attempt %s cannot be bounded: %s", attempt.attempt_id, error)
+        finally:
+            self._bounded.discard(attempt)
 
     async def _measure(self, attempt: RunningAttempt, tree: tuple[int, ...], held: HeldFiles) -> None:
         """Exactly, in a thread: nothing that user code can make large keeps the loop from the other slots (R43)."""

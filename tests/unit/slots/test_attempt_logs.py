@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from runtime.common.errors import InvalidInputError, NotFoundError
+from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogsRequest, LogStream
 from runtime.taskexecutor.slots.logs import (
+    are_logs_above,
     attempt_directory,
     bound_logs,
     read_log,
@@ -126,3 +130,43 @@ def test_logs_of_others_of_the_host_are_found(tmp_path: Path) -> None:
     assert read(mine, 3, 4) == (b"3456", 7, 10)
     write(mine, b"own")
     assert read(mine, 0) == (b"own", 3, 3)
+
+
+HOLDS = (
+    "import fcntl, os, signal, sys, time\n"
+    "held = os.open(sys.argv[1], os.O_RDWR)\n"
+    "fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
+    "signal.signal(signal.SIGIO, signal.SIG_IGN)\n"
+    "print(flush=True); time.sleep(600)"
+)
+
+
+def test_a_lease_on_a_log_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """R43: whoever owns a file may take one, and others who open it wait for the better part of a minute."""
+    path = write(tmp_path, b"x" * 200_000)
+    other = write(tmp_path, b"0123456789", subtask=2)
+    assert path.parent != other.parent
+    with subprocess.Popen([sys.executable, "-c", HOLDS, str(path)], stdout=subprocess.PIPE) as task:
+        try:
+            assert task.stdout is not None
+            task.stdout.readline()
+            begun = time.monotonic()
+            with pytest.raises(UnavailableError, match="keeps others from its stdout by a lease"):
+                read(tmp_path, 0)
+            with pytest.raises(BlockingIOError):
+                bound_logs(path.parent, bytes_max=50_000)
+            reads = tuple(AttemptLogRequest(attempt_id(1, one), LogStream.STDOUT, 0, 100) for one in (0, 2))
+            found = read_logs(tmp_path, AttemptLogsRequest(reads, 1000)).pieces
+            assert [(one.index, one.piece.data) for one in found if one.piece] == [(1, b"0123456789")]
+            assert time.monotonic() - begun < 30, "a lease is waited for 45 s"
+        finally:
+            task.kill()
+
+
+def test_whether_logs_are_above_their_bound_is_told_without_opening_them(tmp_path: Path) -> None:
+    path = write(tmp_path, b"x" * 200_000)
+    assert are_logs_above(path.parent, bytes_max=50_000)
+    assert not are_logs_above(path.parent, bytes_max=500_000)
+    bound_logs(path.parent, bytes_max=50_000)
+    assert not are_logs_above(path.parent, bytes_max=50_000)
+    assert not are_logs_above(tmp_path / "none", bytes_max=0)

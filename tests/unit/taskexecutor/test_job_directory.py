@@ -161,6 +161,12 @@ async def test_two_files_of_one_name_are_refused(box: Box) -> None:
         await box.directories.prepare(job_information(files=(inline("a.txt", b"1"), inline("a.txt", b"2"))))
 
 
+async def test_no_name_is_that_of_a_draft(box: Box) -> None:
+    files = (box.blobs.put(".a.building", b"draft"), box.blobs.put("a", b"whole"))
+    work = (await box.directories.prepare(job_information(files=files))).work
+    assert {path.name: path.read_bytes() for path in work.iterdir()} == {".a.building": b"draft", "a": b"whole"}
+
+
 async def test_inline_content_has_to_match_its_digest(box: Box) -> None:
     with pytest.raises(InvalidInputError, match="digest"):
         await box.directories.prepare(job_information(files=(replace(inline("a", b"1"), inline=b"2"),)))
