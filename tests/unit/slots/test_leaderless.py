@@ -37,22 +37,26 @@ def test_it_carries_its_mark() -> None:
     limit = resource.getrlimit(resource.RLIMIT_RTTIME)
     command = [sys.executable, "-c", PROGRAM, "0", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=lambda: carry(mark)) as process:  # noqa: PLW1509
-        assert process.stdout is not None
-        process.stdout.readline()
-        stat = Path(f"/proc/{process.pid}/stat")
-        reached(lambda: stat.read_bytes().rpartition(b")")[2].split()[0] == b"Z", "its first thread has ended")
-        assert carriers(mark) == [process.pid]
-        process.kill()
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            stat = Path(f"/proc/{process.pid}/stat")
+            reached(lambda: stat.read_bytes().rpartition(b")")[2].split()[0] == b"Z", "its first thread has ended")
+            assert carriers(mark) == [process.pid]
+        finally:
+            process.kill()
     assert carriers(mark) == []
     assert resource.getrlimit(resource.RLIMIT_RTTIME) == limit
 
 
 def test_a_name_is_one_line() -> None:
     with subprocess.Popen([sys.executable, "-c", NAMED], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        assert name_of(process.pid) == "x ERROR fake"
-        process.kill()
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert name_of(process.pid) == "x ERROR fake"
+        finally:
+            process.kill()
 
 
 NAMED = (
