@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher
-from runtime.aio.retry import RetryPolicy
+from runtime.aio.retry import RetryPolicy, is_worth_logging
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock, Deadline
@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONNECT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
+_FAILURES_EXPECTED = 8
 CHALLENGE_PAUSE = 0.02
 CHALLENGE_PAUSE_MAX = 0.25
 """Between looks for the leader's challenge: at first, and when it does not come."""
@@ -190,7 +191,7 @@ class JobMasterContainerRunner:
 
     async def _follow(self) -> str:
         """Register with whoever leads, until one refuses us: why."""
-        attempt = 0
+        attempt = failures = 0
         while True:
             self._enter(ContainerState.CONNECTING, "no leader yet")
             leader = await self._leader.wait_until(lambda known: known is not None)
@@ -201,7 +202,11 @@ class JobMasterContainerRunner:
                 return str(error)
             except (RetryableError, PermanentError, TimeoutError) as error:
                 # Also what no leader answers: somebody else may have the port of one that has ended (R52).
-                logger.info("not registered with the JobManager at %s (any more): %s", leader.address, error)
+                # Between two leaders that is what happens; again and again it is for somebody to mend.
+                failures = 0 if self._machine.state is ContainerState.READY else failures + 1
+                if is_worth_logging(max(0, failures - 1)):
+                    level = logging.WARNING if failures > _FAILURES_EXPECTED else logging.INFO
+                    logger.log(level, "not registered with the JobManager at %s (any more): %s", leader.address, error)
             with suppress(RetryableError):
                 await self._check_cluster()
             attempt = 0 if self._machine.state is ContainerState.READY else attempt + 1

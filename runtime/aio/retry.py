@@ -64,3 +64,8 @@ async def retry(
             if on_retry is not None:
                 on_retry(error, delay)
         await asyncio.sleep(delay)
+
+
+def is_worth_logging(failures: int) -> bool:
+    """Of failures that repeat, the 1st, 2nd, 3rd, 5th, 9th ... : enough to see that it goes on."""
+    return failures & (failures - 1) == 0

@@ -34,6 +34,7 @@ from runtime.security.cluster_key import load_or_create_cluster_key
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import ProviderCalls
 from runtime.security.json_web_tokens import JwtSettings
+from runtime.security.own_certificate import check_own_certificate
 from runtime.security.principals import Role
 from runtime.security.tls_files import TlsFiles
 from runtime.security.token_providers import load_providers
@@ -108,7 +109,9 @@ def rest_tls(configuration: Configuration) -> RestTls | None:
         return None
     paths = (Path(get(one)) for one in (security.SSL_REST_CERT, security.SSL_REST_KEY, security.SSL_REST_CA))
     files = TlsFiles("security.ssl.rest", *paths)
-    return RestTls.of_files(files, SystemClock(), asks_clients=get(security.SSL_REST_AUTHENTICATION))
+    tls = RestTls.of_files(files, SystemClock(), asks_clients=get(security.SSL_REST_AUTHENTICATION))
+    check_own_certificate(files, get(jm.REST_ADDRESS), jm.REST_ADDRESS.key, is_mutual=False)
+    return tls
 
 
 def rest_facts(configuration: Configuration, address: str) -> dict[str, str]:

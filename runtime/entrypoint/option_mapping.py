@@ -81,17 +81,25 @@ def former_credential(configuration: Configuration, layout: Layout) -> Token | N
     return cluster_token(configuration, layout)
 
 
-def internal_tls(configuration: Configuration) -> Watched[TlsMaterial] | None:
-    """Certificates of this host for links between processes (R46). Raises InvalidInputError."""
+def internal_tls(configuration: Configuration, address: ConfigOption[str]) -> Watched[TlsMaterial] | None:
+    """Certificates of this host for links between processes, which others accept at `address` (R46).
+
+    Raises InvalidInputError.
+    """
     get = configuration.get
     if not get(security.SSL_INTERNAL_ENABLED):
         return None
-    from runtime.security.tls_files import TlsFiles, watch_tls  # noqa: PLC0415 - dear to load, and not always needed
+    # Dear to load, and not always needed.
+    from runtime.security.own_certificate import check_own_certificate  # noqa: PLC0415
+    from runtime.security.tls_files import TlsFiles, watch_tls  # noqa: PLC0415
 
     paths = (
         get(option) for option in (security.SSL_INTERNAL_CERT, security.SSL_INTERNAL_KEY, security.SSL_INTERNAL_CA)
     )
-    return watch_tls(TlsFiles("security.ssl.internal", *map(Path, paths)), SystemClock())
+    files = TlsFiles("security.ssl.internal", *map(Path, paths))
+    watched = watch_tls(files, SystemClock())
+    check_own_certificate(files, get(address), address.key, is_mutual=True)
+    return watched
 
 
 def rpc_settings(
@@ -116,7 +124,7 @@ def rpc_settings(
         bind_host=configuration.get(bind_host),
         port=configuration.get(port),
         limits=limits,
-        tls=internal_tls(configuration),
+        tls=internal_tls(configuration, address),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.aio.retry import is_worth_logging
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.entropy import Entropy
 from runtime.common.errors import BackpressureError, FlinklikeError, UnavailableError
@@ -22,7 +23,7 @@ from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKi
 from runtime.taskexecutor.core.events import JobMasterConnected, JobMasterDisconnected
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.settings import ConnectionSettings
-from runtime.taskexecutor.stream_service import Receiver, is_worth_logging, serve_stream
+from runtime.taskexecutor.stream_service import Receiver, serve_stream
 
 logger = logging.getLogger(__name__)
 

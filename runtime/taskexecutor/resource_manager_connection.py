@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from runtime.aio.retry import is_worth_logging
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock, Deadline
@@ -27,7 +28,7 @@ from runtime.gateways.resource_manager import (
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import MessageStream, RpcService, StreamHello, StreamKind
 from runtime.taskexecutor.settings import ConnectionSettings
-from runtime.taskexecutor.stream_service import is_worth_logging, serve_stream
+from runtime.taskexecutor.stream_service import serve_stream
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,6 @@ from runtime.rpc.service import MessageStream
 Receiver = Callable[[Sequence[Any]], Awaitable[None]]
 
 
-def is_worth_logging(failures: int) -> bool:
-    """Of failures that repeat, the 1st, 2nd, 3rd, 5th, 9th ... : enough to see that it goes on."""
-    return failures & (failures - 1) == 0
-
-
 async def serve_stream(
     stream: MessageStream, receiver: Receiver, heartbeats: HeartbeatService, timing: HeartbeatTiming
 ) -> str:

@@ -123,6 +123,7 @@ def test_a_process_that_is_not_let_in_says_why_and_so_do_those_it_asks(
     dynamic = [argument for key, value in options.items() for argument in ("-D", f"{key}={value}")]
     started = cluster.script("taskmanager.sh", "start", *cluster.dynamic, *dynamic)
     assert started.returncode != 0
+    assert words in started.stderr
     reached(lambda: logged(cluster, words, "taskmanager"), words)
     reached(lambda: logged(cluster, "ended before they had shown the cluster's token"), "those it asks say so")
     run(cluster, tmp_path)
@@ -139,6 +140,26 @@ def test_an_own_certificate_that_has_ended_keeps_a_process_from_starting(
     started = cluster.script("taskmanager.sh", "start", *cluster.dynamic, *dynamic)
     assert started.returncode != 0
     assert f"security.ssl.internal.cert: the certificate in {ended} has expired on" in started.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "link"), [("start-jobmaster.sh", "internal"), ("taskmanager.sh", "internal"), ("jobmanager.sh", "rest")]
+)
+def test_a_certificate_of_another_host_or_ca_keeps_a_process_from_starting(
+    cluster: ScriptCluster, script: str, link: str, tmp_path: Path
+) -> None:
+    """Somebody is there who can mend it; others would refuse it, each in its log."""
+    assert cluster.certificates is not None
+    cluster.certificates.folder().issue(link, [f"other-{script}"])
+    other_host = cluster.certificates.directory / f"{link}-other-{script}.pem"
+    other_ca = ClusterCertificates.new(tmp_path / "certs").directory / f"{link}-node.pem"
+    for file, words in ((other_host, "not valid for"), (other_ca, "unable to get local issuer certificate")):
+        options = {f"security.ssl.{link}.{name}": str(file) for name in ("cert", "key")}
+        dynamic = [argument for key, value in options.items() for argument in ("-D", f"{key}={value}")]
+        started = cluster.script(script, "start", *cluster.dynamic, *dynamic)
+        assert started.returncode != 0
+        assert f"security.ssl.{link}.cert: others would not accept the certificate in {file}" in started.stderr
+        assert words in started.stderr
 
 
 def shows(url: str, certificates: ClusterCertificates, serial: int) -> bool:

@@ -7,6 +7,7 @@ ready file stays while the process lives: it holds the process's addresses, for 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -55,6 +56,8 @@ class DaemonKind:
     is_guarded: bool = False
 
 
+_COMPLAINT = re.compile(r" (WARNING|ERROR|CRITICAL) ")
+_COMPLAINT_BYTES = 64 * 1024
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
 JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
 TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True, keeps_id=True, is_guarded=True)
@@ -90,8 +93,9 @@ class Starting:
 
     @property
     def name(self) -> str:
-        """What it is and where it says why."""
-        return f"{self.kind.name} (pid {self.process.pid}, see {self.out_file})"
+        """What it is, where it says why, and the last that it has complained of."""
+        log = self.out_file.with_suffix(".log")
+        return f"{self.kind.name} (pid {self.process.pid}, see {log} and {self.out_file.name}){_last_complaint(log)}"
 
     def is_done(self) -> bool:
         """True when it is ready. Raises DaemonError when it has ended instead."""
@@ -304,6 +308,18 @@ def _facts(ready_file: Path) -> dict[str, str] | None:
     except (OSError, ValueError):
         return None
     return {key: str(value) for key, value in facts.items()} if isinstance(facts, dict) else None
+
+
+def _last_complaint(log: Path) -> str:
+    """The last warning or error of a log, from its end; "" without one."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _COMPLAINT_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    found = next((line for line in reversed(lines) if _COMPLAINT.search(line)), "")
+    return f": {printable(found)}" if found else ""
 
 
 def _last_words(out_file: Path) -> str:
