@@ -10,7 +10,7 @@ _as_configuration() { # _as_configuration -D key=value ...: the same as lines of
   local one
   for one in "$@"; do
     one="${one#-D}"
-    if [ -n "$one" ]; then echo "  ${one/=/: }"; fi
+    if [ -n "$one" ]; then echo "${one/=/: }"; fi
   done
 }
 

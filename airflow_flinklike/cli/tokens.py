@@ -11,6 +11,7 @@ import typer
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.arguments import Address, AsJson, TokenFile, show
 from airflow_flinklike.cli.connection import connect
+from airflow_flinklike.client import FlinklikeClient
 from runtime.common.printable import printable
 
 NEVER = "never"
@@ -68,6 +69,11 @@ def create(
         raise typer.BadParameter(message)
     with connect(address, token_file) as client:
         made = client.post("/tokens", document)
+        is_asked = certificate is None or _asks_for_certificates(client)
+    if not is_asked:
+        render.console(stderr=True).print(
+            "Nobody is asked for a certificate yet: set security.ssl.rest.authentication-enabled: true."
+        )
     if certificate is None:
         _show_token(made, as_json=as_json)
     else:
@@ -104,6 +110,11 @@ def forget(name: Name, address: Address = None, token_file: TokenFile = None, as
         client.post(f"/tokens/{quote(name, safe='')}/forget")
     text = f"{name} is forgotten: a JSON Web Token of that name, if there are any, signs in again."
     show({"name": name, "is-forgotten": True}, text, as_json=as_json)
+
+
+def _asks_for_certificates(client: FlinklikeClient) -> bool:
+    settings = client.get("/jobmanager/config")
+    return {"key": "security.ssl.rest.authentication-enabled", "value": "true"} in settings
 
 
 def lifetime_seconds(text: str) -> int:

@@ -171,7 +171,10 @@ class ClusterEntrypoint:
                 tell_cancel=audit.tell_cancel,
             )
             with closing(audit):
-                await self._serve(context, services, token, audit)
+                async with Scope("audit") as scope:
+                    scope.spawn_eternal("counts", audit.run())
+                    await self._serve(context, services, token, audit)
+                    scope.cancel_all()
         finally:
             await rpc.stop(grace=STOP_GRACE)
             await ha.close()

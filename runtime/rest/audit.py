@@ -7,6 +7,7 @@ no flood fills the disk, or pushes out what was done.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 FILE_SIZE_MAX = 100 * 1024 * 1024
 REFUSALS_WINDOW = 60.0
+_WINDOW_LOOK = 5.0
 REFUSALS_OF_ONE = 20
 """Lines within a window of refusals of one stranger's address, and of refusals, failures and repeats of one principal.
 
@@ -88,6 +90,12 @@ class AuditLog:
         self._done = _Remembered(REPEATED_SECONDS)
         self._begin_window()
 
+    async def run(self) -> None:
+        """Tell of each window how much was not told, soon after its end: nothing else may happen then. Eternal."""
+        while True:
+            await asyncio.sleep(_WINDOW_LOOK)
+            self._end_old_window()
+
     def close(self) -> None:
         """Tell how much was not told."""
         self._end_window()
@@ -135,11 +143,11 @@ class AuditLog:
             self._end_window()
 
     def _end_window(self) -> None:
-        strangers, failures = sum(self._strangers.untold.values()), sum(self._failures.untold.values())
+        strangers, failures = self._strangers.untold, sum(self._failures.untold.values())
         refusals, repeats = self._refusals.untold, self._repeats.untold
         self._begin_window()
-        if strangers:
-            self._write("refusals", "refused", {"count": strangers})
+        for address, count in strangers.items():  # "": all of whom not one has a line of his own
+            self._write("refusals", "refused", {"address": address, "count": count})
         if failures:
             self._write("failures", "failed", {"count": failures})
         for principal, count in refusals.items():

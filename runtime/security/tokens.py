@@ -18,6 +18,7 @@ from runtime.common.errors import InvalidInputError, UnauthenticatedError
 from runtime.security.private_files import create_private, read_private
 from runtime.security.watched import Watched
 
+_FORM = "a cluster token has at least 16 characters out of A-Z a-z 0-9 . _ ~ + / = -"
 TOKEN_SIZE_MAX = 4096
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}\Z")
 
@@ -47,7 +48,7 @@ class ClusterToken:
 
     def __post_init__(self) -> None:
         if not all(_TOKEN.match(value) for value in (self._value, *self._others)):
-            message = "a cluster token has at least 16 characters out of A-Z a-z 0-9 . _ ~ + / = -"
+            message = _FORM
             raise InvalidInputError(message)
 
     def __repr__(self) -> str:
@@ -86,7 +87,7 @@ def read_cluster_token(path: Path) -> ClusterToken:
         first, *others = [line.strip() for line in content.decode("ascii").splitlines() if line.strip()] or [""]
         return ClusterToken(first, tuple(others))
     except (UnicodeDecodeError, InvalidInputError) as error:
-        message = f"the token file {path} holds no token"
+        message = f"the token file {path} holds no token: {_FORM}, and has a line for itself"
         raise InvalidInputError(message) from error
 
 

@@ -32,6 +32,7 @@ from runtime.config.options.security import (
 from runtime.config.options.taskmanager import SLOT_UIDS
 from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
+from runtime.security.file_mask import make_private
 
 _READY_TIMEOUT = 300.0
 _STOP_TIMEOUT = 15.0
@@ -54,8 +55,12 @@ def check_example(configuration: Configuration) -> None:
 
 def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequence[str]) -> dict[str, str]:
     """Variables of an Airflow that knows our DAGs and the connection `flinklike_default` to all of `rest`."""
-    home = layout.run / "airflow"
-    home.mkdir(parents=True, exist_ok=True)
+    home, data = layout.run / "airflow", layout.run / "data"
+    for directory in (home, data):
+        try:
+            make_private(directory)  # what is above it may let others through
+        except PermissionError as error:
+            raise DaemonError(str(error)) from error
     host, _, port = rest[0].rpartition(":")
     connection = {
         "conn_type": "flinklike",
@@ -70,7 +75,7 @@ def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequ
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW_CONN_FLINKLIKE_DEFAULT": json.dumps(connection),
-        "FLINKLIKE_DATA_DIR": str(layout.run / "data"),
+        "FLINKLIKE_DATA_DIR": str(data),
     }
 
 

@@ -23,6 +23,7 @@ from runtime.rest.audit import REFUSALS_MAX, REFUSALS_OF_ONE, REPEATED_SECONDS, 
 from runtime.rest.limits import LimitSettings, PrincipalLimits
 from runtime.rest.sign_in import bearer_of
 from runtime.security.principals import ADMIN, Principal, Role
+from tests.kit.control_plane import eventually
 from tests.kit.job_graphs import lone
 from tests.kit.rest import JOB, JOB_MASTER, RestFakes
 
@@ -167,6 +168,24 @@ async def test_a_flood_of_refusals_is_counted(make: Make, tmp_path: Path) -> Non
         await client.get("/overview")
     counted, refused = box.lines()[-2:]
     assert (counted["action"], counted["count"], refused["outcome"]) == ("refusals", 100, "refused")
+    assert counted["address"] == "10.1.2.3"
+
+
+@pytest.mark.asyncio
+async def test_what_is_counted_is_told_though_nothing_else_happens(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.rest.audit._WINDOW_LOOK", 0.01)
+    box = make(tmp_path)
+    for _ in range(REFUSALS_OF_ONE + 5):
+        box.audit.refuse("sign-in", principal="", address="10.0.0.1")
+    running = asyncio.create_task(box.audit.run())
+    await asyncio.sleep(0.1)
+    assert len(box.lines()) == REFUSALS_OF_ONE
+    box.clock.ahead = 61
+    await eventually(lambda: len(box.lines()) > REFUSALS_OF_ONE, "it is told", 20.0)
+    running.cancel()
+    assert (box.lines()[-1]["address"], box.lines()[-1]["count"]) == ("10.0.0.1", 5)
 
 
 @pytest.mark.asyncio

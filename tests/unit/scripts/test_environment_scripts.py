@@ -253,4 +253,4 @@ def test_options_are_told_as_lines_of_the_configuration(home: Path) -> None:
     options = ("-D", "rest.port=18081", "-Dtaskmanager.spark.conf.a=b=c", "-D", "security.ssl.rest.enabled=true")
     done = run(home, "bash", "-c", 'source bin/environment.sh; _as_configuration "$@"', "bash", *options)
     lines = ["rest.port: 18081", "taskmanager.spark.conf.a: b=c", "security.ssl.rest.enabled: true"]
-    assert (done.returncode, done.stdout) == (0, "".join(f"  {line}\n" for line in lines)), done.stderr
+    assert (done.returncode, done.stdout) == (0, "".join(f"{line}\n" for line in lines)), done.stderr
