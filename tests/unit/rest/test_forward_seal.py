@@ -129,10 +129,11 @@ async def test_a_seal_is_for_one_request(pair: Pair) -> None:
     assert await status("GET", "/overview?a=1") == 403
     assert await status("GET", "/v1/overview") == 403
     assert await status("PATCH", f"/jobs/{JOB}") == 403
+    assert await status("DELETE", "/overview") == 403
     assert await status("GET", "/overview", **{FORWARDED.decode(): "10.9.9.8"}) == 403
     assert await status("GET", "/overview", **{FORWARDED_NAME.decode(): "alice"}) == 403
     assert await status("GET", "/overview", authorization="Bearer of another") == 403
-    assert [one["reason"] for one in pair.lines() if one["outcome"] == "refused"] == ["forged seal"] * 6
+    assert [one["reason"] for one in pair.lines() if one["outcome"] == "refused"] == ["forged seal"] * 7
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.rest.app import create_app
 from runtime.rest.openapi import DescribedApp
-from runtime.rest.roles import TABLE, role_for
+from runtime.rest.roles import TABLE, Access, role_for
 from runtime.rest.sign_in import bearer_of, principal_of
 from runtime.security.principals import ADMIN, Principal, Role
 from tests.kit.job_graphs import lone
@@ -86,6 +86,32 @@ def test_the_table_has_a_row_for_each_route_and_no_other() -> None:
     served = {(method, route.path) for route in app.routes if isinstance(route, APIRoute) for method in route.methods}
     unversioned = {(method, path.removeprefix("/v1")) for method, path in served}
     assert unversioned - {("GET", "/openapi.json")} == set(TABLE)
+
+
+SENSITIVE = {
+    ("GET", "/blobs/{key}"): Access(Role.OPERATOR, is_of_all=True),
+    ("PUT", "/blobs/{sha256}"): Access(Role.SUBMITTER),
+    ("POST", "/blobs/missing"): Access(Role.SUBMITTER),
+    ("POST", "/jobs"): Access(Role.SUBMITTER, action="submit"),
+    ("PATCH", "/jobs/{job_id}"): Access(Role.SUBMITTER, is_own=True, action="cancel"),
+    ("GET", "/jobs/{job_id}/yarn-cancel"): Access(Role.SUBMITTER, is_own=True, action="cancel"),
+    ("PATCH", "/jobs/{job_id}/clientHeartbeat"): Access(Role.SUBMITTER, is_own=True),
+    ("POST", "/jobs/{job_id}/move"): Access(Role.OPERATOR, action="move"),
+    ("POST", "/taskmanagers/{task_manager_id}/drain"): Access(Role.OPERATOR, is_of_all=True, action="drain"),
+    ("POST", "/taskmanagers/{task_manager_id}/undrain"): Access(Role.OPERATOR, is_of_all=True, action="undrain"),
+    ("POST", "/jobmasters/{job_master_id}/drain"): Access(Role.OPERATOR, is_of_all=True, action="drain"),
+    ("POST", "/jobmasters/{job_master_id}/undrain"): Access(Role.OPERATOR, is_of_all=True, action="undrain"),
+    ("GET", "/tokens"): Access(Role.ADMIN, is_of_all=True),
+    ("POST", "/tokens"): Access(Role.ADMIN, is_of_all=True, action="create-token"),
+    ("POST", "/tokens/{name}/rotate"): Access(Role.ADMIN, is_of_all=True, action="rotate-token"),
+    ("DELETE", "/tokens/{name}"): Access(Role.ADMIN, is_of_all=True, action="revoke-token"),
+    ("POST", "/tokens/{name}/forget"): Access(Role.ADMIN, is_of_all=True, action="forget-token"),
+}
+"""All that is more than to look. Written a second time: who changes what somebody may do says so twice."""
+
+
+def test_what_is_more_than_to_look_is_as_it_was_decided() -> None:
+    assert {route: access for route, access in TABLE.items() if access != Access(Role.VIEWER)} == SENSITIVE
 
 
 def test_a_route_without_a_row_keeps_the_application_from_being_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,6 +41,10 @@ def test_a_file_that_others_may_read_or_that_is_not_there_is_refused(tmp_path: P
     path.chmod(0o640)
     with pytest.raises(InvalidInputError, match="chmod 600"):
         load_or_create_cluster_key(path)
+    path.unlink()
+    os.mkfifo(path, 0o600)  # which would keep whoever opens it waiting
+    with pytest.raises(InvalidInputError, match="is no regular file"):
+        read_cluster_key(path)
 
 
 def test_each_purpose_has_a_key_of_its_own() -> None:

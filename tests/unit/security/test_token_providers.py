@@ -100,6 +100,16 @@ def test_a_command_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert values["cwd"] == "/"
 
 
+def test_what_a_command_says_beside_them_is_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
+    """It could be the tokens, and what this process prints is a file of its own."""
+    program = (
+        f"import json, sys; print({SECRET!r}, file=sys.stderr);"
+        "print(json.dumps({'values': {'a': 'b'}, 'expires_at': 9e9}))"
+    )
+    assert command(program).obtain().values == {"a": "b"}
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [

@@ -121,7 +121,12 @@ status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 who = [os.getresuid(), os.getresgid(), os.getgroups(), int(status["CapPrm"], 16), int(status["NoNewPrivs"])]
 open({str(told)!r}, "w").write(json.dumps([who, done]))
 """)
-    await unpack_as_user(open_path, tar_with(a="a"))
+    before = os.getgroups()
+    os.setgroups([12, 34])  # as root has in many places
+    try:
+        await unpack_as_user(open_path, tar_with(a="a"))
+    finally:
+        os.setgroups(before)
     who, done = json.loads(told.read_text())
     assert who == [[USER] * 3, [USER] * 3, [], 0, 1]
     assert done == []
