@@ -22,17 +22,21 @@ class RotatingLogHandler(RotatingFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record. What goes wrong goes to `handleError`."""
         try:
-            line = self.format(record) + self.terminator
-            size = len(line) if line.isascii() else len(line.encode(errors="replace"))
-            stream = self.stream or self._opened()
-            if self._is_rotated and self._size + size >= self.maxBytes > 0:
-                self.doRollover()
-                stream = self.stream or self._opened()
-            stream.write(line)
-            stream.flush()
-            self._size += size
+            self.write(self.format(record))
         except Exception:  # noqa: BLE001 - as logging's handlers: a log that cannot be written ends no work
             self.handleError(record)
+
+    def write(self, text: str) -> None:
+        """A line, by who holds the handler's lock or is alone. Raises OSError."""
+        line = text + self.terminator
+        size = len(line) if line.isascii() else len(line.encode(errors="replace"))
+        stream = self.stream or self._opened()
+        if self._is_rotated and self._size + size >= self.maxBytes > 0:
+            self.doRollover()
+            stream = self.stream or self._opened()
+        stream.write(line)
+        stream.flush()
+        self._size += size
 
     def _opened(self) -> TextIOWrapper:
         """With `delay` a file is made with its first line."""

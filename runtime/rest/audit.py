@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -165,8 +164,12 @@ class AuditLog:
         time = datetime.fromtimestamp(self._clock.epoch_millis() / 1000, UTC).isoformat(timespec="milliseconds")
         bounded = {key: _bounded(value) for key, value in more.items()}
         line = {"time": time, "action": action, "outcome": outcome, **bounded}
-        record = logging.LogRecord(__name__, logging.INFO, "", 0, json.dumps(line), None, None)
-        self._handler.handle(record)
+        text = json.dumps(line)
+        try:
+            self._handler.write(text)
+        except Exception as error:  # noqa: BLE001 - a log that cannot be written ends no work
+            # With what it would have said: this log is the only other place.
+            logger.error("the audit log %s cannot be written (%s): %s", self._handler.baseFilename, error, text)  # noqa: TRY400
 
 
 class _Remembered:
@@ -207,16 +210,11 @@ class _Counted:
 
 
 class _File(RotatingLogHandler):
-    """Made with its first line. One that cannot be written is told in the process's log, and ends nothing."""
+    """Made with its first line."""
 
     def _open(self) -> TextIOWrapper:
         Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
         return super()._open()
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Told with what it would have said: this log is the only other place."""
-        said = record.getMessage()
-        logger.error("the audit log %s cannot be written (%s): %s", self.baseFilename, sys.exception(), said)
 
 
 def _bounded(value: Any) -> Any:

@@ -24,6 +24,7 @@ Raises UnauthenticatedError with what is wrong about what it shows, UnavailableE
 
 _PRINCIPAL = "flinklike.principal"
 _STILL = "flinklike.still"
+_BEARER = "flinklike.bearer"
 _PAGES = ("/", "/ui")
 
 
@@ -80,6 +81,13 @@ class TokenSignIn:
 
 def bearer_of(scope: Scope) -> str:
     """The token of a request. `/` and the pages under /ui take it as `?token=` too, and nothing else does."""
+    found: str | None = scope.get(_BEARER)
+    if found is None:
+        found = scope[_BEARER] = _find_bearer(scope)
+    return found
+
+
+def _find_bearer(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"authorization":
             kind, _, token = value.decode("latin-1").partition(" ")
