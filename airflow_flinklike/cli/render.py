@@ -103,17 +103,19 @@ def whose_text(job: Mapping[str, Any]) -> str:
     return f"{job['namespace']}/{job.get('submitter') or 'admin'}" if job.get("namespace") else ""
 
 
-def principals_table(principals: Sequence[Mapping[str, Any]]) -> Table:
-    """One line each."""
-    rows = [(one["name"], one["role"], one["namespace"], _tokens_text(one)) for one in principals]
+def principals_table(principals: Sequence[Mapping[str, Any]], now_millis: int) -> Table:
+    """One line each, as it is at that time."""
+    rows = [(one["name"], one["role"], one["namespace"], _tokens_text(one, now_millis)) for one in principals]
     return table(("name", "role", "namespace", "tokens"), rows)
 
 
-def _tokens_text(principal: Mapping[str, Any]) -> str:
+def _tokens_text(principal: Mapping[str, Any], now_millis: int = 0) -> str:
     if principal.get("problem"):  # a cluster of an older release does not tell
         return f"unreadable, revoke replaces it: {printable(principal['problem'])}"
     ends = [one["expires"] for one in principal["tokens"]]
-    shown = [f"until {time_text(end)}" if end else "without an end" for end in ends]
+    shown = [
+        f"{'until' if end > now_millis else 'ended'} {time_text(end)}" if end else "without an end" for end in ends
+    ]
     if principal.get("certificate"):  # a cluster of an older release does not tell
         shown.append(f"certificate {printable(principal['certificate'])}")
     return ", ".join(shown) or "revoked"

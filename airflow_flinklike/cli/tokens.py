@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -133,7 +134,8 @@ def _show_all(address: str | None, token_file: Any, *, as_json: bool) -> None:
         body = client.get("/tokens")
     principals = body["principals"]
     nobody = "Nobody but the admin, who has the cluster's own token."
-    show(body, render.principals_table(principals) if principals else nobody, as_json=as_json)
+    now = round(time.time() * 1000)  # noqa: TID251 - told to a person
+    show(body, render.principals_table(principals, now) if principals else nobody, as_json=as_json)
 
 
 def _show_token(made: dict[str, Any], *, as_json: bool) -> None:

@@ -130,6 +130,9 @@ def _load_certificate(context: ssl.SSLContext, tls: ClientTls) -> None:
     try:
         context.load_cert_chain(tls.cert, tls.key or None, password=lambda: b"")  # nobody is asked for one
     except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            message = f"{tls.key or tls.cert} is not the key of the certificate in {tls.cert}"
+            raise AuthenticationError(message) from error
         message = f"{files}: no certificate with its key in PEM form, without a password ({error.reason or error})"
         raise AuthenticationError(message) from error
     except OSError as error:

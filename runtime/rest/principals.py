@@ -183,9 +183,11 @@ class Principals:
         if there is not None and there.problem:
             raise _unreadable(there)
         if there is not None and not there.record.is_revoked:
+            of_certificate = f"it signs in by the certificate {there.record.certificate!r}, which revoke ends"
+            what_helps = "rotate gives it a new token, revoke ends all its tokens"
             message = (
-                f"principal {name} exists ({there.record.role}, namespace {there.record.namespace}): rotate gives it "
-                "a new token, revoke ends all its tokens"
+                f"principal {name} exists ({there.record.role}, namespace {there.record.namespace}): "
+                f"{of_certificate if there.record.certificate else what_helps}"
             )
             raise ConflictError(message)
         count = len(self._stored) - len(self.problems())

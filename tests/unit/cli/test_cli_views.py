@@ -10,7 +10,15 @@ import pytest
 
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.delegation_tokens import tokens_in_words
-from airflow_flinklike.cli.render import console, duration_text, granted_in_words, table, time_text, value_text
+from airflow_flinklike.cli.render import (
+    console,
+    duration_text,
+    granted_in_words,
+    principals_table,
+    table,
+    time_text,
+    value_text,
+)
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Request
 from runtime.common.ids import JobId
@@ -310,6 +318,13 @@ def test_what_somebody_was_given_is_one_line() -> None:
     assert granted_in_words(made) == "sam: role viewer, all namespaces (*), without an end"
     by_certificate = {**made, "namespace": "team-a", "tokens": [], "certificate": "alice"}
     assert granted_in_words(by_certificate) == "sam: role viewer, namespace team-a, certificate alice"
+
+
+def test_a_token_that_has_ended_is_shown_so() -> None:
+    one = {"name": "sam", "role": "viewer", "namespace": "*", "tokens": [{"expires": 1000}, {"expires": 3000}]}
+    shown = principals_table([one], 2000)
+    (cell,) = shown.columns[3].cells
+    assert [words.split(" ")[0] for words in str(cell).split(", ")] == ["ended", "until"]
 
 
 def test_a_wrong_token_is_one_sentence(flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
