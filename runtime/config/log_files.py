@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterable
@@ -20,21 +21,43 @@ def rotate(path: Path) -> None:
 
 
 def cut_large(paths: Iterable[Path]) -> None:
-    """Empty those above SIZE_MAX, after a copy of their ends. Whoever writes must append (O_APPEND). Raises OSError."""
+    """Empty those above SIZE_MAX, after a copy of their ends. Whoever writes must append (O_APPEND).
+
+    Several processes may do it: of one file one does. Raises OSError, of the first that could not be cut.
+    """
+    failure: OSError | None = None
     for path in paths:
-        if path.exists() and path.stat().st_size > SIZE_MAX:
-            _make_room(path)
-            # What is written between the two is lost: nobody can make writers that are no Python reopen their file.
-            _copy_end(path, _old(path, 1))
-            os.truncate(path, 0)
+        try:
+            if path.exists() and path.stat().st_size > SIZE_MAX:
+                _cut(path)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
-def _copy_end(path: Path, copy: Path) -> None:
-    """A flood may have written far more than is kept."""
-    with path.open("rb") as written, copy.open("wb") as kept:
-        written.seek(max(0, path.stat().st_size - SIZE_MAX))
-        kept.write(written.read(SIZE_MAX))
-    shutil.copymode(path, copy)
+def _cut(path: Path) -> None:
+    with path.open("r+b") as written:
+        try:
+            fcntl.flock(written, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        size = os.fstat(written.fileno()).st_size
+        if size <= SIZE_MAX:
+            return
+        draft = path.with_name(f"{path.name}.cut")
+        try:
+            # A flood may have written far more than is kept. What comes from here on is lost: nobody can make writers
+            # that are no Python reopen their file.
+            written.seek(size - SIZE_MAX)
+            draft.write_bytes(written.read(SIZE_MAX))
+            shutil.copymode(path, draft)
+        except OSError:
+            draft.unlink(missing_ok=True)  # the disk is full: what is kept stays
+            raise
+        _make_room(path)
+        draft.replace(_old(path, 1))
+        written.truncate(0)
 
 
 def _make_room(path: Path) -> None:

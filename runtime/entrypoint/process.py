@@ -208,14 +208,16 @@ async def _bound_prints(context: ProcessContext) -> None:
     log_file = context.environment.get(LOG_FILE_VARIABLE)
     if not log_file:
         return
-    path = Path(log_file)
+    path, told = Path(log_file), ""
     while True:
         await asyncio.sleep(_PRINTS_INTERVAL)
         printed = [path.with_suffix(".out"), context.layout.etcd_log, *path.parent.glob(f"{path.stem}-spark-*.log")]
         try:
             await asyncio.to_thread(log_files.cut_large, printed)
         except OSError as error:
-            logger.warning("large output files cannot be cut: %s", error)
+            if str(error) != told:
+                logger.warning("large output files cannot be cut: %s", error)
+            told = str(error)
 
 
 async def _outcome(make: Callable[[], ClusterProcess], context: ProcessContext) -> BaseException | None:

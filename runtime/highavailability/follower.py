@@ -41,22 +41,35 @@ async def patiently(ask: Callable[[], Awaitable[T]], entropy: Entropy) -> T:
 
 
 class Listed(dict[str, KeyValue]):
-    """All keys as a list has shown them: at `revision` there was no other."""
+    """All keys as a list, or a look, has shown them: at `revision` there was no other."""
 
-    def __init__(self, found: RangeResult) -> None:
-        super().__init__({one.key: one for one in found.kvs})
-        self.revision = found.revision
+    def __init__(self, found: Mapping[str, KeyValue], revision: int) -> None:
+        super().__init__(found)
+        self.revision = revision
 
 
 async def follow(
-    kv: KeyValueStore, prefix: str, *, timeout: float, entropy: Entropy
+    kv: KeyValueStore, prefix: str, *, timeout: float, entropy: Entropy, tells_lists: bool = False
 ) -> AsyncIterator[Mapping[str, KeyValue]]:
-    """All keys under `prefix`, now (`Listed`) and after each change. Never ends; raises UnauthenticatedError.
+    """All keys under `prefix`, now and after each change. Never ends; raises UnauthenticatedError.
 
     A watch is believed for LOOK_SECONDS, and until it was interrupted: then its outcome is compared with what is there
     (R34). A change that it has not told is found so. How many keys there are and how young the youngest is tells all
-    of a set that has not changed since it was listed; one that has is listed again.
+    of a set that has not changed since it was listed; one that has is listed again. `tells_lists`: also what shows
+    nothing new, as `Listed`, to who needs to know until when that was so.
     """
+    told: Mapping[str, KeyValue] | None = None
+    async with aclosing(_states(kv, prefix, timeout, entropy)) as states:
+        async for state in states:
+            if tells_lists or state != told:
+                yield state
+            told = state
+
+
+async def _states(
+    kv: KeyValueStore, prefix: str, timeout: float, entropy: Entropy
+) -> AsyncGenerator[Mapping[str, KeyValue], None]:
+    """After each list, each change, and each look that shows that nothing was missed."""
 
     async def read() -> RangeResult:
         return await kv.range(prefix, is_prefix=True, timeout=timeout)
@@ -64,12 +77,10 @@ async def follow(
     async def look() -> PrefixState:
         return await kv.prefix_state(prefix, timeout=timeout)
 
-    told: dict[str, KeyValue] | None = None
     while True:
         listed = await patiently(read, entropy)
-        current = dict(Listed(listed))
-        if current != told:
-            yield Listed(listed)
+        current = {found.key: found for found in listed.kvs}
+        yield Listed(current, listed.revision)
         start_revision, is_whole, has_changed = listed.revision + 1, True, False
         while is_whole:
             try:
@@ -90,7 +101,8 @@ async def follow(
             is_whole = (found.count, found.mod_revision) == (len(current), youngest)
             # What is there at that revision is known: where little changes, the watch must not fall behind compaction.
             start_revision = max(start_revision, found.revision + 1)
-        told = current
+            if is_whole:
+                yield Listed(current, found.revision)
 
 
 async def _watched(

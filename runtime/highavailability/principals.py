@@ -89,7 +89,8 @@ class PrincipalStore:
         What has a name that no principal can have is told, and left out.
         """
         prefix = self._keys.principals
-        async for found in follow(self._kv, prefix, timeout=self._timeout, entropy=self._entropy):
+        following = follow(self._kv, prefix, timeout=self._timeout, entropy=self._entropy, tells_lists=True)
+        async for found in following:
             there = {name: _stored(name, kv) for name, kv in ((key.removeprefix(prefix), found[key]) for key in found)}
             self._tell({name: stored.problem for name, stored in there.items() if stored.problem})
             followed = FollowedPrincipals({name: one for name, one in there.items() if is_principal_name(name)})

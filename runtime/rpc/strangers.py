@@ -7,6 +7,7 @@ asked nothing any more. A thread, because a flood may keep the serving loop busy
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -126,7 +127,13 @@ class StrangerWatch:
             shown, self._shown = self._shown, set()
             refused, self._refused = self._refused, Counter()
         # What was said so far is of connections that are seen now, or are over.
-        connections = self._sockets.connections()
+        try:
+            connections = self._sockets.connections()
+        except OSError:
+            with self._lock:  # the next look has to know of them
+                self._shown |= shown
+                self._refused.update(refused)
+            raise
         for name in shown:
             if (peer := parse_peer(name)) is not None:
                 self._strangers.admit(peer)
@@ -236,7 +243,9 @@ class _Sockets:
                 if found.family not in {socket.AF_INET, socket.AF_INET6} or found.getsockname()[1] != self.port:
                     return None
                 address, port = found.getpeername()[:2]
-        except OSError:
+        except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                raise  # what it is tells the next look: there is no descriptor to ask with
             return None
         return _Seen((_plain(address), port), descriptor)
 

@@ -61,9 +61,9 @@ class Watched(Generic[T]):
             value = self._read()
         except Exception as error:
             # The boundary of whoever reads: what is in the files is not ours.
-            if not isinstance(error, InvalidInputError):
-                logger.exception("reading the %s failed", self._what)
             if self._told != (state, str(error)):
+                if not isinstance(error, InvalidInputError):
+                    logger.exception("reading the %s failed", self._what)
                 logger.warning("the %s cannot be renewed, what was read before stays in use: %s", self._what, error)
             self._told = (state, str(error))
             return

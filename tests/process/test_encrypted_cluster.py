@@ -153,7 +153,7 @@ def test_a_certificate_of_another_host_or_ca_keeps_a_process_from_starting(
     cluster.certificates.folder().issue(link, [f"other-{script}"])
     other_host = cluster.certificates.directory / f"{link}-other-{script}.pem"
     other_ca = ClusterCertificates.new(tmp_path / "certs").directory / f"{link}-node.pem"
-    for file, words in ((other_host, "not valid for"), (other_ca, "unable to get local issuer certificate")):
+    for file, words in ((other_host, f"it names other-{script}"), (other_ca, "unable to get local issuer certificate")):
         options = {f"security.ssl.{link}.{name}": str(file) for name in ("cert", "key")}
         dynamic = [argument for key, value in options.items() for argument in ("-D", f"{key}={value}")]
         started = cluster.script(script, "start", *cluster.dynamic, *dynamic)

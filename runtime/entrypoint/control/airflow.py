@@ -32,7 +32,6 @@ from runtime.config.options.security import (
 from runtime.config.options.taskmanager import SLOT_UIDS
 from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
-from runtime.security.file_mask import make_private
 
 _READY_TIMEOUT = 300.0
 _STOP_TIMEOUT = 15.0
@@ -57,10 +56,8 @@ def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequ
     """Variables of an Airflow that knows our DAGs and the connection `flinklike_default` to all of `rest`."""
     home, data = layout.run / "airflow", layout.run / "data"
     for directory in (home, data):
-        try:
-            make_private(directory)  # what is above it may let others through
-        except PermissionError as error:
-            raise DaemonError(str(error)) from error
+        # What is above it may let others through. One that is there is as its owner wants it.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     host, _, port = rest[0].rpartition(":")
     connection = {
         "conn_type": "flinklike",

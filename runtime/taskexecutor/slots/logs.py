@@ -31,7 +31,7 @@ _READERS = 4
 # Holes begin and end at blocks; what is cut of a block would be left as zeros.
 _HOLE_BYTES = 4096
 _AT_ONCE = os.O_CLOEXEC | os.O_NONBLOCK
-"""Whoever has a lease on a file, as its owner may, is told that it is wanted, and nobody waits for that (R43)."""
+"""Whoever has a lease on a file, as its owner may, is told that it is wanted, and who reads does not wait for that."""
 STREAMS = tuple(stream.value for stream in LogStream)
 
 
@@ -48,7 +48,8 @@ def are_logs_above(directory: Path, *, bytes_max: int) -> bool:
 def bound_logs(directory: Path, *, bytes_max: int) -> int:
     """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut.
 
-    Blocking, for as long as those who write to the file like (R43). Raises OSError.
+    Blocking, for as long as those who write to the file like, or have a lease on it: the kernel ends one that somebody
+    waits for, and who is not waited for may take it again and again (R43). Raises OSError.
     """
     return sum(_bound(directory / stream, bytes_max) for stream in STREAMS)
 
@@ -65,7 +66,7 @@ def _bound(path: Path, bytes_max: int) -> bool:
     status = _is_above(path, bytes_max)
     if status is None:
         return False
-    descriptor = os.open(path, os.O_WRONLY | _AT_ONCE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         # Down to half of the bound, so that a busy writer is not cut at every look.
         length = status.st_size - bytes_max // 2

@@ -19,7 +19,7 @@ from runtime.taskexecutor.slots.linux import kill_child_of, name_of, session_of
 from runtime.taskexecutor.slots.logs import are_logs_above, attempt_directory, bound_logs
 from runtime.taskexecutor.slots.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
-from runtime.taskexecutor.slots.segments import SlotSegments
+from runtime.taskexecutor.slots.segments import Segment, SlotSegments
 from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
 from runtime.taskexecutor.slots.template import TemplateProcess
 from runtime.taskexecutor.slots.work import SlotSettings
@@ -74,11 +74,7 @@ class AttemptMonitor:
                     if not attempts and not self._segments.are_left:
                         self._has_work.clear()
                     strays = self._strays(running)
-                    self._segments.look(
-                        await asyncio.to_thread(self._segments.read)
-                        if self._segments.are_many
-                        else self._segments.read()
-                    )
+                    self._segments.look(await self._read_segments())
                     for number, attempt in enumerate(attempts, start=1):
                         self._look_at(attempt, strays, group)
                         if number % _ATTEMPTS_PER_TURN == 0:
@@ -107,6 +103,14 @@ class AttemptMonitor:
                 session = attempt.process.session if attempt.process is not None else None
                 if session is not None:
                     attempt.tell_spark_progress(by_session.get(session.session_id, _NO_PROGRESS))
+
+    async def _read_segments(self) -> list[Segment]:
+        if self._segments.are_many:
+            try:
+                return await asyncio.to_thread(self._segments.read)
+            except RuntimeError as error:  # no thread can be started: tasks of this user may have too many
+                logger.debug("segments are read on the loop: %s", error)
+        return self._segments.read()
 
     def _strays(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[int]]:
         """R43: who has left a slot process (`clone` with CLONE_PARENT), by the slot process whose session it is in.
@@ -160,7 +164,7 @@ class AttemptMonitor:
         bound = partial(bound_logs, directory, bytes_max=self._settings.log_bytes_max)
         try:
             await loop.run_in_executor(self._threads, bound)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # as above, or no thread can be started
             logger.debug("logs of attempt %s cannot be bounded: %s", attempt.attempt_id, error)
         finally:
             self._bounded.discard(attempt)
@@ -171,6 +175,9 @@ class AttemptMonitor:
         loop = asyncio.get_running_loop()
         try:
             sample = await loop.run_in_executor(self._threads, partial(measure_tree, tree, held, limit=limit))
+        except RuntimeError as error:  # no thread can be started
+            logger.warning("the memory of attempt %s cannot be measured yet: %s", attempt.attempt_id, error)
+            return
         finally:
             self._measured.discard(attempt)
         if attempt not in (*self._running(), *self._kept()):  # its process may run another one by now

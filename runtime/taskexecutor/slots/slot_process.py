@@ -339,12 +339,14 @@ class SlotProcess(asyncio.Protocol):
         """
         if self._socket is None:
             return  # it is told before `fork` has returned: it has run nothing
-        heard = 0
+        heard = frames = 0
         try:
             while heard < OUTCOME_BYTES_MAX and (data := self._socket.recv(_READ_BYTES)):
                 heard += len(data)
                 for frame in self._decoder.feed(data):
-                    self._count(frame)
+                    frames += 1
+                    if frames > _FRAMES_MAX:
+                        return
                     if frame.kind in _LAST_WORDS:
                         self._handle(frame)
         except (OSError, FrameError):

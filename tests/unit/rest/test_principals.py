@@ -138,6 +138,19 @@ async def test_who_leads_again_knows_what_was_forgotten_of_its_own_meanwhile(
         assert not first.has("sam")
 
 
+async def test_what_was_made_and_forgotten_within_one_look_is_not_held_for_ever(
+    kv: MemoryKeyValueStore, deaf: FaultyKeyValueStore, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its watch tells neither, and a later list shows nothing that is new."""
+    monkeypatch.setattr(follower, "LOOK_SECONDS", 0.05)
+    async with job_manager(deaf, clock) as first, job_manager(kv, clock) as second:
+        made = await first.create("sam", Role.ADMIN, "*", expires_millis=0)
+        await second.catch_up()
+        await second.revoke("sam")
+        await second.forget("sam")
+        await until(lambda: first.find(made.token) is None)
+
+
 async def test_a_revoke_that_is_repeated_elsewhere_holds_there(
     kv: MemoryKeyValueStore, deaf: FaultyKeyValueStore, clock: SteppedClock
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.security.certificate_folder import CertificateFolder
-from runtime.security.own_certificate import check_own_certificate
+from runtime.security.own_certificate import _names, check_own_certificate
 from runtime.security.tls_files import TlsFiles
 
 
@@ -48,6 +48,32 @@ def test_another_ca_is_told(tmp_path: Path) -> None:
     shown = files(tmp_path / "one" / "internal-node1.pem", tmp_path / "two" / "internal-ca.pem")
     with pytest.raises(InvalidInputError, match="unable to get local issuer certificate"):
         check_own_certificate(shown, "node1", "jobmaster.rpc.address", is_mutual=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "is_right"),
+    [
+        ("*.internal", "tm1.internal", True),
+        ("*.internal", "a.tm1.internal", False),
+        ("*.internal", "internal", False),
+        ("NODE1.", "node1", True),
+        ("localhost", "localhost.", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("node1", "node10", False),
+        ("", "node1", False),
+    ],
+)
+def test_a_name_is_compared_as_grpc_does(name: str, host: str, is_right: bool) -> None:
+    assert _names(name, host) is is_right
+
+
+def test_an_intermediate_ca_may_be_the_end(tmp_path: Path) -> None:
+    """As a company's issuing CA is named, without its root."""
+    folder(tmp_path, "node1")
+    pem = (tmp_path / "internal-node1.pem").read_bytes()
+    leaf = tmp_path / "leaf.pem"  # trusted by itself, as an end that is no root
+    leaf.write_bytes(pem[: pem.index(b"-----BEGIN PRIVATE KEY")])
+    check_own_certificate(files(tmp_path / "internal-node1.pem", leaf), "node1", "x", is_mutual=True)
 
 
 def test_a_certificate_that_serves_nobody_is_told(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_what_was_said_is_heard_before_the_end() -> None:
         ours.setblocking(False)
         process._socket = ours
         for kind, payload in (
+            *[(FrameKind.PROGRESS, encode_fields(fraction=0.5, text=""))] * 150,
             (FrameKind.SPARK_USED, b""),
             (FrameKind.OUTPUT, encode_fields(base="/out", directory="d", mode="append")),
             (FrameKind.NEED_SPARK, b""),
