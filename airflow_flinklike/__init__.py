@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from runtime.common.version import VERSION
 
 if TYPE_CHECKING:
+    from airflow_flinklike.api.function import function_job
+    from airflow_flinklike.api.handle import JobHandle
+    from airflow_flinklike.api.pipeline import Edge, Pipeline, Stream
+    from airflow_flinklike.api.script import script_job
     from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
-    from airflow_flinklike.function import function_job
-    from airflow_flinklike.handle import JobHandle
-    from airflow_flinklike.pipeline import Edge, Pipeline, Stream
-    from airflow_flinklike.script import script_job
     from runtime.common.errors import NonRecoverableError
     from runtime.jobgraph.graph import JobGraph, ResourceSpec
     from runtime.jobgraph.restart_strategy import (
@@ -28,20 +28,20 @@ __version__ = VERSION
 
 _HOMES = {
     "AsyncFlinklikeClient": "airflow_flinklike.client",
-    "Edge": "airflow_flinklike.pipeline",
+    "Edge": "airflow_flinklike.api.pipeline",
     "ExponentialDelayRestartStrategy": "runtime.jobgraph.restart_strategy",
     "FailureRateRestartStrategy": "runtime.jobgraph.restart_strategy",
     "FixedDelayRestartStrategy": "runtime.jobgraph.restart_strategy",
     "FlinklikeClient": "airflow_flinklike.client",
     "JobGraph": "runtime.jobgraph.graph",
-    "JobHandle": "airflow_flinklike.handle",
+    "JobHandle": "airflow_flinklike.api.handle",
     "NonRecoverableError": "runtime.common.errors",
-    "Pipeline": "airflow_flinklike.pipeline",
+    "Pipeline": "airflow_flinklike.api.pipeline",
     "ResourceSpec": "runtime.jobgraph.graph",
-    "Stream": "airflow_flinklike.pipeline",
+    "Stream": "airflow_flinklike.api.pipeline",
     "TaskContext": "runtime.jobgraph.task_context",
-    "function_job": "airflow_flinklike.function",
-    "script_job": "airflow_flinklike.script",
+    "function_job": "airflow_flinklike.api.function",
+    "script_job": "airflow_flinklike.api.script",
     "task_credentials": "runtime.jobgraph.task_credentials",
     "task_secrets": "runtime.jobgraph.task_secrets",
 }

@@ -6,8 +6,8 @@ from typing import Any
 
 from airflow.sdk.plugins_manager import AirflowPlugin
 
-from airflow_flinklike import listener
-from airflow_flinklike.links import FlinklikeJobLink
+from airflow_flinklike.links.job import FlinklikeJobLink
+from airflow_flinklike.listeners import job as listener
 
 
 class FlinklikePlugin(AirflowPlugin):

@@ -22,7 +22,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("airflow_flinklike.hooks.flinklike")],
         "triggers": [_modules("airflow_flinklike.triggers.job", "airflow_flinklike.triggers.sensing")],
         "connection-types": [_connection_type()],
-        "extra-links": ["airflow_flinklike.links.FlinklikeJobLink"],
+        "extra-links": ["airflow_flinklike.links.job.FlinklikeJobLink"],
         "task-decorators": [
             {"name": "flinklike", "class-name": "airflow_flinklike.decorators.flinklike.flinklike_task"}
         ],

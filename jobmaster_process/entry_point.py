@@ -37,9 +37,9 @@ from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
-from runtime.highavailability.cluster import ClusterChangedError
+from runtime.highavailability.leadership.cluster import ClusterChangedError
+from runtime.highavailability.leadership.retrieval import LeaderRetrieval
 from runtime.highavailability.records import JobMasterRecord
-from runtime.highavailability.retrieval import LeaderRetrieval
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobmaster.registered_task_managers import follow_ends
 from runtime.rpc.service import RpcService

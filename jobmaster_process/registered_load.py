@@ -21,7 +21,7 @@ _MEMORY_STEP_BYTES = 16 * 1024 * 1024
 
 
 class Registration(Protocol):
-    """`runtime.highavailability.registration.JobMasterRegistration`."""
+    """`runtime.highavailability.leadership.registration.JobMasterRegistration`."""
 
     def update(self, record: JobMasterRecord) -> None:
         """Change what is registered."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from airflow_flinklike.api.explain import explain_graph
 from airflow_flinklike.cli import planned, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
@@ -24,7 +25,6 @@ from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
-from airflow_flinklike.explain import explain_graph
 from runtime.common.ids import parse_job_id
 from runtime.common.restart_strategies import USER_FAILURES, in_words
 from runtime.common.states import JobStatus

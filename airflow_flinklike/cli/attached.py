@@ -24,8 +24,8 @@ from airflow_flinklike.cli.output import TaskOutput
 from airflow_flinklike.cli.render import duration_text, state_text, value_text, vertices_table
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
+from airflow_flinklike.client.progress import ProgressLines
 from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, JobConflictError
-from airflow_flinklike.progress import ProgressLines
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
 from runtime.common.states import JobStatus

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_flinklike.api.loading import build_job, import_reference, importable
+from airflow_flinklike.api.program import JobProgram, Program
+from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
-from airflow_flinklike.loading import build_job, import_reference, importable
-from airflow_flinklike.program import JobProgram, Program
-from airflow_flinklike.script import script_job
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk
 from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client.attempt_logs import AttemptLogs, LogChunk
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.ids import JobId
 from runtime.common.log_position import STREAMS

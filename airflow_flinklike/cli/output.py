@@ -12,8 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from airflow_flinklike.attempt_logs import AttemptLogs, LogChunk, loss_in_words
 from airflow_flinklike.client import FlinklikeClient
+from airflow_flinklike.client.attempt_logs import AttemptLogs, LogChunk, loss_in_words
 from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, FlinklikeClientError
 from runtime.common.ids import JobId
 from runtime.common.printable import printable_output

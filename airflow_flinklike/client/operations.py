@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client.model import JobExecutionResult, JobNews, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import (
     AnswerLostError,

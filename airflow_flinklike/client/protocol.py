@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client.answers import check_answer
 from airflow_flinklike.exceptions import (
     AuthenticationError,

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from airflow_flinklike.artifacts import BlobSource
+from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.connections import Connections
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob

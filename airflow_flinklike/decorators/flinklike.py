@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, get_type_hints
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
+from airflow_flinklike.api.function import function_job
+from airflow_flinklike.api.program import JobProgram
 from airflow_flinklike.exceptions import PipelineError
-from airflow_flinklike.function import function_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.spark_parameters import mapping_of, one_of, timeout_of
-from airflow_flinklike.program import JobProgram
 from runtime.jobgraph.function_call import INJECTED
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_flinklike.explain import explain_graph
+from airflow_flinklike.api.explain import explain_graph
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, conf, timezone
 
+from airflow_flinklike.api.program import JobProgram
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
-from airflow_flinklike.links import JOB_URL_KEY
-from airflow_flinklike.observation import JobObserver, LogSettings
-from airflow_flinklike.openlineage import LineageJob, OpenLineageMethods, with_lineage
-from airflow_flinklike.outlets import stated, tell_outlets, written
-from airflow_flinklike.program import JobProgram
-from airflow_flinklike.task_log import LOG_LIMIT
-from airflow_flinklike.xcom_limit import XCOM_LIMIT, check_size
+from airflow_flinklike.links.job import JOB_URL_KEY
+from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
+from airflow_flinklike.task_instance.openlineage import LineageJob, OpenLineageMethods, with_lineage
+from airflow_flinklike.task_instance.outlets import stated, tell_outlets, written
+from airflow_flinklike.task_instance.task_log import LOG_LIMIT
+from airflow_flinklike.task_instance.xcom_limit import XCOM_LIMIT, check_size
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
 from runtime.common.states import JobStatus

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
 
+from airflow_flinklike.api.loading import PipelineSource, build_job
+from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
-from airflow_flinklike.loading import PipelineSource, build_job
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.plan import PLAN, PlanField
 from airflow_flinklike.operators.spark_parameters import arguments_of, mapping_of, one_of, parse_properties, timeout_of
-from airflow_flinklike.program import JobProgram
-from airflow_flinklike.script import script_job
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

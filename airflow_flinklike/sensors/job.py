@@ -12,13 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState
 from airflow_flinklike.exceptions import FlinklikeClientError, ResultTooLargeError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
-from airflow_flinklike.links import JOB_URL_KEY, FlinklikeJobLink
-from airflow_flinklike.observation import JobObserver, LogSettings
+from airflow_flinklike.links.job import JOB_URL_KEY, FlinklikeJobLink
 from airflow_flinklike.operators.reporting import JOB_ID_KEY, now_seconds
-from airflow_flinklike.sensing import JobWish, Verdict, job_wish, look_at_job
+from airflow_flinklike.sensors.conditions import JobWish, Verdict, job_wish, look_at_job
+from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
+from airflow_flinklike.task_instance.xcom_limit import XCOM_LIMIT, check_size
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from airflow_flinklike.triggers.sensing import FlinklikeJobStateTrigger
-from airflow_flinklike.xcom_limit import XCOM_LIMIT, check_size
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus

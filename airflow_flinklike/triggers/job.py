@@ -26,8 +26,8 @@ from airflow_flinklike.exceptions import (
 )
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
-from airflow_flinklike.observation import AsyncJobObserver
-from airflow_flinklike.task_states import KillCause, TaskKey, trigger_kill_cause
+from airflow_flinklike.task_instance.observation import AsyncJobObserver
+from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, trigger_kill_cause
 from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus

@@ -17,7 +17,7 @@ from runtime.dispatcher.core.retention import RememberedIds, RememberedJob
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.stored_jobs import decode_summary, encode_summary
-from runtime.highavailability.job_store import Cleaning
+from runtime.highavailability.jobs.job_store import Cleaning
 from runtime.highavailability.records import DoneRecord, ResultRecord
 
 logger = logging.getLogger(__name__)

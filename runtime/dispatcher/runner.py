@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from runtime.aio.watch import Watch
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
-from runtime.highavailability.election import LeaderElection, LeadershipEpoch
+from runtime.highavailability.leadership.election import LeaderElection, LeadershipEpoch
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.gateways.resource_manager import JobRequirements
-from runtime.highavailability.job_store import LeaderJobStore
+from runtime.highavailability.jobs.job_store import LeaderJobStore
 from runtime.highavailability.records import Payload
 
 
@@ -36,7 +36,7 @@ class ArchivePacks(Protocol):
 
 
 class PayloadStore(Protocol):
-    """Bytes of records: `runtime.highavailability.payloads.Payloads`."""
+    """Bytes of records: `runtime.highavailability.jobs.payloads.Payloads`."""
 
     async def store(self, data: bytes, /) -> Payload:
         """A payload that may be written into a key now."""
@@ -63,7 +63,7 @@ class ResourceRequests(Protocol):
 
 
 class TaskStops(Protocol):
-    """R16, where no owner can: `runtime.highavailability.job_fences.JobFences`."""
+    """R16, where no owner can: `runtime.highavailability.jobs.job_fences.JobFences`."""
 
     async def stop_everywhere(self, job_id: JobId, epoch: int, last_epoch: int, /) -> None:
         """Returns when no exclusive attempt of epochs up to `last_epoch` can run any more.

@@ -23,8 +23,9 @@ from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recovered_job, unowned_archive
 from runtime.executiongraph.archived import CANCELLATION
 from runtime.executiongraph.core.failures import system_failure
-from runtime.highavailability.job_store import AlreadyStored, Submitted
-from runtime.highavailability.payloads import INLINE_BYTES_MAX
+from runtime.highavailability.jobs.job_store import AlreadyStored, Submitted
+from runtime.highavailability.jobs.payloads import INLINE_BYTES_MAX
+from runtime.highavailability.jobs.references import object_keys_in
 from runtime.highavailability.records import (
     ClientRecord,
     GraphRecord,
@@ -33,7 +34,6 @@ from runtime.highavailability.records import (
     ResultRecord,
     WantedRecord,
 )
-from runtime.highavailability.references import object_keys_in
 from runtime.scheduler.core.job_events import decode_events
 from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
 

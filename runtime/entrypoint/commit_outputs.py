@@ -17,11 +17,11 @@ from runtime.common.printable import printable
 from runtime.config.configuration import Configuration, load, parse_dynamic
 from runtime.config.layout import Layout
 from runtime.entrypoint import option_mapping as options
-from runtime.highavailability.cluster import stored_cluster
 from runtime.highavailability.keys import Keys
+from runtime.highavailability.leadership.cluster import stored_cluster
 from runtime.highavailability.services import HighAvailabilitySettings, opened_store
-from runtime.taskexecutor import repeat_commit
-from runtime.taskexecutor.repeat_commit import KnownJob
+from runtime.taskexecutor.outputs import repeat_commit
+from runtime.taskexecutor.outputs.repeat_commit import KnownJob
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -27,12 +27,12 @@ from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
-from runtime.highavailability.compaction import Compactor
-from runtime.highavailability.election import LeadershipEpoch
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_fences import JobFences
+from runtime.highavailability.jobs.job_fences import JobFences
+from runtime.highavailability.kv.compaction import Compactor
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.leadership.election import LeadershipEpoch
+from runtime.highavailability.leadership.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.records import DRAINING, JobMasterRecord, TaskManagerRecord
-from runtime.highavailability.registration import GuardedTaskManager, TaskManagerRegistry
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.highavailability.store_mark import StoreMark
 from runtime.jobmaster.connections import TaskManagerConnections

@@ -23,8 +23,8 @@ def run_guarded(
     `at_end` is called above the guard, when nothing runs any more.
     """
     from runtime.security.file_mask import keep_files_private  # noqa: PLC0415 - standard library only
+    from runtime.system.linux import refuse_tracing  # noqa: PLC0415 - standard library only
     from runtime.taskexecutor.guard.channel import GuardChannel  # noqa: PLC0415 - standard library only
-    from runtime.taskexecutor.slots.linux import refuse_tracing  # noqa: PLC0415 - standard library only
 
     keep_files_private(os.environ)
     refuse_tracing()

@@ -64,8 +64,8 @@ from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
-from runtime.highavailability.compaction import LOOK_PERIOD
-from runtime.highavailability.follower import patiently
+from runtime.highavailability.kv.compaction import LOOK_PERIOD
+from runtime.highavailability.kv.follower import patiently
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.audit import Audit, AuditLog

@@ -13,7 +13,7 @@ from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
 from runtime.entrypoint.option_mapping import heartbeat_timing, seconds
 from runtime.entrypoint.process import ProcessContext
 from runtime.heartbeat.service import HeartbeatService
-from runtime.highavailability.fences import unconfirmed_wait
+from runtime.highavailability.jobs.fences import unconfirmed_wait
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobgraph.restart_strategy import (
     DEFAULT_RESTART_STRATEGY,
@@ -23,7 +23,7 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
     RestartStrategy,
 )
-from runtime.jobmaster.census import CensusAsker, CensusSettings, CensusTaker
+from runtime.jobmaster.census_taker import CensusAsker, CensusSettings, CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers

@@ -21,9 +21,9 @@ from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import high_availability as ha
 from runtime.entrypoint import option_mapping as options
-from runtime.highavailability.keeper import HeldLease, KeptLease, SharedLease
+from runtime.highavailability.kv.keeper import HeldLease, KeptLease, SharedLease
 from runtime.highavailability.services import HighAvailabilitySettings, lease_keeping
-from runtime.taskexecutor.slots.linux import die_with_parent, set_process_name
+from runtime.system.linux import die_with_parent, set_process_name
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from runtime.config.option import ConfigOption
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha
 from runtime.config.options import security
+from runtime.entrypoint.control import embedded_etcd as embedded
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler
-from runtime.highavailability import embedded
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.record_seal import RecordSeal
 from runtime.highavailability.services import HighAvailabilitySettings

@@ -36,14 +36,14 @@ from runtime.entrypoint.logging_setup import set_up_logging
 from runtime.entrypoint.open_directories import open_directories
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import StopSignal, stop_signals
-from runtime.highavailability.keeper import NO_KEEPER, LeaseKeeper
-from runtime.highavailability.kv import KeyValueStore
+from runtime.highavailability.kv.keeper import NO_KEEPER, LeaseKeeper
+from runtime.highavailability.kv.key_value_store import KeyValueStore
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import RpcService
 from runtime.rpc.settings import RpcSettings
 from runtime.security.file_mask import keep_files_private, make_private
+from runtime.system.linux import refuse_tracing
 from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN
-from runtime.taskexecutor.slots.linux import refuse_tracing
 
 logger = logging.getLogger(__name__)
 

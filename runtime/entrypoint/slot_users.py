@@ -13,8 +13,8 @@ from runtime.config.configuration import Configuration
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.security import SSL_REST_ENABLED
 from runtime.security.file_mask import UNCHANGED
-from runtime.taskexecutor.slots.cgroups import CONTROLLERS
-from runtime.taskexecutor.slots.users import SlotUsers, as_group
+from runtime.taskexecutor.containment.cgroups import CONTROLLERS
+from runtime.taskexecutor.containment.users import SlotUsers, as_group
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.settings import SparkSettings
 

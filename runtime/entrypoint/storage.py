@@ -17,7 +17,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options.high_availability import BLOB_MAX_SIZE, HA_CLUSTER_ID
 from runtime.gateways.blob import BlobKey
-from runtime.highavailability.references import referenced_objects
+from runtime.highavailability.jobs.references import referenced_objects
 from runtime.highavailability.services import HighAvailabilityServices
 
 

@@ -45,30 +45,30 @@ from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.security.token_providers import load_receivers
-from runtime.taskexecutor.attempt_logs import AttemptLogs
-from runtime.taskexecutor.contact import ContactSettings, DeregisteredError
-from runtime.taskexecutor.delegation_tokens import DelegationTokenReceiverRepository
-from runtime.taskexecutor.exchange_identity import exchange_identity
+from runtime.system.linux import join_empty_keyring
+from runtime.taskexecutor.connections.contact import ContactSettings, DeregisteredError
+from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits, remove_own
+from runtime.taskexecutor.containment.users import SlotUsers
+from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
+from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.exchange_identity import exchange_identity
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.log_retention import LogRetention
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
+from runtime.taskexecutor.directories.working_directory import WorkingDirectory
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.guard.records import boot_id
-from runtime.taskexecutor.job_users import JobUsers
-from runtime.taskexecutor.log_retention import LogRetention
-from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.runner import EarlierLives, RunnerSettings, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
-from runtime.taskexecutor.slots.cgroups import SlotCgroups, SlotLimits, remove_own
-from runtime.taskexecutor.slots.linux import join_empty_keyring
 from runtime.taskexecutor.slots.pool import SlotProcessPool
-from runtime.taskexecutor.slots.users import SlotUsers
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.launch import pyspark_version
 from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
+from runtime.taskexecutor.spark_host.launch import pyspark_version
 from runtime.taskexecutor.task_environment import TaskEnvironment
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
-from runtime.taskexecutor.working_directory import WorkingDirectory
 
 logger = logging.getLogger(__name__)
 

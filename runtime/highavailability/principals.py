@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from runtime.common.entropy import Entropy
 from runtime.common.errors import ConflictError
-from runtime.highavailability.follower import Listed, follow
-from runtime.highavailability.guards import gets, settle, unchanged
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, KeyValue, KeyValueStore, Put, Txn
+from runtime.highavailability.kv.conditions import gets, settle, unchanged
+from runtime.highavailability.kv.follower import Listed, follow
+from runtime.highavailability.kv.key_value_store import Delete, KeyValue, KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import PrincipalRecord
 from runtime.security.principals import is_principal_name

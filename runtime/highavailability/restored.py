@@ -8,11 +8,11 @@ from collections.abc import Callable
 from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError
 from runtime.common.ids import ClusterUuid, JobId
-from runtime.highavailability.cluster import ClusterRecord
-from runtime.highavailability.guards import Settled, absent, gets, present, settle, unchanged
-from runtime.highavailability.job_reader import JobReader
+from runtime.highavailability.jobs.job_reader import JobReader
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
+from runtime.highavailability.kv.conditions import Settled, absent, gets, present, settle, unchanged
+from runtime.highavailability.kv.key_value_store import Delete, KeyValueStore, Put, Txn
+from runtime.highavailability.leadership.cluster import ClusterRecord
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import WantedRecord
 

@@ -13,26 +13,23 @@ from dataclasses import dataclass
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
-from runtime.highavailability.cluster import check_cluster, cluster_uuid, seal_cluster
-from runtime.highavailability.compaction import Compactor
-from runtime.highavailability.election import LeaderElection, ProofOfDeath, no_proof
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.fences import OwnerFences, TaskManagerFences
-from runtime.highavailability.group_commit import GroupCommitStore
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_reader import JobReader
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
-from runtime.highavailability.keeper import NO_KEEPER, Keeping, LeaseKeeper, SharedLease
+from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
+from runtime.highavailability.jobs.job_reader import JobReader
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.payloads import ObjectStore, Payloads
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import KeyValueStore
-from runtime.highavailability.lease import LeaseSettings
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import ObjectStore, Payloads
-from runtime.highavailability.principals import PrincipalStore
-from runtime.highavailability.record_seal import RecordSeal
-from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
-from runtime.highavailability.registration import (
+from runtime.highavailability.kv.compaction import Compactor
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.group_commit import GroupCommitStore
+from runtime.highavailability.kv.keeper import NO_KEEPER, Keeping, LeaseKeeper, SharedLease
+from runtime.highavailability.kv.key_value_store import KeyValueStore
+from runtime.highavailability.kv.lease import LeaseSettings
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.cluster import check_cluster, cluster_uuid, seal_cluster
+from runtime.highavailability.leadership.election import LeaderElection, ProofOfDeath, no_proof
+from runtime.highavailability.leadership.registration import (
     GuardedTaskManager,
     JobMasterRegistration,
     TaskManagerRegistry,
@@ -41,7 +38,10 @@ from runtime.highavailability.registration import (
     follow_task_managers,
     revoke_lease_of,
 )
-from runtime.highavailability.retrieval import LeaderRetrieval
+from runtime.highavailability.leadership.retrieval import LeaderRetrieval
+from runtime.highavailability.principals import PrincipalStore
+from runtime.highavailability.record_seal import RecordSeal
+from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.highavailability.store_mark import MarkFile, StoreMark
 
 logger = logging.getLogger(__name__)

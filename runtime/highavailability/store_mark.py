@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runtime.common.ids import ClusterUuid
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import KeyValueStore, StoreRestoredError
+from runtime.highavailability.kv.key_value_store import KeyValueStore, StoreRestoredError
 
 logger = logging.getLogger(__name__)
 

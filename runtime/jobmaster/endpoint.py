@@ -42,11 +42,12 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
-from runtime.highavailability.job_store import OwnerJobStore
-from runtime.highavailability.payloads import inline_payload
+from runtime.highavailability.jobs.job_store import OwnerJobStore
+from runtime.highavailability.jobs.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import ResultRecord
 from runtime.jobmaster.connections import TaskManagerConnections
+from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
@@ -63,7 +64,6 @@ from runtime.scheduler.core.effects import (
 )
 from runtime.scheduler.core.failover_settings import DEFAULT_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import encode_events
-from runtime.scheduler.core.job_master_core import JobMasterCore
 
 logger = logging.getLogger(__name__)
 

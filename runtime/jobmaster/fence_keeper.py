@@ -16,8 +16,8 @@ from runtime.aio.scope import ServiceScope
 from runtime.common.entropy import Entropy
 from runtime.common.errors import StaleTokenError
 from runtime.common.ids import Incarnation, JobId
-from runtime.highavailability.fences import OwnerFences
-from runtime.highavailability.follower import patiently
+from runtime.highavailability.jobs.fences import OwnerFences
+from runtime.highavailability.kv.follower import patiently
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.overview import Takeover
-from runtime.highavailability.job_store import OwnerJobStore
+from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.jobgraph.graph import JobGraph
-from runtime.jobmaster.census import CensusTaker
+from runtime.jobmaster.census_taker import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
 from runtime.jobmaster.fence_keeper import FenceKeeper

@@ -20,11 +20,11 @@ from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
 from runtime.taskexecutor.core.events import AttemptEnded, AttemptProgressed, AttemptReported, RunAttempt
 from runtime.taskexecutor.core.reports import MESSAGE_SIZE_BYTES_MAX, report_size_bytes
-from runtime.taskexecutor.forgetting import Forgetting
-from runtime.taskexecutor.job_directory import JobDirectories, JobDirectory
-from runtime.taskexecutor.job_users import JobUsers
-from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
-from runtime.taskexecutor.secret_files import SecretFiles
+from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.forgetting import Forgetting
+from runtime.taskexecutor.directories.job_directory import JobDirectories, JobDirectory
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.slot_pool import SlotPool
 from runtime.taskexecutor.slots.logs import attempt_directory
 from runtime.taskexecutor.slots.work import SlotWork

@@ -42,7 +42,17 @@ from runtime.gateways.task_executor import (
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.attempts import Attempts, bare_report, system_failure
-from runtime.taskexecutor.contact import ContactKeeper
+from runtime.taskexecutor.connections.contact import ContactKeeper
+from runtime.taskexecutor.connections.job_master_connections import JobMasterConnections
+from runtime.taskexecutor.connections.mail import ContactChanged, LeaderBatch, Mail, OwnerBatch, SlotsChanged
+from runtime.taskexecutor.connections.outbox import Outbox
+from runtime.taskexecutor.connections.resource_manager_connection import (
+    LeaderConnected,
+    LeaderDisconnected,
+    LeaderRetrieval,
+    ResourceManagerConnection,
+)
+from runtime.taskexecutor.connections.stream_service import Receiver
 from runtime.taskexecutor.core.events import (
     AttemptReported,
     CancelAttempt,
@@ -80,27 +90,17 @@ from runtime.taskexecutor.core.events import (
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.tenancy import RENEWS
+from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.job_directory import BlobFiles, JobDirectories
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.draining import Draining
-from runtime.taskexecutor.job_directory import BlobFiles, JobDirectories
-from runtime.taskexecutor.job_master_connections import JobMasterConnections
-from runtime.taskexecutor.job_users import JobUsers
-from runtime.taskexecutor.mail import ContactChanged, LeaderBatch, Mail, OwnerBatch, SlotsChanged
-from runtime.taskexecutor.outbox import Outbox
-from runtime.taskexecutor.output_turns import StoredJobs
-from runtime.taskexecutor.outputs import OutputCommitter
-from runtime.taskexecutor.partitions import ExchangeDirectory
-from runtime.taskexecutor.resource_manager_connection import (
-    LeaderConnected,
-    LeaderDisconnected,
-    LeaderRetrieval,
-    ResourceManagerConnection,
-)
-from runtime.taskexecutor.secret_files import SecretFiles
+from runtime.taskexecutor.outputs.committer import OutputCommitter
+from runtime.taskexecutor.outputs.output_turns import StoredJobs
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
 from runtime.taskexecutor.slots.logs import LogReaders
 from runtime.taskexecutor.slots.work import ProcessGuard
-from runtime.taskexecutor.stream_service import Receiver
 
 logger = logging.getLogger(__name__)
 

@@ -26,25 +26,25 @@ from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.highavailability.leadership.registration import TaskManagerRegistry
+from runtime.highavailability.leadership.retrieval import LeaderInformation
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.records import DoneRecord, ResultRecord, TaskManagerRecord
-from runtime.highavailability.registration import TaskManagerRegistry
-from runtime.highavailability.retrieval import LeaderInformation
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
-from runtime.taskexecutor.attempt_logs import AttemptLogs
-from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
-from runtime.taskexecutor.delegation_tokens import DelegationTokenReceiverRepository
+from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
+from runtime.taskexecutor.connections.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
+from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
+from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory
+from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
 from runtime.taskexecutor.endpoint import TaskExecutor
 from runtime.taskexecutor.guard.connection import GuardConnection
-from runtime.taskexecutor.job_users import JobUsers
-from runtime.taskexecutor.partitions import ExchangeDirectory
-from runtime.taskexecutor.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark_supervision import supervise_spark
-from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDirectory
+from runtime.taskexecutor.spark.supervision import supervise_spark
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.airflow_connection import connection_json
-from tests.kit.fake_rest import FakeCluster, fake_cluster
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.airflow.connection import connection_json
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.rest.fake_cluster import FakeCluster, fake_cluster
+from tests.kit.spark.spark_box import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
 

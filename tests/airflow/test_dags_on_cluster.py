@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient
-from tests.kit.airflow_runs import run_dag, xcom
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = [
     pytest.mark.spark,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_runs import run_dag
+from tests.kit.airflow.runs import run_dag
 from tests.kit.docs import Snippet, SnippetKind, doc_snippets
 
 SNIPPETS = doc_snippets(SnippetKind.DAG)

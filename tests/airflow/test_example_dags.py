@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_runs import run_dag, xcom
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.tpch import CUSTOMERS, PRIORITIES, QUERIES, assert_same, expected, written, written_csv
+from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.spark.tpch import CUSTOMERS, PRIORITIES, QUERIES, assert_same, expected, written, written_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.operators.adoption import STORE_KEY
-from tests.kit.airflow_context import FakeStateStore, FakeTaskInstance, context
-from tests.kit.airflow_jobs import submit
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.context import FakeStateStore, FakeTaskInstance, context
+from tests.kit.airflow.jobs import submit
+from tests.kit.rest.fake_cluster import FakeCluster
 
 RUN = SimpleNamespace(start_date=datetime(2024, 5, 6, tzinfo=UTC))
 REQUESTS = ("submit", "status", "heartbeat", "result_within", "wait_for_result")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_runs import run_dag, xcom
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.rest.fake_cluster import FakeCluster
 
 
 @pytest.fixture(scope="module")

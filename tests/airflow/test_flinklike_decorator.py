@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_runs import run_dag, xcom
-from tests.kit.executing_rest import ExecutingCluster, executing_cluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.rest.executing_cluster import ExecutingCluster, executing_cluster
 
 pytestmark = [pytest.mark.usefixtures("metadata_database")]
 

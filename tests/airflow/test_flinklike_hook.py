@@ -13,8 +13,8 @@ from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from airflow_flinklike.provider_info import get_provider_info
 from runtime.common.ids import JobId
-from tests.kit.fake_rest import TOKEN, FakeCluster
-from tests.kit.job_graphs import lone
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.rest.fake_cluster import TOKEN, FakeCluster
 
 JOB = JobId("a" * 32)
 

@@ -22,10 +22,10 @@ from airflow_flinklike.exceptions import JobCanceledError, WorkerStoppedError
 from airflow_flinklike.operators.adoption import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 from runtime.common.ids import JobId
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_context import FakeStateStore, context
-from tests.kit.airflow_jobs import deferred, job, only_job, started, submit
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.context import FakeStateStore, context
+from tests.kit.airflow.jobs import deferred, job, only_job, started, submit
+from tests.kit.rest.fake_cluster import FakeCluster
 
 Says = Callable[[Any], None]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_runs import run_dag, xcom
-from tests.kit.fake_rest import FakeCluster, fake_cluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.rest.fake_cluster import FakeCluster, fake_cluster
 
 pytestmark = [pytest.mark.usefixtures("metadata_database")]
 DAG_ID = "left_alone"
@@ -30,7 +30,7 @@ def http() -> Iterator[Any]:
     from airflow.listeners.listener import get_listener_manager
     from fastapi.testclient import TestClient
 
-    from airflow_flinklike import listener
+    from airflow_flinklike.listeners import job as listener
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
@@ -75,7 +75,7 @@ class Left:
 
 @pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
-    monkeypatch.setattr("airflow_flinklike.listener.GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_flinklike.listeners.job.GRACE_SECONDS", 0.0)
     with fake_cluster() as cluster:
         monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url))
         run = run_dag("listener_cases", {}, dag_id=DAG_ID)
@@ -171,7 +171,7 @@ def test_what_is_over_is_not_asked_for(http: Any, left: Left) -> None:
 def test_a_page_does_not_wait_for_a_cluster_that_is_away(
     http: Any, left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_flinklike.listener._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("airflow_flinklike.listeners.job._RETRY_SECONDS", 0.0)
     monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json("http://127.0.0.1:9"))
     begin = time.monotonic()
     assert http.patch(left.url, json={"state": "failed"}).status_code == 200

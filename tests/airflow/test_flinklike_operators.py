@@ -20,9 +20,9 @@ from airflow_flinklike.operators.adoption import STORE_KEY
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from runtime.jobgraph.graph import JobGraph, PickledCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
-from tests.kit.airflow_context import FakeStateStore, context
-from tests.kit.airflow_jobs import only_job, started, submit
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.context import FakeStateStore, context
+from tests.kit.airflow.jobs import only_job, started, submit
+from tests.kit.rest.fake_cluster import FakeCluster
 
 # --- submit -----------------------------------------------------------------------------------------------
 

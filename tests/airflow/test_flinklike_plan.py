@@ -10,9 +10,9 @@ from airflow.sdk import DAG
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
-from tests.kit.airflow_context import context
-from tests.kit.airflow_jobs import only_job, submit
-from tests.kit.fake_rest import TOKEN, FakeCluster
+from tests.kit.airflow.context import context
+from tests.kit.airflow.jobs import only_job, submit
+from tests.kit.rest.fake_cluster import TOKEN, FakeCluster
 
 
 def sales(day: str, parallelism: int = 2) -> Pipeline:

@@ -13,14 +13,14 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_flinklike.exceptions import JobFailedError, ResultTooLargeError
-from airflow_flinklike.links import FlinklikeJobLink
-from airflow_flinklike.openlineage import LineageJob
+from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+from airflow_flinklike.task_instance.openlineage import LineageJob
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
-from tests.kit.airflow_context import context
-from tests.kit.airflow_jobs import deferred, only_job, submit
-from tests.kit.fake_rest import FakeCluster
-from tests.kit.heard import Heard
+from tests.kit.airflow.context import context
+from tests.kit.airflow.jobs import deferred, only_job, submit
+from tests.kit.host.heard import Heard
+from tests.kit.rest.fake_cluster import FakeCluster
 
 # --- log ----------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,9 @@ def test_what_the_provider_injects_is_in_the_submitted_conf(rest: FakeCluster, m
     def inject(properties: dict[str, Any], seen: Any) -> dict[str, Any]:
         return {**properties, "spark.openlineage.parentJobName": seen["run_id"]}
 
-    monkeypatch.setattr("airflow_flinklike.openlineage._injection", lambda name: inject if "parent" in name else None)
+    monkeypatch.setattr(
+        "airflow_flinklike.task_instance.openlineage._injection", lambda name: inject if "parent" in name else None
+    )
     submit("finish", openlineage_inject_parent_job_info=True, openlineage_inject_transport_info=True).execute(context())
     _, submitted = only_job(rest)
     assert submitted.graph["spark_conf"] == {"spark.openlineage.parentJobName": "manual__1"}

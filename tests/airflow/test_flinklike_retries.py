@@ -8,9 +8,9 @@ from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError, JobRefusedError, PipelineError
-from tests.kit.airflow_context import context
-from tests.kit.airflow_jobs import started, submit
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.context import context
+from tests.kit.airflow.jobs import started, submit
+from tests.kit.rest.fake_cluster import FakeCluster
 
 RETRY_FAILED = ExceptionRetryPolicy(rules=[RetryRule(exception=JobFailedError, action=RetryAction.RETRY)])
 RETRY_OTHERS = ExceptionRetryPolicy(rules=[RetryRule(exception=KeyError, action=RetryAction.RETRY)])

@@ -16,12 +16,12 @@ from airflow_flinklike.sensors.cluster import FlinklikeClusterSensor
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 from airflow_flinklike.triggers.sensing import FlinklikeClusterTrigger, FlinklikeJobStateTrigger
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_context import context
-from tests.kit.airflow_jobs import deferred, started
-from tests.kit.control_plane import eventually
-from tests.kit.fake_rest import FakeCluster, FakeJob
-from tests.kit.heard import Heard
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.context import context
+from tests.kit.airflow.jobs import deferred, started
+from tests.kit.control_plane.plane import eventually
+from tests.kit.host.heard import Heard
+from tests.kit.rest.fake_cluster import FakeCluster, FakeJob
 
 JOB, OTHER = "a" * 32, "b" * 32
 

@@ -20,11 +20,11 @@ from airflow_flinklike.exceptions import (
     JobNotFoundError,
 )
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
-from airflow_flinklike.task_log import LOG_LIMIT
+from airflow_flinklike.task_instance.task_log import LOG_LIMIT
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
-from tests.kit.airflow_context import context
-from tests.kit.airflow_jobs import deferred, started, submit
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.context import context
+from tests.kit.airflow.jobs import deferred, started, submit
+from tests.kit.rest.fake_cluster import FakeCluster
 
 # --- deferral ---------------------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from airflow_flinklike.operators.cancel import FlinklikeCancelOperator
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
 from runtime.common.ids import JobId
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_context import context
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.context import context
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_runs import run_dag
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.runs import run_dag
+from tests.kit.rest.fake_cluster import FakeCluster
 
 pytest.importorskip("airflow.providers.openlineage", reason="needs apache-airflow-providers-openlineage")
 pytestmark = [pytest.mark.usefixtures("metadata_database")]

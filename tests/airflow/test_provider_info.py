@@ -75,7 +75,7 @@ def test_the_hook_and_the_connection_type_agree() -> None:
 
 
 def test_the_plugin_registers_the_link() -> None:
-    from airflow_flinklike.links import FlinklikeJobLink
+    from airflow_flinklike.links.job import FlinklikeJobLink
     from airflow_flinklike.plugin import FlinklikePlugin
 
     assert [type(link) for link in FlinklikePlugin.operator_extra_links] == [FlinklikeJobLink]
@@ -173,7 +173,7 @@ def test_the_connection_form_is_what_airflow_shows() -> None:
 
 
 def test_the_plugin_registers_the_listener() -> None:
-    from airflow_flinklike import listener
+    from airflow_flinklike.listeners import job as listener
     from airflow_flinklike.plugin import FlinklikePlugin
 
     assert FlinklikePlugin.listeners == [listener]
@@ -197,7 +197,7 @@ def test_what_tasks_import_is_there_before_their_processes_are_forked() -> None:
         "from airflow.sdk.execution_time.task_runner import TaskRunnerMarker\n"
         "from airflow.sdk.listener import get_listener_manager\n"
         "get_listener_manager().hook.on_starting(component=TaskRunnerMarker())\n"
-        "assert 'airflow_flinklike.listener' in sys.modules\n"
+        "assert 'airflow_flinklike.listeners.job' in sys.modules\n"
     )
     assert imports_of(in_a_task)[1] == ["common"]
     heavy, _ = imports_of(

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_runs import run_dag, xcom
-from tests.kit.fake_rest import FakeCluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.rest.fake_cluster import FakeCluster
 
 pytestmark = [pytest.mark.usefixtures("metadata_database")]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.airflow_connection import connection_json
-from tests.kit.airflow_runs import run_dag
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.airflow.connection import connection_json
+from tests.kit.airflow.runs import run_dag
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

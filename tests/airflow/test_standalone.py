@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from tests.kit.airflow_outages import ALONE_LONG, ALONE_SHORT
-from tests.kit.airflow_pair import AirflowPair, Case, Scenario, Scenarios
-from tests.kit.airflow_rest import PATIENCE
+from tests.kit.airflow.outages import ALONE_LONG, ALONE_SHORT
+from tests.kit.airflow.pair import AirflowPair, Case, Scenario, Scenarios
+from tests.kit.airflow.rest import PATIENCE
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(1500)]
 

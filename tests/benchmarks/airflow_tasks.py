@@ -17,10 +17,10 @@ from typing import Any
 
 from tests.benchmarks.measure import Report, Target, percentile
 from tests.benchmarks.spark import OVERHEAD_OPTIONS
-from tests.kit.airflow_pair import AirflowPair
-from tests.kit.airflow_rest import AirflowRest, Run
-from tests.kit.levels import reached
-from tests.kit.plain_spark import plain_spark_environment
+from tests.kit.airflow.pair import AirflowPair
+from tests.kit.airflow.rest import AirflowRest, Run
+from tests.kit.host.levels import reached
+from tests.kit.spark.plain_spark import plain_spark_environment
 
 DAGS = Path(__file__).parent / "airflow_dags"
 FLOOR = "empty task"

@@ -11,7 +11,7 @@ import httpx
 
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from tests.benchmarks.measure import Report
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 __all__ = [
     "ClusterBenchmark",

@@ -15,7 +15,7 @@ from airflow_flinklike import function_job
 from runtime.jobgraph.graph import JobGraph
 from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_graph, job_ids, result, run_to_finish, submit
 from tests.benchmarks.measure import ALL_PROCESSES, NO_TARGET, Report, Target, job_prefix, percentile, pss_bytes, tree
-from tests.kit.levels import reached
+from tests.kit.host.levels import reached
 
 NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
 WITHOUT_SPARK = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}

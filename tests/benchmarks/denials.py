@@ -17,8 +17,8 @@ import httpx
 from tests.benchmarks.cluster import ClusterBenchmark, job_graph, job_ids, result, run_to_finish, submission, submit
 from tests.benchmarks.control_plane import WITHOUT_SPARK
 from tests.benchmarks.measure import Report, Target, job_prefix, percentile
-from tests.kit import bystanders
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.strangers import bystanders
 
 SECONDS = 10.0
 FINISHED = Target("2000 ms")

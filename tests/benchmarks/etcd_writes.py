@@ -14,16 +14,16 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.highavailability.group_commit import GroupCommitStore
-from runtime.highavailability.guards import LeaderTerm, absent
-from runtime.highavailability.job_store import Cleaning, Submitted
-from runtime.highavailability.job_store_kv import CLEAN_JOBS_MAX
-from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.jobs.job_store import Cleaning, Submitted
+from runtime.highavailability.jobs.job_store_kv import CLEAN_JOBS_MAX
+from runtime.highavailability.kv.conditions import LeaderTerm, absent
+from runtime.highavailability.kv.group_commit import GroupCommitStore
+from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, Payload, ResultRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
 from tests.benchmarks.measure import Report
-from tests.kit.etcd import EtcdProcess, seal_of
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.server import EtcdProcess, seal_of
 
 TIMEOUT = 30.0
 CALLERS = (1, 16, 128)

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from tests.benchmarks.cluster import ClusterBenchmark
 from tests.benchmarks.hostile_rest import rest_floods
 from tests.benchmarks.measure import Report, Target, cpu_seconds, percentile
-from tests.kit import bystanders
-from tests.kit.h2_floods import KINDS, flooding
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.strangers import bystanders
+from tests.kit.strangers.h2_floods import KINDS, flooding
 
 SECONDS = 8.0
 SERVED = Target("1000 ms")

@@ -11,8 +11,8 @@ import httpx
 
 from tests.benchmarks.cluster import ScriptCluster
 from tests.benchmarks.measure import Report, Target, cpu_seconds, percentile
-from tests.kit import bystanders
-from tests.kit.rest_floods import KINDS, rest_flood
+from tests.kit.strangers import bystanders
+from tests.kit.strangers.rest_floods import KINDS, rest_flood
 
 SECONDS = 8.0
 _EVERY = 0.05

@@ -22,7 +22,7 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
 from runtime.rest.app import create_app
 from tests.benchmarks.measure import Report, Target
-from tests.kit.rest import FakeDispatcher, RestFakes
+from tests.kit.rest.fakes import FakeDispatcher, RestFakes
 
 RUNNING_SHARE = 10
 """One in so many jobs runs; the others have ended."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kit.process_tree import cpu_seconds, tree
+from tests.kit.host.process_tree import cpu_seconds, tree
 
 __all__ = ["NO_TARGET", "Report", "Row", "Target", "calibrate", "cpu_seconds", "percentile", "pss_bytes", "tree"]
 

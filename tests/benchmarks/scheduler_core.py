@@ -21,12 +21,12 @@ from runtime.gateways.task import (
 )
 from runtime.highavailability.record_codec import encode_record
 from runtime.jobgraph.graph import JobGraph, OperatorKind
+from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import Effect, EndRunner, SendMessages, WriteEvents, WriteResult
 from runtime.scheduler.core.job_events import encode_events
-from runtime.scheduler.core.job_master_core import JobMasterCore
 from tests.benchmarks.measure import Report, Target, percentile
-from tests.kit.job_graphs import edge, graph, lone, source, vertex
+from tests.kit.control_plane.job_graphs import edge, graph, lone, source, vertex
 
 LOCATION = TaskManagerLocation(Incarnation("c" * 32), "tm-1", "127.0.0.1:1")
 METRICS = TaskMetrics()

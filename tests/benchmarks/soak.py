@@ -19,14 +19,14 @@ from typing import Any
 import psutil
 
 from airflow_flinklike import function_job, script_job
+from airflow_flinklike.api.program import Program
 from airflow_flinklike.client import AsyncFlinklikeClient
-from airflow_flinklike.program import Program
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.benchmarks import soak_programs
 from tests.benchmarks.cluster import ScriptCluster, job_graph, job_ids
 from tests.benchmarks.measure import Report, job_prefix, tree
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.spark.spark_box import QUICK_JVM
 
 JOBS = 3_000
 SLOTS = 4

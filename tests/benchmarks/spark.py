@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_graph, job_ids, run_to_finish
 from tests.benchmarks.measure import Report, Target, cpu_seconds, job_prefix, percentile, tree
-from tests.kit.levels import reached
-from tests.kit.plain_spark import plain_spark_environment
+from tests.kit.host.levels import reached
+from tests.kit.spark.plain_spark import plain_spark_environment
 
 COUNT = job_graph("count", "tests.benchmarks.programs:count")
 

@@ -14,7 +14,7 @@ from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster
 from tests.benchmarks.control_plane import WITHOUT_SPARK
 from tests.benchmarks.measure import Report, Target, percentile
 from tests.benchmarks.spark import SMALL_OPTIONS
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.spark.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(1500)]

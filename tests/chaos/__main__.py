@@ -18,8 +18,8 @@ from tests.chaos.ledger import read
 from tests.chaos.members import ChaosCluster
 from tests.chaos.report import ChaosReport, count_faults, recoveries
 from tests.chaos.run import ChaosRun, Settings
-from tests.kit.spark_box import ONE_COMPILER
-from tests.kit.standalone import standalone
+from tests.kit.spark.spark_box import ONE_COMPILER
+from tests.kit.spark.standalone import standalone
 
 OPTIONS = {
     "taskmanager.numberOfTaskSlots": "8",

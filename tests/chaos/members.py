@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId
-from tests.kit.script_cluster import ROOT, ScriptCluster, free_port
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster, free_port
 
 DAEMONS = ("jobmanager", "jobmaster", "taskmanager")
 _SCRIPTS = {"jobmanager": "jobmanager.sh", "jobmaster": "start-jobmaster.sh", "taskmanager": "taskmanager.sh"}
@@ -119,7 +119,7 @@ class ChaosCluster(ScriptCluster):
     def _start_etcd(self) -> subprocess.CompletedProcess[str]:
         """As start-cluster.sh does it, and nothing else."""
         run = self._layout
-        command = [sys.executable, "-m", "runtime.highavailability.embedded", "start"]
+        command = [sys.executable, "-m", "runtime.entrypoint.control.embedded_etcd", "start"]
         where = ["--data-dir", str(run / "etcd"), "--log-file", str(run / "log" / "etcd.log")]
         where += ["--port", str(self._etcd_port)]
         return subprocess.run(

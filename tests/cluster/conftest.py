@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.kit.control_plane import ControlPlane
+from tests.kit.control_plane.plane import ControlPlane
 
 
 @pytest_asyncio.fixture(params=["standalone", "split"])

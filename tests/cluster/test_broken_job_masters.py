@@ -15,11 +15,11 @@ from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.dispatcher import JobRequest
 from runtime.gateways.task import OVERWRITE, OutputDirectory, TaskMetrics
-from runtime.highavailability.fences import Fence, TaskManagerFences
-from runtime.highavailability.payloads import inline_payload
+from runtime.highavailability.jobs.fences import Fence, TaskManagerFences
+from runtime.highavailability.jobs.payloads import inline_payload
 from runtime.scheduler.core.job_events import AttemptFinished, OutputsCommitting, encode_events
-from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, eventually
-from tests.kit.led_jobs import status, until
+from tests.kit.control_plane.led_jobs import status, until
+from tests.kit.control_plane.plane import ControlPlane, HollowTaskManager, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
 

@@ -15,15 +15,15 @@ from runtime.common.errors import StaleTokenError
 from runtime.common.ids import Incarnation
 from runtime.gateways.job_master import JobCensus
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.key_value_store import Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.registration import TaskManagerRegistry, follow_task_managers
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import TaskManagerRecord
-from runtime.highavailability.registration import TaskManagerRegistry, follow_task_managers
-from runtime.jobmaster.census import CensusSettings, CensusTaker
-from tests.kit.control_plane import eventually
-from tests.kit.task_executor_cluster import CLUSTER, TaskExecutorCluster, task_executor_cluster
-from tests.kit.task_messages import attempt_id, deploy, incarnation, job_id
+from runtime.jobmaster.census_taker import CensusSettings, CensusTaker
+from tests.kit.control_plane.plane import eventually
+from tests.kit.control_plane.task_executor_cluster import CLUSTER, TaskExecutorCluster, task_executor_cluster
+from tests.kit.control_plane.task_messages import attempt_id, deploy, incarnation, job_id
 
 pytestmark = pytest.mark.asyncio
 

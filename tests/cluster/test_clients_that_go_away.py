@@ -9,8 +9,8 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest
-from tests.kit.control_plane import ControlPlane, Leader, eventually
-from tests.kit.led_jobs import start_job, status, until
+from tests.kit.control_plane.led_jobs import start_job, status, until
+from tests.kit.control_plane.plane import ControlPlane, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
 LATE = "its client did not come back by "

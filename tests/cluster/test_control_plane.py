@@ -14,9 +14,9 @@ from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.rpc.settings import RpcLimits
-from tests.kit.control_plane import ControlPlane, Leader, eventually
-from tests.kit.job_graphs import diamond, graph, source
-from tests.kit.obedient_task_manager import ObedientTaskManager, Outcome, finish
+from tests.kit.control_plane.job_graphs import diamond, graph, source
+from tests.kit.control_plane.obedient_task_manager import ObedientTaskManager, Outcome, finish
+from tests.kit.control_plane.plane import ControlPlane, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,13 +10,12 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.job_master import DeployTasks
+from runtime.highavailability.leadership.registration import TaskManagerRegistry, follow_task_managers
 from runtime.highavailability.records import TaskManagerRecord
-from runtime.highavailability.registration import TaskManagerRegistry, follow_task_managers
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.jobmaster.registered_task_managers import RegisteredTaskManager, follow_ends
-from tests.kit.control_plane import eventually
-from tests.kit.job_graphs import lone
-from tests.kit.job_master_box import (
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.job_master_box import (
     JobMasterBox,
     ScriptedTaskManager,
     finishing,
@@ -24,6 +23,7 @@ from tests.kit.job_master_box import (
     sleeping,
     stored_archive,
 )
+from tests.kit.control_plane.plane import eventually
 
 pytestmark = pytest.mark.asyncio
 

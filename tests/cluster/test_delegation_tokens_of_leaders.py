@@ -10,8 +10,8 @@ import pytest
 from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens, ObtainedTokens
 from runtime.gateways.resource_manager import JobsEnded, SlotReport
 from runtime.security.delegation_tokens import ProviderCalls
-from tests.kit.control_plane import ControlPlane, eventually
-from tests.kit.task_executor_cluster import registered, task_executor_cluster
+from tests.kit.control_plane.plane import ControlPlane, eventually
+from tests.kit.control_plane.task_executor_cluster import registered, task_executor_cluster
 
 pytestmark = pytest.mark.asyncio
 

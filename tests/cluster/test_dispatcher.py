@@ -24,10 +24,10 @@ from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
-from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.rpc.service import StreamHello, StreamKind
-from tests.kit.control_plane import ControlPlane, Leader, eventually
-from tests.kit.led_jobs import status, until
+from tests.kit.control_plane.led_jobs import status, until
+from tests.kit.control_plane.plane import ControlPlane, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
 

@@ -12,8 +12,8 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest
 from runtime.highavailability.records import WantedRecord
-from tests.kit.control_plane import ControlPlane, Leader, Process, eventually
-from tests.kit.led_jobs import ready, status
+from tests.kit.control_plane.led_jobs import ready, status
+from tests.kit.control_plane.plane import ControlPlane, Leader, Process, eventually
 
 pytestmark = pytest.mark.asyncio
 

@@ -31,20 +31,18 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.overview import Takeover
 from runtime.gateways.task import OutputDirectory, TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvOwnerJobStore
-from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvOwnerJobStore
+from runtime.highavailability.jobs.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
+from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.record_codec import decode_record, encode_record
 from runtime.highavailability.records import OwnerRecord, TaskManagerRecord
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
-from runtime.jobmaster.census import CensusSettings, CensusTaker
+from runtime.jobmaster.census_taker import CensusSettings, CensusTaker
 from runtime.rpc.settings import RpcLimits
 from runtime.scheduler.core.job_events import AttemptFinished, OutputsCommitting, decode_events, encode_events
-from tests.kit.control_plane import eventually
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
-from tests.kit.job_master_box import (
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.control_plane.job_master_box import (
     JOB_MASTER,
     finishing,
     job_master_box,
@@ -53,7 +51,9 @@ from tests.kit.job_master_box import (
     stored_archive,
     stored_result,
 )
-from tests.kit.job_master_driver import user_failure
+from tests.kit.control_plane.job_master_driver import user_failure
+from tests.kit.control_plane.plane import eventually
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
 
 JOB = JobId("1" * 32)
 E = ExecutionState

@@ -15,7 +15,7 @@ from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, JobId
 from runtime.gateways.dispatcher import DispatcherGateway, JobRequest, JobSummaries
 from runtime.highavailability.records import JobMasterRecord
-from tests.kit.control_plane import ControlPlane, NoLoad, eventually
+from tests.kit.control_plane.plane import ControlPlane, NoLoad, eventually
 
 pytestmark = pytest.mark.asyncio
 

@@ -16,9 +16,9 @@ from runtime.gateways.job_master import (
 )
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.jobgraph.graph import OperatorKind
-from tests.kit.control_plane import eventually
-from tests.kit.job_graphs import graph, lone, vertex
-from tests.kit.job_master_box import finishing, job_master_box, reports_of, sleeping, stored_archive
+from tests.kit.control_plane.job_graphs import graph, lone, vertex
+from tests.kit.control_plane.job_master_box import finishing, job_master_box, reports_of, sleeping, stored_archive
+from tests.kit.control_plane.plane import eventually
 
 JOB = JobId("1" * 32)
 TM = Incarnation("9" * 32)

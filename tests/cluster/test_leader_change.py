@@ -15,10 +15,10 @@ from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitJobRequest, SubmitOutcome
-from runtime.highavailability.kv import Put, Txn, TxnResult
+from runtime.highavailability.kv.key_value_store import Put, Txn, TxnResult
 from tests.benchmarks.cluster import job_graph
-from tests.kit.control_plane import ControlPlane, Leader, eventually
-from tests.kit.led_jobs import start_job, until
+from tests.kit.control_plane.led_jobs import start_job, until
+from tests.kit.control_plane.plane import ControlPlane, Leader, eventually
 
 pytestmark = pytest.mark.asyncio
 

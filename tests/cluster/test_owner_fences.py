@@ -15,18 +15,17 @@ from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import AssignJob
 from runtime.gateways.job_master import DeployTasks
 from runtime.heartbeat.core.monitor import HeartbeatTiming
-from runtime.highavailability.fences import Fence, TaskManagerFences
-from runtime.highavailability.kv import Delete, Put, Txn
+from runtime.highavailability.jobs.fences import Fence, TaskManagerFences
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn
+from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import OwnerRecord, TaskManagerRecord
-from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.jobgraph.restart_strategy import NO_RESTART
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunner
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from tests.kit.control_plane import eventually
-from tests.kit.job_graphs import lone
-from tests.kit.job_master_box import (
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.job_master_box import (
     JobMasterBox,
     ScriptedTaskManager,
     finishing,
@@ -35,6 +34,7 @@ from tests.kit.job_master_box import (
     stored_archive,
     stored_result,
 )
+from tests.kit.control_plane.plane import eventually
 
 JOB = JobId("1" * 32)
 QUICK = RetryPolicy(delay_initial=0.001, delay_max=0.002)

@@ -11,11 +11,11 @@ import pytest_asyncio
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.job_master import Heartbeat
+from runtime.highavailability.leadership.registration import GuardedTaskManager, follow_guards
 from runtime.highavailability.records import GuardRecord, TaskManagerRecord
-from runtime.highavailability.registration import GuardedTaskManager, follow_guards
 from runtime.resourcemanager.deaths import DIAL_PATIENCE
-from tests.kit.control_plane import ControlPlane, HollowTaskManager, Leader, Process, eventually
-from tests.kit.led_jobs import ready, status
+from tests.kit.control_plane.led_jobs import ready, status
+from tests.kit.control_plane.plane import ControlPlane, HollowTaskManager, Leader, Process, eventually
 
 pytestmark = pytest.mark.asyncio
 

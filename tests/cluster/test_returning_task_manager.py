@@ -22,8 +22,14 @@ from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core.job_events import AttemptFinished, decode_events
-from tests.kit.job_graphs import edge, graph, source, vertex
-from tests.kit.job_master_box import JobMasterBox, ScriptedTaskManager, job_master_box, reports_of, sleeping
+from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
+from tests.kit.control_plane.job_master_box import (
+    JobMasterBox,
+    ScriptedTaskManager,
+    job_master_box,
+    reports_of,
+    sleeping,
+)
 
 JOB = JobId("1" * 32)
 E = ExecutionState

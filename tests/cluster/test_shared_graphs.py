@@ -20,8 +20,8 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.rpc.local import LocalRpcService
 from runtime.rpc.settings import RpcSettings
-from tests.kit.job_graphs import lone
-from tests.kit.job_master_box import JobMasterBox, job_master_box
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.job_master_box import JobMasterBox, job_master_box
 
 JOB = JobId("1" * 32)
 

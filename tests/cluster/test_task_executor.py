@@ -41,12 +41,12 @@ from runtime.gateways.task_executor import (
     TaskExecutorGateway,
 )
 from runtime.heartbeat.core.monitor import HeartbeatTiming
-from runtime.taskexecutor.resource_manager_connection import (
+from runtime.taskexecutor.connections.resource_manager_connection import (
     LeaderLocation,
     NoLeaderError,
     RegistrationRefusedError,
 )
-from tests.kit.task_executor_cluster import (
+from tests.kit.control_plane.task_executor_cluster import (
     CLUSTER,
     ScriptedPeer,
     TaskExecutorCluster,
@@ -55,7 +55,7 @@ from tests.kit.task_executor_cluster import (
     task_executor_cluster,
     until_gone,
 )
-from tests.kit.task_messages import (
+from tests.kit.control_plane.task_messages import (
     VERTEX,
     acknowledge,
     allocation_id,
@@ -69,7 +69,7 @@ from tests.kit.task_messages import (
     job_id,
     register_job,
 )
-from tests.kit.testing_slot_pool import AT_ONCE, TestingSlotPool, report_of
+from tests.kit.control_plane.testing_slot_pool import AT_ONCE, TestingSlotPool, report_of
 
 pytestmark = pytest.mark.asyncio
 

@@ -17,8 +17,13 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.rpc.local import LocalRpcService
 from runtime.rpc.service import StreamKind
 from runtime.rpc.settings import RpcSettings
-from tests.kit.task_executor_cluster import CLUSTER, ScriptedPeer, TaskExecutorCluster, task_executor_cluster
-from tests.kit.task_messages import (
+from tests.kit.control_plane.task_executor_cluster import (
+    CLUSTER,
+    ScriptedPeer,
+    TaskExecutorCluster,
+    task_executor_cluster,
+)
+from tests.kit.control_plane.task_messages import (
     acknowledge,
     allocation_id,
     attempt_id,

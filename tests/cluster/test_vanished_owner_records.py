@@ -10,9 +10,9 @@ from runtime.common.errors import PermanentError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobRequest
-from runtime.highavailability.kv import Delete, Txn
-from tests.kit.control_plane import ControlPlane, eventually
-from tests.kit.led_jobs import ready, start_job, until
+from runtime.highavailability.kv.key_value_store import Delete, Txn
+from tests.kit.control_plane.led_jobs import ready, start_job, until
+from tests.kit.control_plane.plane import ControlPlane, eventually
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,9 +10,9 @@ import pytest_asyncio
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import KeyValueStore
-from runtime.highavailability.memory import MemoryKeyValueStore
-from tests.kit.etcd import EtcdProcess, StoreUnderTest
+from runtime.highavailability.kv.key_value_store import KeyValueStore
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from tests.kit.etcd.server import EtcdProcess, StoreUnderTest
 from tests.kit.fixtures import etcd, own_etcd
 
 __all__ = ["etcd", "own_etcd", "store"]

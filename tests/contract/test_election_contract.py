@@ -10,15 +10,15 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import Scope
 from runtime.common.ids import Incarnation
-from runtime.highavailability.election import LeadershipEpoch
-from runtime.highavailability.group_commit import GroupCommitStore
-from runtime.highavailability.guards import absent
-from runtime.highavailability.kv import Get, KeyValueStore, Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.conditions import absent
+from runtime.highavailability.kv.group_commit import GroupCommitStore
+from runtime.highavailability.kv.key_value_store import Get, KeyValueStore, Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.election import LeadershipEpoch
 from runtime.highavailability.records import JobMasterRecord, LeaderRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
-from tests.kit.etcd import EtcdProcess, StoreUnderTest
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.server import EtcdProcess, StoreUnderTest
 
 pytestmark = pytest.mark.asyncio
 

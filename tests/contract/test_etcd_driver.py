@@ -21,19 +21,19 @@ from runtime.common.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from runtime.highavailability.compaction import HISTORY_SECONDS, Compactor
-from runtime.highavailability.embedded_certificates import ensure_certificates
+from runtime.entrypoint.control.embedded_certificates import ensure_certificates
 from runtime.highavailability.etcd import generate
 from runtime.highavailability.etcd.settings import EtcdSettings, UnsafeEtcdVersionError, check_version
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.guards import absent
-from runtime.highavailability.kv import Get, KeyValueStore, Put, Txn
-from runtime.highavailability.lease import Lease, LeaseSettings
+from runtime.highavailability.kv.compaction import HISTORY_SECONDS, Compactor
+from runtime.highavailability.kv.conditions import absent
+from runtime.highavailability.kv.key_value_store import Get, KeyValueStore, Put, Txn
+from runtime.highavailability.kv.lease import Lease, LeaseSettings
 from runtime.security import watched
-from tests.kit.certificates import CertificateAuthority
-from tests.kit.etcd import EtcdProcess
-from tests.kit.tcp_proxy import TcpProxy
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
+from tests.kit.etcd.server import EtcdProcess
+from tests.kit.host.tcp_proxy import TcpProxy
+from tests.kit.services.certificates import CertificateAuthority
 
 TIMEOUT = 5.0
 

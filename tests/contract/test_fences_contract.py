@@ -10,12 +10,12 @@ import pytest_asyncio
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import StaleTokenError
-from runtime.highavailability.fences import Fence, OwnerFences, OwnPrefix, TaskManagerFences, unconfirmed_wait
+from runtime.highavailability.jobs.fences import Fence, OwnerFences, OwnPrefix, TaskManagerFences, unconfirmed_wait
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, Op, Put, Txn
-from tests.kit.etcd import StoreUnderTest
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.task_messages import incarnation, job_id
+from runtime.highavailability.kv.key_value_store import Delete, Op, Put, Txn
+from tests.kit.control_plane.task_messages import incarnation, job_id
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.etcd.server import StoreUnderTest
 
 pytestmark = pytest.mark.asyncio
 

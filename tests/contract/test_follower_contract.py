@@ -11,10 +11,10 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy, SystemEntropy
-from runtime.highavailability import follower
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.follower import follow
-from runtime.highavailability.kv import (
+from runtime.highavailability.kv import follower
+from runtime.highavailability.kv.follower import follow
+from runtime.highavailability.kv.key_value_store import (
     Delete,
     KeyValue,
     KeyValueStore,
@@ -25,8 +25,8 @@ from runtime.highavailability.kv import (
     Txn,
     WatchBatch,
 )
-from tests.kit.etcd import EtcdProcess, StoreUnderTest
-from tests.kit.faulty_kv import FaultyKeyValueStore
+from tests.kit.etcd.faulty_kv import FaultyKeyValueStore
+from tests.kit.etcd.server import EtcdProcess, StoreUnderTest
 
 pytestmark = pytest.mark.asyncio
 

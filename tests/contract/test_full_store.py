@@ -14,17 +14,17 @@ import pytest_asyncio
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import StorageExhaustedError
 from runtime.common.ids import Incarnation, JobId
-from runtime.highavailability.group_commit import GroupCommitStore
-from runtime.highavailability.guards import LeaderTerm, absent, gets, settle
-from runtime.highavailability.job_store import Submitted
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore
+from runtime.highavailability.jobs.job_store import Submitted
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore
+from runtime.highavailability.jobs.payloads import Payloads
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
-from runtime.highavailability.payloads import Payloads
+from runtime.highavailability.kv.conditions import LeaderTerm, absent, gets, settle
+from runtime.highavailability.kv.group_commit import GroupCommitStore
+from runtime.highavailability.kv.key_value_store import Delete, KeyValueStore, Put, Txn
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload
-from tests.kit.etcd import EtcdProcess
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.etcd.server import EtcdProcess
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.etcd]
 

@@ -13,8 +13,7 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import StaleTokenError, StorageExhaustedError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import (
+from runtime.highavailability.jobs.job_store import (
     AlreadyStored,
     Assigned,
     Cleaning,
@@ -22,10 +21,11 @@ from runtime.highavailability.job_store import (
     OwnerJobStore,
     Submitted,
 )
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, Op, Put, Txn
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Delete, Op, Put, Txn
 from runtime.highavailability.records import (
     ClientRecord,
     DoneRecord,
@@ -36,9 +36,9 @@ from runtime.highavailability.records import (
     StoredJob,
     WantedRecord,
 )
-from tests.kit.etcd import StoreUnderTest
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.etcd.server import StoreUnderTest
 
 TIMEOUT = 5.0
 JOB = JobId("a" * 32)

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from runtime.common.errors import InvalidInputError, UnavailableError
-from runtime.highavailability.guards import absent, present, unchanged
-from runtime.highavailability.kv import (
+from runtime.highavailability.kv.conditions import absent, present, unchanged
+from runtime.highavailability.kv.key_value_store import (
     TXN_OPS_MAX,
     CompactedError,
     Delete,
@@ -24,7 +24,7 @@ from runtime.highavailability.kv import (
     TxnResult,
     WatchBatch,
 )
-from tests.kit.etcd import StoreUnderTest
+from tests.kit.etcd.server import StoreUnderTest
 
 TIMEOUT = 5.0
 

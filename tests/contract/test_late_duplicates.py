@@ -18,14 +18,15 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import ConflictError, StaleTokenError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.highavailability.fences import OwnerFences, TaskManagerFences
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import Cleaning, Submitted
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
+from runtime.highavailability.jobs.job_store import Cleaning, Submitted
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.payloads import Payloads, inline_payload
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, Op, Put, Txn
-from runtime.highavailability.lease import LeaseSettings
-from runtime.highavailability.payloads import Payloads, inline_payload
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Delete, Op, Put, Txn
+from runtime.highavailability.kv.lease import LeaseSettings
+from runtime.highavailability.leadership.registration import JobMasterRegistration, TaskManagerRegistry
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import (
     ClientRecord,
@@ -38,10 +39,9 @@ from runtime.highavailability.records import (
     TaskManagerRecord,
     WantedRecord,
 )
-from runtime.highavailability.registration import JobMasterRegistration, TaskManagerRegistry
-from tests.kit.etcd import StoreUnderTest
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
+from tests.kit.etcd.server import StoreUnderTest
 
 pytestmark = pytest.mark.asyncio
 

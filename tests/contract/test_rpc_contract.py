@@ -40,7 +40,7 @@ from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExe
 from runtime.rpc.service import NobodyListensError, RpcService
 from runtime.rpc.status import STATUS_OF_ERROR, RemoteFailureError
 from runtime.security.tokens import new_cluster_token
-from tests.kit.rpc_wire import (
+from tests.kit.control_plane.rpc_wire import (
     DIALER,
     KIND,
     LIMITS,

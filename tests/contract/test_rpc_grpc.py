@@ -34,9 +34,9 @@ from runtime.rpc.grpc_channels import HELLO_KEY, STREAM_PATH, Channels
 from runtime.rpc.grpc_service import CannotListenError, GrpcRpcService
 from runtime.rpc.service import MessageStream, NobodyListensError
 from runtime.rpc.settings import RpcSettings
-from tests.kit.rpc_wire import DIALER, KIND, LIMITS, LISTENER, accept_all, drain, hello
-from tests.kit.tcp_proxy import TcpProxy
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.rpc_wire import DIALER, KIND, LIMITS, LISTENER, accept_all, drain, hello
+from tests.kit.control_plane.virtual_time import ManualClock
+from tests.kit.host.tcp_proxy import TcpProxy
 
 JOB = JobId("a" * 32)
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -210,7 +210,7 @@ import asyncio, sys
 sys.path.insert(0, {root!r})
 from runtime.aio.clock import LoopClock
 from runtime.rpc.grpc_service import GrpcRpcService
-from tests.kit.rpc_wire import KIND, accept_all, drain
+from tests.kit.control_plane.rpc_wire import KIND, accept_all, drain
 from tests.contract.test_rpc_grpc import SETTINGS
 async def main():
     service = GrpcRpcService(SETTINGS, LoopClock())

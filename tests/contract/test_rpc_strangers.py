@@ -25,7 +25,8 @@ from runtime.rpc.grpc_server import _AcceptingServer
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.settings import RpcSettings
 from runtime.security.tokens import ClusterToken
-from tests.kit.h2_floods import (
+from tests.kit.control_plane.rpc_wire import DIALER, KIND, LISTENER, accept_all, drain, hello
+from tests.kit.strangers.h2_floods import (
     END_HEADERS,
     PREFACE,
     SETTINGS,
@@ -33,8 +34,7 @@ from tests.kit.h2_floods import (
     frame,
     request_headers,
 )
-from tests.kit.h2_floods import HEADERS as HEADERS_FRAME
-from tests.kit.rpc_wire import DIALER, KIND, LISTENER, accept_all, drain, hello
+from tests.kit.strangers.h2_floods import HEADERS as HEADERS_FRAME
 
 pytestmark = pytest.mark.asyncio
 

@@ -25,7 +25,7 @@ from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import JobsEnded
 from runtime.rpc.service import MessageStream, RpcService, StreamHandler, StreamKind
 from runtime.rpc.status import RemoteFailureError
-from tests.kit.rpc_wire import (
+from tests.kit.control_plane.rpc_wire import (
     DIALER,
     KIND,
     LIMITS,

@@ -24,9 +24,9 @@ from runtime.security import watched
 from runtime.security.certificates import Use
 from runtime.security.tls_files import TlsFiles, TlsMaterial, watch_tls
 from runtime.security.tokens import ClusterToken
-from tests.kit.certificates import Made, fixed
-from tests.kit.rpc_wire import DIALER, KIND, LISTENER, accept_all, drain, hello
-from tests.kit.tcp_proxy import TcpProxy
+from tests.kit.control_plane.rpc_wire import DIALER, KIND, LISTENER, accept_all, drain, hello
+from tests.kit.host.tcp_proxy import TcpProxy
+from tests.kit.services.certificates import Made, fixed
 
 pytestmark = pytest.mark.asyncio
 

@@ -12,10 +12,10 @@ import pytest
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import Submitted
-from runtime.highavailability.kv import Delete, Put, Txn, WatchEvent
-from runtime.highavailability.payloads import inline_payload
+from runtime.highavailability.jobs.job_store import Submitted
+from runtime.highavailability.jobs.payloads import inline_payload
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn, WatchEvent
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.record_seal import RecordSeal
 from runtime.highavailability.records import (
@@ -28,8 +28,8 @@ from runtime.highavailability.records import (
 )
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
 from runtime.security.cluster_key import ClusterKey
-from tests.kit.etcd import EtcdProcess
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.server import EtcdProcess
 
 pytestmark = [pytest.mark.etcd, pytest.mark.asyncio]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from runtime.common.exchange import ExchangeMode
-from tests.kit.plain_spark import plain_spark_environment
-from tests.kit.spark_box import ONE_COMPILER
-from tests.kit.tpch import PRIORITIES, assert_same, expected, written_csv
+from tests.kit.spark.plain_spark import plain_spark_environment
+from tests.kit.spark.spark_box import ONE_COMPILER
+from tests.kit.spark.tpch import PRIORITIES, assert_same, expected, written_csv
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -17,12 +17,12 @@ from airflow_flinklike import FlinklikeClient
 from airflow_flinklike.client import JobState, operations
 from airflow_flinklike.client.receiving import ANSWER_BYTES_MAX
 from airflow_flinklike.exceptions import FlinklikeClientError, JobCanceledError, JobFailedError
-from airflow_flinklike.observation import JobObserver, LogSettings
-from airflow_flinklike.sensing import ClusterWish, JobWish, look_at_cluster, look_at_job
+from airflow_flinklike.sensors.conditions import ClusterWish, JobWish, look_at_cluster, look_at_job
+from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.fuzz.surface import MIB, Surface
-from tests.kit.job_graphs import lone
+from tests.kit.control_plane.job_graphs import lone
 
 JOB = JobId("a" * 32)
 _STATUSES = (200, 200, 200, 200, 202, 204, 301, 400, 401, 404, 409, 413, 429, 500, 503, 507)

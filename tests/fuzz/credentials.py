@@ -15,9 +15,9 @@ from runtime.security.json_web_tokens import JwtSettings, JwtVerifier
 from runtime.security.jwt_keys import JwtKeys, parse_key_set, read_key_file
 from runtime.security.principals import check_principal_name, check_rights
 from runtime.security.token_content import decode_values, encode_values, read_tokens
-from runtime.taskexecutor.token_values import TokenValues
+from runtime.taskexecutor.credentials.token_values import TokenValues
 from tests.fuzz.surface import Surface
-from tests.kit.identity_provider import AUDIENCE, ISSUER, by_hand, claims, jwk, key_set, public_pem
+from tests.kit.services.identity_provider import AUDIENCE, ISSUER, by_hand, claims, jwk, key_set, public_pem
 
 SECRET = b"s" * 64
 NOW = 1_800_000_000

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from runtime.common.errors import OutcomeUnknownError
 from runtime.highavailability.etcd import messages
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
-from runtime.highavailability.kv import Delete, Get, Put, Txn, TxnResult
+from runtime.highavailability.kv.key_value_store import Delete, Get, Put, Txn, TxnResult
 from tests.fuzz.surface import Surface
 
 _ASKED = (

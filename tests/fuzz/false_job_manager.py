@@ -25,14 +25,14 @@ from airflow_flinklike.cli.__main__ import main
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient, JobState, operations
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import FlinklikeClientError, JobCanceledError, JobFailedError
-from airflow_flinklike.observation import AsyncJobObserver, JobObserver, LogSettings
-from airflow_flinklike.outlets import written
-from airflow_flinklike.sensing import ClusterWish, JobWish, look_at_cluster, look_at_job
+from airflow_flinklike.sensors.conditions import ClusterWish, JobWish, look_at_cluster, look_at_job
+from airflow_flinklike.task_instance.observation import AsyncJobObserver, JobObserver, LogSettings
+from airflow_flinklike.task_instance.outlets import written
 from runtime.common.states import JobStatus
 from tests.fuzz.surface import MIB, Surface
-from tests.kit.false_job_manager import TOKEN, FalseJobManager
-from tests.kit.job_graphs import lone
-from tests.kit.rest import JOB, JOB_MASTER
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.rest.fakes import JOB, JOB_MASTER
+from tests.kit.strangers.false_job_manager import TOKEN, FalseJobManager
 
 _WALL_SECONDS = 60
 _RAW = 0x80

@@ -17,17 +17,17 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.config.layout import Layout
 from runtime.entrypoint.control import daemon
+from runtime.entrypoint.control import embedded_etcd as embedded
+from runtime.entrypoint.control.embedded_etcd import EmbeddedEtcdSettings
 from runtime.entrypoint.control.pid_file import PidFile
 from runtime.entrypoint.control.remote import RemoteHosts
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
-from runtime.highavailability import embedded
-from runtime.highavailability.embedded import EmbeddedEtcdSettings
-from runtime.taskexecutor.commit_records import claim, claim_in, claimed_in, read_claim
 from runtime.taskexecutor.core.output_plan import OutputPlan, planned_mode
 from runtime.taskexecutor.guard.records import Life, LifeRecord, reaped_lives, who_states
-from runtime.taskexecutor.output_turns import _decode
-from runtime.taskexecutor.turn_looks import taken_by
+from runtime.taskexecutor.outputs.commit_records import claim, claim_in, claimed_in, read_claim
+from runtime.taskexecutor.outputs.output_turns import _decode
+from runtime.taskexecutor.outputs.turn_looks import taken_by
 from tests.fuzz.surface import Surface
 
 JOB = JobId("a" * 32)

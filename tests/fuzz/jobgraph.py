@@ -12,7 +12,7 @@ from runtime.jobgraph.regions import pipelined_regions, topological_order
 from runtime.jobgraph.slots import slot_needs
 from runtime.rest.submission import parse_submission
 from tests.fuzz.surface import Surface
-from tests.kit.job_graphs import diamond, graph, lone, source, two_readers
+from tests.kit.control_plane.job_graphs import diamond, graph, lone, source, two_readers
 
 JOB = "a" * 32
 

@@ -33,7 +33,7 @@ from runtime.rest.context import RestContext
 from runtime.rpc import codec
 from runtime.taskexecutor.slots.logs import attempt_directory, read_log, read_logs
 from tests.fuzz.surface import Surface
-from tests.kit.rest import JOB, FakeTaskExecutor, RestFakes, archived, shown
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor, RestFakes, archived, shown
 
 _TOKEN = "the-token"
 _ATTEMPTS = [ExecutionAttemptId.parse(f"{JOB}_{number:032x}_0_7_0") for number in (1, 2)]

@@ -15,22 +15,23 @@ from runtime.common.errors import InvalidInputError, NotFoundError
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways import dispatcher
-from runtime.highavailability import cluster, records
-from runtime.highavailability.fences import TaskManagerFences
-from runtime.highavailability.job_reader import JobReader
+from runtime.highavailability import records
+from runtime.highavailability.jobs.fences import TaskManagerFences
+from runtime.highavailability.jobs.job_reader import JobReader
+from runtime.highavailability.jobs.payloads import PayloadCorruptError, Payloads
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, StoreRestoredError, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import PayloadCorruptError, Payloads
+from runtime.highavailability.kv.key_value_store import Put, StoreRestoredError, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership import cluster
+from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.record_seal import RecordSeal
-from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.highavailability.store_mark import StoreMark
 from runtime.scheduler.core.job_events import decode_events
 from runtime.security.cluster_key import ClusterKey
 from tests.fuzz.surface import Surface
-from tests.kit.memory_objects import MemoryObjectStore
-from tests.kit.rest import archived
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.rest.fakes import archived
 
 _UNIT = Path(__file__).parents[1] / "unit"
 _FORMS = _UNIT / "highavailability" / "stored_records.txt"

@@ -9,9 +9,9 @@ from runtime.common.states import JobStatus
 from runtime.rest.roles import TABLE
 from tests.fuzz.port import AS_IT_IS, Ear, asked
 from tests.fuzz.surface import MIB, Surface
-from tests.kit.job_graphs import diamond, lone
-from tests.kit.rest import JOB, JOB_MASTER
-from tests.kit.rest_server import TOKEN, RestThread
+from tests.kit.control_plane.job_graphs import diamond, lone
+from tests.kit.rest.fakes import JOB, JOB_MASTER
+from tests.kit.rest.server import TOKEN, RestThread
 
 _FORGET_EVERY = 500
 _SHA256 = "c" * 64

@@ -27,7 +27,10 @@ from runtime.rpc.switchboard import known_methods
 from runtime.security.tokens import ClusterToken
 from tests.fuzz.port import AS_IT_IS, PATIENCE, Ear, asked
 from tests.fuzz.surface import MIB, Surface
-from tests.kit.h2_floods import (
+from tests.kit.control_plane.rpc_wire import KIND, LISTENER, accept_all, drain, hello, no_chunks
+from tests.kit.rest.fakes import JOB
+from tests.kit.rest.server import ObedientDispatcher
+from tests.kit.strangers.h2_floods import (
     CONTINUATION,
     END_HEADERS,
     END_STREAM,
@@ -39,9 +42,6 @@ from tests.kit.h2_floods import (
     literal,
     request_headers,
 )
-from tests.kit.rest import JOB
-from tests.kit.rest_server import ObedientDispatcher
-from tests.kit.rpc_wire import KIND, LISTENER, accept_all, drain, hello, no_chunks
 
 _T = TypeVar("_T")
 _CREDENTIAL = "the-credential-of-this-cluster"

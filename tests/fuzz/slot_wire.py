@@ -29,9 +29,9 @@ from runtime.gateways.task import (
 )
 from runtime.rpc import codec
 from runtime.rpc.settings import RpcLimits
-from runtime.taskexecutor.slots.slot_process import SlotProcess, SlotProcessState
-from runtime.taskexecutor.slots.template import ProcessExit
-from runtime.taskexecutor.slots.wire import Frame, FrameKind, TaskOutcome, encode_fields, encode_outcome
+from runtime.taskexecutor.slot_protocol.wire import Frame, FrameKind, TaskOutcome, encode_fields, encode_outcome
+from runtime.taskexecutor.slots.slot_handle import SlotProcess, SlotProcessState
+from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.spark.frames import FrameError, decode_body
 from tests.fuzz.surface import Surface
 

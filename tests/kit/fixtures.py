@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark.archive import ClassArchive
-from runtime.taskexecutor.spark.archive_builder import archive_for
 from runtime.taskexecutor.spark.settings import SparkSettings
-from tests.kit.etcd import EtcdProcess
-from tests.kit.spark_box import SparkBox, spark_settings, wait_until
+from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.spark_host.archive_builder import archive_for
+from tests.kit.etcd.server import EtcdProcess
+from tests.kit.spark.spark_box import SparkBox, spark_settings, wait_until
 
 BACKGROUND_SECONDS = 100.0
 BUILD_TIMEOUT = 250.0
-_BUILD = "runtime.taskexecutor.spark.archive_builder"
+_BUILD = "runtime.taskexecutor.spark_host.archive_builder"
 _AT_OUR_PRIORITY = f"import os, runpy; os.nice = int; runpy.run_module({_BUILD!r}, run_name='__main__', alter_sys=True)"
 
 

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor import output_turns, repeat_commit
-from runtime.taskexecutor.commit_records import commit_names
-from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
-from tests.kit.commits_of_jobs import Known, moving
-from tests.kit.task_messages import job_id
+from runtime.taskexecutor.outputs import output_turns, repeat_commit
+from runtime.taskexecutor.outputs.commit_records import commit_names
+from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from tests.kit.control_plane.commits_of_jobs import Known, moving
+from tests.kit.control_plane.task_messages import job_id
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from runtime.jobgraph.chaining import ChainEdge, ChainNode, build_chains
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.regions import pipelined_regions, topological_order
 from runtime.jobgraph.slots import slot_needs
-from tests.kit.job_graphs import edge, graph, source, vertex
+from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

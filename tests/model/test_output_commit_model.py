@@ -26,8 +26,8 @@ from runtime.taskexecutor.core.events import Effect, MoveOutputs, OutputsMoved, 
 from runtime.taskexecutor.core.isolation import Isolation
 from runtime.taskexecutor.core.moves import Moves
 from runtime.taskexecutor.core.output_plan import OutputPlan, Present, Written, make_plan
-from tests.kit.job_graphs import graph, vertex
-from tests.kit.job_master_driver import JOB_ID, UNCONFIRMED_WAIT, Fence, JobMasterDriver, location
+from tests.kit.control_plane.job_graphs import graph, vertex
+from tests.kit.control_plane.job_master_driver import JOB_ID, UNCONFIRMED_WAIT, Fence, JobMasterDriver, location
 
 T = TypeVar("T")
 

@@ -25,8 +25,8 @@ from runtime.scheduler.core.effects import WriteEvents
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, PartitionsLost, SubtasksReset
 from runtime.scheduler.core.slot_pool import AHEAD_MAX
-from tests.kit.job_graphs import edge, graph, vertex
-from tests.kit.job_master_driver import (
+from tests.kit.control_plane.job_graphs import edge, graph, vertex
+from tests.kit.control_plane.job_master_driver import (
     UNCONFIRMED_WAIT,
     JobMasterDriver,
     durable_view,

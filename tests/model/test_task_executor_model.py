@@ -40,7 +40,7 @@ from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.reports import AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
-from tests.kit.task_messages import (
+from tests.kit.control_plane.task_messages import (
     acknowledge,
     answer_offers,
     cancel,

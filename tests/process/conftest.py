@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient
+from tests.kit.cluster.script_cluster import ScriptCluster
 from tests.kit.fixtures import etcd
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.spark.spark_box import QUICK_JVM
 
 __all__ = ["etcd"]
 

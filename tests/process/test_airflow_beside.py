@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.levels import reached
-from tests.kit.process_tree import carrying
-from tests.kit.script_cluster import ROOT
+from tests.kit.cluster.script_cluster import ROOT
+from tests.kit.host.levels import reached
+from tests.kit.host.process_tree import carrying
 
 pytestmark = pytest.mark.process
 

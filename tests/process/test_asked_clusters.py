@@ -9,11 +9,11 @@ import pytest
 from runtime.common.errors import InvalidInputError
 from runtime.entrypoint import commit_outputs
 from runtime.security.cluster_key import load_or_create_cluster_key
-from runtime.taskexecutor.commit_records import commit_names
-from tests.kit.commits_of_jobs import Known, move, names, room_for, written
-from tests.kit.committed_outputs import visible
-from tests.kit.etcd import EtcdProcess
-from tests.kit.task_messages import job_id
+from runtime.taskexecutor.outputs.commit_records import commit_names
+from tests.kit.control_plane.commits_of_jobs import Known, move, names, room_for, written
+from tests.kit.control_plane.committed_outputs import visible
+from tests.kit.control_plane.task_messages import job_id
+from tests.kit.etcd.server import EtcdProcess
 
 A = job_id(1)
 CLUSTER = "never-started"

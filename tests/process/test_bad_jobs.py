@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_flinklike import function_job
+from airflow_flinklike.api.handle import JobHandle
 from airflow_flinklike.client import FlinklikeClient
-from airflow_flinklike.handle import JobHandle
 from runtime.common.states import JobStatus
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.slowdown import slowdown
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.host.slowdown import slowdown
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
 

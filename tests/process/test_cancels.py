@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kit.levels import reached
-from tests.kit.naps import run_naps
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.naps import run_naps
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -16,13 +16,13 @@ import psutil
 import pytest
 
 from airflow_flinklike import Pipeline
+from airflow_flinklike.api.handle import JobHandle
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.exceptions import JobConflictError
-from airflow_flinklike.handle import JobHandle
 from runtime.common.states import JobStatus
-from tests.kit.levels import reached
-from tests.kit.process_jobs import holding, noting, runs_of, submit, submit_as
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.process_jobs import holding, noting, runs_of, submit, submit_as
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

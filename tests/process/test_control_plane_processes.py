@@ -17,10 +17,10 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.settings import RpcSettings
-from tests.kit.etcd import EtcdProcess
-from tests.kit.job_graphs import graph, source
-from tests.kit.obedient_task_manager import ObedientTaskManager
-from tests.kit.os_processes import JOB_MANAGER, JOB_MASTER, OsCluster, OsProcess, get_json
+from tests.kit.cluster.os_processes import JOB_MANAGER, JOB_MASTER, OsCluster, OsProcess, get_json
+from tests.kit.control_plane.job_graphs import graph, source
+from tests.kit.control_plane.obedient_task_manager import ObedientTaskManager
+from tests.kit.etcd.server import EtcdProcess
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -16,11 +16,11 @@ from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.benchmarks.cluster import job_graph
-from tests.kit.job_managers import leader_and_standby
-from tests.kit.levels import reached
-from tests.kit.naps import attempts
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.token_service import MARK, TokenService
+from tests.kit.cluster.job_managers import leader_and_standby
+from tests.kit.cluster.naps import attempts
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.services.token_service import MARK, TokenService
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
@@ -73,7 +73,9 @@ def job_that_uses_tokens(client: FlinklikeClient, service: TokenService, gate: P
     """One that has begun to, and ends when the gate is there."""
     job_id = new_job_id()
     params = {"gate": str(gate), "url": service.url}
-    client.submit(job_graph("uses", "tests.kit.credential_programs:use_until_gate", params=params), job_id=job_id)
+    client.submit(
+        job_graph("uses", "tests.kit.cluster.credential_programs:use_until_gate", params=params), job_id=job_id
+    )
     reached(lambda: service.served, "the job uses a token")
     return job_id
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from airflow_flinklike.client import new_job_id
+from tests.kit.cluster.script_cluster import ScriptCluster, free_port
 from tests.kit.docs import DocCommand, doc_commands
-from tests.kit.script_cluster import ScriptCluster, free_port
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -7,8 +7,8 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.states import JobStatus
+from tests.kit.cluster.script_cluster import ScriptCluster
 from tests.kit.docs import Snippet, SnippetKind, doc_commands, doc_snippets, run_snippet
-from tests.kit.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow]
 

@@ -14,11 +14,11 @@ import httpx
 import pytest
 from cryptography import x509
 
-from tests.kit.certificates import Made
-from tests.kit.cluster_certificates import ClusterCertificates
-from tests.kit.job_managers import job_managers
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from tests.kit.cluster.cluster_certificates import ClusterCertificates
+from tests.kit.cluster.job_managers import job_managers
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.services.certificates import Made
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -20,18 +20,18 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
-from runtime.highavailability.embedded import EmbeddedEtcdSettings
+from runtime.entrypoint.control.embedded_etcd import EmbeddedEtcdSettings
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.kv import Delete, Put, Txn
-from runtime.highavailability.payloads import inline_payload
+from runtime.highavailability.jobs.payloads import inline_payload
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import GraphRecord
-from tests.kit.etcd import start_plain_etcd
-from tests.kit.levels import reached
-from tests.kit.process_jobs import noting, runs_of, submit
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.stored_keys import KEYS, etcd_settings
+from tests.kit.cluster.process_jobs import noting, runs_of, submit
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.etcd.server import start_plain_etcd
+from tests.kit.etcd.stored_keys import KEYS, etcd_settings
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -15,10 +15,10 @@ from airflow_flinklike.client import new_job_id
 from runtime.common.states import JobStatus
 from runtime.config import log_files
 from tests.benchmarks.cluster import job_graph
-from tests.kit import bystanders
-from tests.kit.h2_floods import flooding
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.strangers import bystanders
+from tests.kit.strangers.h2_floods import flooding
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

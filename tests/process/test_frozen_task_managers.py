@@ -20,11 +20,11 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
-from tests.kit.levels import reached
-from tests.kit.lived_tasks import Life, lives
-from tests.kit.process_tree import tree
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.task_manager_process import is_alive
+from tests.kit.cluster.lived_tasks import Life, lives
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.cluster.task_manager_process import is_alive
+from tests.kit.host.levels import reached
+from tests.kit.host.process_tree import tree
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 
@@ -70,7 +70,7 @@ class Tasks:
 
     def start(self, name: str, *, exclusive: bool) -> None:
         """Submit it, and wait until it lives."""
-        code = FunctionReference(target="tests.kit.lived_tasks:live")
+        code = FunctionReference(target="tests.kit.cluster.lived_tasks:live")
         operator = Operator(name=name, kind=OperatorKind.FUNCTION, code=code)
         vertex = JobVertex(
             id=vertex_id_of(name),

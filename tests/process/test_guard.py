@@ -21,7 +21,7 @@ import pytest
 
 from runtime.common.ids import Incarnation
 from runtime.heartbeat.proof_of_death import GuardDialler
-from runtime.taskexecutor.slots.linux import boottime, children_of
+from runtime.system.linux import boottime, children_of
 
 pytestmark = pytest.mark.process
 
@@ -39,7 +39,7 @@ else:
 MAIN = """
 import json, os, signal, sys, time
 from runtime.taskexecutor.guard.channel import GuardChannel
-from runtime.taskexecutor.slots.linux import die_with_parent
+from runtime.system.linux import die_with_parent
 
 def spawn(*, is_orphan):
     reader, writer = os.pipe()
@@ -308,7 +308,7 @@ def test_the_guard_is_small() -> None:
         "runtime.taskexecutor.guard.channel",
         "runtime.taskexecutor.guard.isolation",
         "runtime.taskexecutor.slots",
-        "runtime.taskexecutor.slots.linux",
+        "runtime.system.linux",
     }
 
 

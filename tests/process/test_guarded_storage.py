@@ -11,9 +11,9 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
-from tests.kit.guarded_files import give_out, install
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.storage.guarded_files import give_out, install
 
 pytestmark = [pytest.mark.process]
 
@@ -58,7 +58,7 @@ def cluster(tmp_path: Path, site: Path) -> Iterator[ScriptCluster]:
 
 def write(client: FlinklikeClient, base: Path) -> None:
     """A job whose outputs a TaskManager moves into that place."""
-    code = FunctionReference(target="tests.kit.credential_programs:write_with_fsspec")
+    code = FunctionReference(target="tests.kit.cluster.credential_programs:write_with_fsspec")
     sink = JobVertex(
         id=vertex_id_of("sink"),
         name="sink",

@@ -11,9 +11,9 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.linux import is_alive
-from tests.kit.levels import reached
-from tests.kit.slot_work import slot_bench
+from runtime.system.linux import is_alive
+from tests.kit.host.levels import reached
+from tests.kit.spark.slot_work import slot_bench
 from tests.process.test_slot_isolation import in_a_process_beside
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
@@ -26,8 +26,8 @@ from pathlib import Path
 
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import TaskMetrics
-from runtime.taskexecutor.slots.channel import Channel
-from runtime.taskexecutor.slots.wire import FrameKind, TaskOutcome, decode_order, encode_outcome
+from runtime.taskexecutor.slot_process.channel import Channel
+from runtime.taskexecutor.slot_protocol.wire import FrameKind, TaskOutcome, decode_order, encode_outcome
 
 
 def say_done(value: bytes) -> Channel:

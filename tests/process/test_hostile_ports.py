@@ -23,8 +23,11 @@ from runtime.rpc.grpc_channels import (
 )
 from runtime.rpc.switchboard import known_methods
 from tests.fuzz.mutation import Mutator
-from tests.kit.gated_jobs import GatedJobs
-from tests.kit.h2_floods import (
+from tests.kit.cluster.gated_jobs import GatedJobs
+from tests.kit.cluster.script_cluster import TEST_RUN, ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.host.process_tree import carrying
+from tests.kit.strangers.h2_floods import (
     END_HEADERS,
     END_STREAM,
     HEADERS,
@@ -35,9 +38,6 @@ from tests.kit.h2_floods import (
     literal,
     request_headers,
 )
-from tests.kit.levels import reached
-from tests.kit.process_tree import carrying
-from tests.kit.script_cluster import TEST_RUN, ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 

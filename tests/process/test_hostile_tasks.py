@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_flinklike import function_job
+from airflow_flinklike.api.handle import JobHandle
 from airflow_flinklike.exceptions import JobFailedError
-from airflow_flinklike.handle import JobHandle
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 from tests.process.conftest import WITHOUT_SPARK
 
 pytestmark = pytest.mark.process
@@ -61,8 +61,8 @@ def writes_frames(*payloads: str) -> None:
     import gc
     import time
 
-    from runtime.taskexecutor.slots.channel import Channel
-    from runtime.taskexecutor.slots.wire import FrameKind
+    from runtime.taskexecutor.slot_process.channel import Channel
+    from runtime.taskexecutor.slot_protocol.wire import FrameKind
 
     channel = next(one for one in gc.get_objects() if isinstance(one, Channel))
     for one in payloads:
@@ -76,8 +76,8 @@ def writes_last_words() -> None:
     import gc
     import os
 
-    from runtime.taskexecutor.slots.channel import Channel
-    from runtime.taskexecutor.slots.wire import FrameKind
+    from runtime.taskexecutor.slot_process.channel import Channel
+    from runtime.taskexecutor.slot_protocol.wire import FrameKind
 
     channel = next(one for one in gc.get_objects() if isinstance(one, Channel))
     for _ in range(100):

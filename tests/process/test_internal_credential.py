@@ -18,7 +18,7 @@ from runtime.rpc.settings import RpcSettings
 from runtime.security.cluster_key import read_cluster_key
 from runtime.security.internal import derived_credential
 from runtime.security.tokens import ClusterToken
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HUNG = """
 import os, signal, sys, time
 from runtime.taskexecutor.guard import isolation
-from runtime.taskexecutor.slots.linux import become_subreaper, boottime, die_with_parent
+from runtime.system.linux import become_subreaper, boottime, die_with_parent
 
 become_subreaper()
 reader, writer = os.pipe()

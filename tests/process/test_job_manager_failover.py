@@ -19,10 +19,16 @@ from airflow_flinklike.exceptions import JobConflictError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.benchmarks.cluster import job_graph
-from tests.kit.job_managers import JobManagerProcess, answers, job_managers, leader_and_standby, seconds_until_answer
-from tests.kit.levels import reached
-from tests.kit.naps import attempts, run_naps
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from tests.kit.cluster.job_managers import (
+    JobManagerProcess,
+    answers,
+    job_managers,
+    leader_and_standby,
+    seconds_until_answer,
+)
+from tests.kit.cluster.naps import attempts, run_naps
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
+from tests.kit.host.levels import reached
 from tests.process.conftest import IN_PROCESS
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]

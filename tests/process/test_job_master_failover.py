@@ -14,11 +14,11 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
-from tests.kit.gated_jobs import GatedJobs
-from tests.kit.levels import reached
-from tests.kit.naps import attempts, run_naps
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.stored_keys import KEYS, delete_key, revisions
+from tests.kit.cluster.gated_jobs import GatedJobs
+from tests.kit.cluster.naps import attempts, run_naps
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.etcd.stored_keys import KEYS, delete_key, revisions
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime.taskexecutor.slots.linux import is_alive
+from runtime.system.linux import is_alive
 from tests.process.test_task_manager_spark import jvm_of, spark_task_manager
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.asyncio]

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.kit.identity_provider import AUDIENCE, ISSUER, claims, jwk, key_set, rsa_key, signed
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.services.identity_provider import AUDIENCE, ISSUER, claims, jwk, key_set, rsa_key, signed
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

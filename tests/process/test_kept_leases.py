@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runtime.highavailability.core.keeping import STALL_TTLS
 from runtime.highavailability.keys import Keys
-from tests.kit.etcd import EtcdProcess
-from tests.kit.lease_holder import LeaseHolder, lease_holder
-from tests.kit.levels import reached
-from tests.kit.process_tree import freeze
+from runtime.highavailability.kv.core.keeping import STALL_TTLS
+from tests.kit.etcd.server import EtcdProcess
+from tests.kit.host.lease_holder import LeaseHolder, lease_holder
+from tests.kit.host.levels import reached
+from tests.kit.host.process_tree import freeze
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_flinklike.api.handle import JobHandle
 from airflow_flinklike.client import FlinklikeClient, new_job_id
-from airflow_flinklike.handle import JobHandle
 from runtime.common.ids import JobId
 from tests.benchmarks.cluster import job_graph
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
@@ -38,7 +38,7 @@ def run(client: FlinklikeClient) -> dict[JobId, str]:
     """Two jobs at once, one for each slot; their TaskManagers' names."""
     ids = [new_job_id(), new_job_id()]
     for job_id in ids:
-        client.submit(job_graph("talk", "tests.kit.talking:talk", params={"seconds": 1}), job_id=job_id)
+        client.submit(job_graph("talk", "tests.kit.cluster.talking:talk", params={"seconds": 1}), job_id=job_id)
     found = {}
     for job_id in ids:
         job = JobHandle(client, job_id)

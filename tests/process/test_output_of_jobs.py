@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_flinklike import Pipeline
+from airflow_flinklike.api.local import _OPTIONS, _cluster, _token
 from airflow_flinklike.client import FlinklikeClient, new_job_id
-from airflow_flinklike.local import _OPTIONS, _cluster, _token
-from airflow_flinklike.observation import JobObserver, LogSettings
+from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from tests.kit.heard import Heard
+from tests.kit.host.heard import Heard
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

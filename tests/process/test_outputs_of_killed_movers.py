@@ -19,9 +19,9 @@ from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError, JobFailedError
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
-from tests.kit.gated_files import install, visible, waiting
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.storage.gated_files import install, visible, waiting
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 
@@ -53,7 +53,9 @@ def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
 
 def vertex(name: str, code: str = "write", parallelism: int = 1) -> JobVertex:
     operator = Operator(
-        name=name, kind=OperatorKind.FUNCTION, code=FunctionReference(target=f"tests.kit.commit_programs:{code}")
+        name=name,
+        kind=OperatorKind.FUNCTION,
+        code=FunctionReference(target=f"tests.kit.cluster.commit_programs:{code}"),
     )
     return JobVertex(
         id=vertex_id_of(name),
@@ -266,7 +268,7 @@ def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the
     assert len(arguments) == 2
     reached(lambda: client.get("/overview")["slots-available"] == client.get("/overview")["slots-total"], "it is over")
     (base / f".commit-{job_id}").unlink()
-    command = [sys.executable, "-m", "tests.kit.repeated_commit", *arguments]
+    command = [sys.executable, "-m", "tests.kit.control_plane.repeated_commit", *arguments]
     subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
     assert visible(base) == expected()
 
@@ -311,7 +313,7 @@ def test_a_rerun_of_an_append_that_has_failed_half_way_doubles_nothing(
     assert f"the commit of job {first} has failed half way in gated://{base}" in failure.stack_trace
     assert (failure.kind, failure.is_recoverable) == ("USER", False), "no retry of Airflow's comes to another end"
     (argument,) = re.findall(r"repeat that commit with bin/commit-outputs.sh (\S+)", failure.stack_trace)
-    command = [sys.executable, "-m", "tests.kit.repeated_commit", argument]
+    command = [sys.executable, "-m", "tests.kit.control_plane.repeated_commit", argument]
     subprocess.run(command, check=True, env={**os.environ, **cluster.environment}, capture_output=True)
     assert visible(base) == expected()
     assert (base / "_SUCCESS").exists()

@@ -17,9 +17,9 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from tests.benchmarks.cluster import job_graph
-from tests.kit.levels import reached
-from tests.kit.naps import attempts, run_naps
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from tests.kit.cluster.naps import attempts, run_naps
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

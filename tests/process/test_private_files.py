@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.jobgraph.task_credentials import VARIABLE
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.spark.spark_box import QUICK_JVM
 
 pytestmark = [
     pytest.mark.process,

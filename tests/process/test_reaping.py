@@ -20,11 +20,11 @@ import pytest
 
 from runtime.common.ids import Incarnation
 from runtime.heartbeat.proof_of_death import GuardDialler
+from runtime.system.linux import children_of, is_alive
 from runtime.taskexecutor.guard.cgroup import Cgroup
 from runtime.taskexecutor.guard.mark import carriers, new_mark
 from runtime.taskexecutor.guard.records import boot_id, reaped_lives, records_directory
-from runtime.taskexecutor.slots.linux import children_of, is_alive
-from tests.kit.levels import reached
+from tests.kit.host.levels import reached
 
 pytestmark = pytest.mark.process
 
@@ -46,7 +46,7 @@ MAIN = """
 import asyncio, json, os, signal, subprocess, sys, time
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
-from runtime.taskexecutor.slots.linux import become_subreaper, die_with_parent
+from runtime.system.linux import become_subreaper, die_with_parent
 
 WRITE = "import sys, time\\nwhile True:\\n    open(sys.argv[1], 'a').write('x')\\n    time.sleep(0.01)\\n"
 

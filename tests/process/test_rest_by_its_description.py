@@ -15,9 +15,9 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import vertex_id_of
-from tests.kit.gated_jobs import GatedJobs
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.gated_jobs import GatedJobs
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 

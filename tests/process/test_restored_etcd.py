@@ -20,16 +20,16 @@ from runtime.blob.directory import LocalDirectory
 from runtime.blob.mark_file import MarkFile
 from runtime.common.ids import Incarnation, JobId
 from runtime.entrypoint import restored_etcd
-from runtime.highavailability import embedded
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import Submitted
-from runtime.highavailability.kv import Delete, Put, StoreRestoredError, Txn
-from runtime.highavailability.payloads import inline_payload
+from runtime.entrypoint.control import embedded_etcd as embedded
+from runtime.highavailability.jobs.job_store import Submitted
+from runtime.highavailability.jobs.payloads import inline_payload
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Delete, Put, StoreRestoredError, Txn
 from runtime.highavailability.records import GraphRecord, OwnerRecord, TaskManagerRecord
 from runtime.highavailability.restored import REASON
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
-from tests.kit.etcd import EtcdProcess, seal_of
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.etcd.server import EtcdProcess, seal_of
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike import Pipeline, local
+from airflow_flinklike import Pipeline
+from airflow_flinklike.api import local
 from airflow_flinklike.exceptions import JobFailedError, LocalClusterError
 from tests.kit.docs import Snippet, SnippetKind, doc_snippets, run_snippet
-from tests.kit.levels import reached
-from tests.kit.process_tree import carrying
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.host.levels import reached
+from tests.kit.host.process_tree import carrying
+from tests.kit.spark.spark_box import QUICK_JVM
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = pytest.mark.process
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import hostile_archives as hostile
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import wait_until
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.spark.spark_box import wait_until
+from tests.kit.strangers import hostile_archives as hostile
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
 

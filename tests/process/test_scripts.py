@@ -19,8 +19,8 @@ import pytest
 from runtime.entrypoint.control.daemon import STATED_FOR
 from runtime.entrypoint.control.pid_file import ProcessId
 from runtime.taskexecutor.guard.records import who_states
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

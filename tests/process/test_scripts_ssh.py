@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.etcd import EtcdProcess
-from tests.kit.process_tree import carrying
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.etcd.server import EtcdProcess
+from tests.kit.host.process_tree import carrying
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

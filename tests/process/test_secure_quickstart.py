@@ -14,8 +14,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.sniffer import Sniffer, SnifferForbiddenError
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.strangers.sniffer import Sniffer, SnifferForbiddenError
 from tests.process.test_quickstart import OPTIONS
 
 pytestmark = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.slot_work import slot_bench
+from tests.kit.spark.slot_work import slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 

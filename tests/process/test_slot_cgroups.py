@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.cgroups import SlotCgroups, SlotLimits
-from tests.kit.script_cluster import ROOT
-from tests.kit.slot_work import SlotBench, slot_bench
+from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits
+from tests.kit.cluster.script_cluster import ROOT
+from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 MEMORY = 256 << 20
 LIMITS = SlotLimits(memory_bytes=MEMORY, cpu_cores=0.5, processes=40)

@@ -16,7 +16,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, ResultPartitionSpec
 from runtime.taskexecutor.spark.environment import JvmChange, SlotSession, SparkLoss, SparkLostError, SparkProgress
-from tests.kit.slot_work import SlotBench, operator, script, slot_bench
+from tests.kit.spark.slot_work import SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

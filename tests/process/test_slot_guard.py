@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from runtime.common.errors import UnavailableError
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.linux import is_alive
+from runtime.system.linux import is_alive
 from runtime.taskexecutor.slots.work import SlotWork
-from tests.kit.slot_work import SlotBench, slot_bench
+from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

@@ -21,9 +21,9 @@ import pytest_asyncio
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.jobgraph.graph import PickledCode
-from runtime.taskexecutor.slots.linux import children_of
-from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
-from tests.kit.slot_work import RecordingListener, SlotBench, operator, script, slot_bench
+from runtime.system.linux import children_of
+from runtime.taskexecutor.containment.shared_memory import HeldFiles, memory_devices
+from tests.kit.spark.slot_work import RecordingListener, SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.linux import children_of, is_alive
-from tests.kit.slot_work import SlotBench, slot_bench
+from runtime.system.linux import children_of, is_alive
+from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

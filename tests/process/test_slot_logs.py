@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream
 from runtime.taskexecutor.slots.logs import attempt_directory, read_log
-from tests.kit.slot_work import SlotBench, slot_bench
+from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

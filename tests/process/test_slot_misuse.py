@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from runtime.common.states import ExecutionState
-from tests.kit.slot_work import SlotBench, slot_bench
+from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

@@ -15,10 +15,10 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.users import TaskUser
+from runtime.taskexecutor.containment.users import TaskUser
 from runtime.taskexecutor.slots.work import SlotWork
-from tests.kit.process_tree import freeze
-from tests.kit.slot_work import RecordingListener, SlotBench, slot_bench
+from tests.kit.host.process_tree import freeze
+from tests.kit.spark.slot_work import RecordingListener, SlotBench, slot_bench
 
 pytestmark = [
     pytest.mark.process,

@@ -12,7 +12,7 @@ import pytest_asyncio
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import TaskExecutionReport
 from runtime.taskexecutor.slots.work import SlotWork
-from tests.kit.slot_work import SlotBench, slot_bench
+from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 

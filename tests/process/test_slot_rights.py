@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from runtime.system.linux import is_alive
 from runtime.taskexecutor.slots import pool as pool_module
-from runtime.taskexecutor.slots.linux import is_alive
-from tests.kit.slot_work import slot_bench
+from tests.kit.spark.slot_work import slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runtime.taskexecutor.slots.segments import listed_segments
-from tests.kit.levels import reached
-from tests.kit.slot_work import slot_bench
+from runtime.taskexecutor.containment.segments import listed_segments
+from tests.kit.host.levels import reached
+from tests.kit.spark.slot_work import slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 

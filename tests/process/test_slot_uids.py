@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.hostile_archives import compressed, tar_header
-from tests.kit.levels import reached
-from tests.kit.open_python import OpenPythonCluster, why_not
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.slot_attacks import ATTACK, VICTIM, Victim, printed
+from tests.kit.cluster.open_python import OpenPythonCluster, why_not
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.cluster.slot_attacks import ATTACK, VICTIM, Victim, printed
+from tests.kit.host.levels import reached
+from tests.kit.strangers.hostile_archives import compressed, tar_header
 
 pytestmark = [
     pytest.mark.process,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit import beside_spark
-from tests.kit.levels import reached
-from tests.kit.open_python import OpenPythonCluster, why_not
-from tests.kit.slot_attacks import ATTACK, VICTIM, Victim, printed
+from tests.kit.cluster import beside_spark
+from tests.kit.cluster.open_python import OpenPythonCluster, why_not
+from tests.kit.cluster.slot_attacks import ATTACK, VICTIM, Victim, printed
+from tests.kit.host.levels import reached
 from tests.process.conftest import SPARK
 
 FIRST, LAST = 23200, 23299

@@ -16,10 +16,10 @@ import pytest
 
 from airflow_flinklike import script_job
 from runtime.common.states import JobStatus
-from tests.kit import spark_examples as examples
-from tests.kit.plain_spark import plain_spark_environment
-from tests.kit.process_jobs import submit
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from tests.kit.cluster.process_jobs import submit
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
+from tests.kit.spark import spark_examples as examples
+from tests.kit.spark.plain_spark import plain_spark_environment
 from tests.process.conftest import SPARK
 
 pytestmark = [

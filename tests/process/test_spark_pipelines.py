@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_flinklike import Pipeline, function_job
+from airflow_flinklike.api.handle import JobHandle
+from airflow_flinklike.api.program import Program
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.exceptions import JobFailedError
-from airflow_flinklike.handle import JobHandle
-from airflow_flinklike.program import Program
 from runtime.common.states import JobStatus
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

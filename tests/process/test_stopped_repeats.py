@@ -16,10 +16,10 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
-from runtime.taskexecutor.output_move import PARALLEL_MAX
-from tests.kit.gated_files import install, visible, waiting
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ROOT, ScriptCluster
+from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.storage.gated_files import install, visible, waiting
 
 FILES = 40
 
@@ -32,7 +32,7 @@ from runtime.aio.clock import LoopClock
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.output_move import OutputMove, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove, Permit
 base, job = sys.argv[1:]
 output = OutputDirectory(base, f"{base}/.attempt-{job}_0", "overwrite")
 message = CommitOutputs(JobId(job), 1, VertexId(""), (output,), 1)
@@ -69,7 +69,7 @@ def test_a_repeat_that_was_stopped_in_its_terminal_deletes_nothing_of_a_later_jo
     assert commit(environment, base, JobId("3" * 32), "old") == 0
     hold = Path(f"{base}.hold-remove")
     hold.touch()
-    repeat = [sys.executable, "-m", "tests.kit.repeated_commit", f"gated://{base}/.commit-{failed}"]
+    repeat = [sys.executable, "-m", "tests.kit.control_plane.repeated_commit", f"gated://{base}/.commit-{failed}"]
     mover = subprocess.Popen(
         [sys.executable, "-c", COMMIT, f"gated://{base}", write(base, failed, "new")], env=environment, cwd=ROOT
     )
@@ -114,7 +114,7 @@ def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
 
 
 def submit(client: FlinklikeClient, base: Path, **params: int) -> JobId:
-    code = FunctionReference(target="tests.kit.commit_programs:write")
+    code = FunctionReference(target="tests.kit.cluster.commit_programs:write")
     operator = Operator(name="sink", kind=OperatorKind.FUNCTION, code=code)
     vertex = JobVertex(id=vertex_id_of("sink"), name="sink", operators=(operator,), parallelism=1, max_parallelism=1)
     graph = JobGraph(name="commit", vertices=(vertex,), params={"base": f"gated://{base}", "files": FILES, **params})

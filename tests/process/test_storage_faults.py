@@ -16,10 +16,10 @@ from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.exceptions import ClusterUnavailableError
 from runtime.common.ids import JobId
 from runtime.highavailability.keys import Keys
-from tests.kit.etcd import EtcdProcess
-from tests.kit.gated_jobs import GatedJobs
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.gated_jobs import GatedJobs
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.etcd.server import EtcdProcess
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 

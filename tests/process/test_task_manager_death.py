@@ -12,12 +12,12 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import Incarnation, JobId
-from runtime.highavailability.kv import KeyValueStore
-from runtime.highavailability.registration import TaskManagerRegistry
-from tests.kit.levels import reached
-from tests.kit.naps import run_naps
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.stored_keys import KEYS, ask_store
+from runtime.highavailability.kv.key_value_store import KeyValueStore
+from runtime.highavailability.leadership.registration import TaskManagerRegistry
+from tests.kit.cluster.naps import run_naps
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.etcd.stored_keys import KEYS, ask_store
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from runtime.common.ids import JobId
-from tests.kit.gated_jobs import GatedJobs
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.gated_jobs import GatedJobs
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
 

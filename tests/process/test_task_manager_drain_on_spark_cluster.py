@@ -10,11 +10,11 @@ import pytest
 
 from airflow_flinklike.client import new_job_id
 from runtime.common.ids import JobId
-from tests.kit.gated_jobs import GatedJobs
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import ONE_COMPILER
-from tests.kit.standalone import standalone
+from tests.kit.cluster.gated_jobs import GatedJobs
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.spark.spark_box import ONE_COMPILER
+from tests.kit.spark.standalone import standalone
 from tests.process.conftest import SPARK
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.extended]

@@ -18,21 +18,17 @@ from runtime.common.ids import Incarnation
 from runtime.gateways.job_master import OfferSlots
 from runtime.gateways.resource_manager import RegisterTaskManager, SlotReport, SlotsFreed
 from runtime.gateways.task import TaskExecutionReport
-from runtime.highavailability.fences import OwnerFences
+from runtime.highavailability.jobs.fences import OwnerFences
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
+from runtime.highavailability.kv.key_value_store import Delete, KeyValueStore, Put, Txn
+from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import LeaderRecord, TaskManagerRecord
-from runtime.highavailability.registration import TaskManagerRegistry
 from runtime.jobgraph.graph import dump_operators
-from runtime.taskexecutor.slots.linux import is_descendant
-from tests.kit.class_archive import share
-from tests.kit.etcd import EtcdProcess, seal_of
-from tests.kit.slot_work import operator
-from tests.kit.spark_box import QUICK_JVM
-from tests.kit.task_executor_cluster import until_gone
-from tests.kit.task_manager_process import TaskManager, ended, is_alive, task_manager
-from tests.kit.task_messages import (
+from runtime.system.linux import is_descendant
+from tests.kit.cluster.task_manager_process import TaskManager, ended, is_alive, task_manager
+from tests.kit.control_plane.task_executor_cluster import until_gone
+from tests.kit.control_plane.task_messages import (
     allocation_id,
     answer_offers,
     deploy,
@@ -41,6 +37,10 @@ from tests.kit.task_messages import (
     register_job,
     request_slot,
 )
+from tests.kit.etcd.server import EtcdProcess, seal_of
+from tests.kit.spark.class_archive import share
+from tests.kit.spark.slot_work import operator
+from tests.kit.spark.spark_box import QUICK_JVM
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.asyncio]
 

@@ -16,9 +16,9 @@ from runtime.common.fencing import FencingToken
 from runtime.gateways.job_master import SlotsDraining
 from runtime.gateways.resource_manager import SlotReport
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream, TaskExecutorGateway
-from tests.kit.task_executor_cluster import CLUSTER, refused, until_gone
-from tests.kit.task_manager_process import START_TIMEOUT, ended, exists, task_manager
-from tests.kit.task_messages import acknowledge, attempt_id, job_id
+from tests.kit.cluster.task_manager_process import START_TIMEOUT, ended, exists, task_manager
+from tests.kit.control_plane.task_executor_cluster import CLUSTER, refused, until_gone
+from tests.kit.control_plane.task_messages import acknowledge, attempt_id, job_id
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 

@@ -16,10 +16,10 @@ import pytest
 
 from runtime.gateways.job_master import TaskProgresses
 from runtime.gateways.resource_manager import SlotReport
-from tests.kit.class_archive import share
-from tests.kit.spark_box import QUICK_JVM
-from tests.kit.task_manager_process import TaskManager, ended, exists, is_alive, task_manager
-from tests.kit.task_messages import acknowledge, end_job, free_slots
+from tests.kit.cluster.task_manager_process import TaskManager, ended, exists, is_alive, task_manager
+from tests.kit.control_plane.task_messages import acknowledge, end_job, free_slots
+from tests.kit.spark.class_archive import share
+from tests.kit.spark.spark_box import QUICK_JVM
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow, pytest.mark.asyncio, pytest.mark.timeout(400)]
 

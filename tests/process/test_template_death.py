@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from runtime.gateways.job_master import SlotsDraining
-from runtime.taskexecutor.slots.linux import children_of, is_alive
-from tests.kit.task_manager_process import TaskManager, task_manager
+from runtime.system.linux import children_of, is_alive
+from tests.kit.cluster.task_manager_process import TaskManager, task_manager
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.spark.spark_box import QUICK_JVM
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 

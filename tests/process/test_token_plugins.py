@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.token_plugin import install
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+from tests.kit.services.token_plugin import install
 
 pytestmark = [pytest.mark.process]
 

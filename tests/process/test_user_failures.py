@@ -13,8 +13,8 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient
 from runtime.common.ids import JobId
-from tests.kit.levels import reached
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 from tests.process.conftest import WITHOUT_SPARK
 
 pytestmark = pytest.mark.process

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ScriptCluster
 
 pytestmark = [pytest.mark.process, pytest.mark.spark]
 

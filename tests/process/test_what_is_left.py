@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_flinklike import function_job
-from tests.kit.script_cluster import ScriptCluster
-from tests.kit.spark_box import QUICK_JVM
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.spark.spark_box import QUICK_JVM
 
 pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.etcd]
 

@@ -11,8 +11,8 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import AcknowledgeReports, EndJob, FreeSlots, OfferSlots, RegisterJob, SlotOffer
 from runtime.gateways.resource_manager import RequestSlot
 from runtime.gateways.task import JobInformation, ResourceProfile
-from runtime.highavailability.guards import absent, leads, unchanged
-from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.kv.conditions import absent, leads, unchanged
+from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import (
     EventsRecord,

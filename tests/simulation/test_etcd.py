@@ -10,7 +10,7 @@ import pytest
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import OutcomeUnknownError, StorageExhaustedError, UnavailableError
-from runtime.highavailability.kv import CompactedError, Delete, Put, Txn, WatchBatch
+from runtime.highavailability.kv.key_value_store import CompactedError, Delete, Put, Txn, WatchBatch
 from tests.kit.simulation.etcd import HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
 from tests.kit.simulation.etcd_trouble import LATE_SECONDS, MEMBERS
 from tests.kit.simulation.history import Applied, Expired, History

@@ -7,11 +7,11 @@ import pytest
 from runtime.common.states import JobStatus
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory, TaskMetrics
-from runtime.highavailability.kv import Put
+from runtime.highavailability.kv.key_value_store import Put
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import EventsRecord, Payload
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, OutputsCommitting, encode_events
-from tests.kit.job_master_driver import location
+from tests.kit.control_plane.job_master_driver import location
 from tests.kit.simulation.checkers import check
 from tests.kit.simulation.history import Damaged, OutputChanged, Received
 from tests.kit.simulation.outputs import OLD_FILE, OutputsAppear

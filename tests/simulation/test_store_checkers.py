@@ -7,8 +7,8 @@ import pytest
 from runtime.common.ids import AllocationId, Incarnation
 from runtime.common.states import JobStatus
 from runtime.gateways.resource_manager import RequestSlot, ResourceProfile
-from runtime.highavailability.guards import absent, leads, unchanged
-from runtime.highavailability.kv import Delete, KeyValue, Put, WatchEvent
+from runtime.highavailability.kv.conditions import absent, leads, unchanged
+from runtime.highavailability.kv.key_value_store import Delete, KeyValue, Put, WatchEvent
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import (
     FenceRecord,

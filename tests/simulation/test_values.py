@@ -17,11 +17,11 @@ from runtime.gateways.task import (
     TaskInformation,
 )
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import KeyValue, Put, Txn, TxnResult, WatchEvent
+from runtime.highavailability.kv.key_value_store import KeyValue, Put, Txn, TxnResult, WatchEvent
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import DoneRecord
 from runtime.jobgraph.graph import OperatorKind
-from tests.kit.job_graphs import edge, graph, source, vertex
+from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
 from tests.kit.simulation.checkers import check
 from tests.kit.simulation.history import Applied, Damaged, Happening, History, Returned, Submitting
 from tests.kit.simulation.outcomes import ValuesAreRight

@@ -15,7 +15,7 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.dispatcher import JobMasterRegistered
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import OwnerRecord
-from tests.kit.job_graphs import diamond, lone
+from tests.kit.control_plane.job_graphs import diamond, lone
 from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob, Status
 from tests.kit.simulation.etcd import HOST

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.spark_box import SparkBox, spark_settings
+from tests.kit.spark.spark_box import SparkBox, spark_settings
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

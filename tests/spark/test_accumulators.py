@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.kit.plain_spark import plain_spark_environment
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.plain_spark import plain_spark_environment
+from tests.kit.spark.spark_box import SparkBox
 
 pytestmark = pytest.mark.timeout(900)  # a plain Spark starts from nothing
 

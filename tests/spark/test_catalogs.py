@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox
 
 JOBS = [name * 32 for name in "abc"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox
 
 MADE = """
 import os, zipfile

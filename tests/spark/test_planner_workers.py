@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.spark_box import SparkBox, is_alive, spark_settings
+from tests.kit.spark.spark_box import SparkBox, is_alive, spark_settings
 
 STARTS = """
 import json, os, subprocess

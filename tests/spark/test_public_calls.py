@@ -1,7 +1,7 @@
 """R22, R23: calls of PySpark's public API that reach what a JVM has once, and what another job sees of them."""
 
 from runtime.taskexecutor.spark.environment import ChangeOutcome
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox
 
 CALLS = """
 import zipfile

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kit.spark_box import SlotProcess, SparkBox, is_alive, wait_until
+from tests.kit.spark.spark_box import SlotProcess, SparkBox, is_alive, wait_until
 
 PARENTS = "emit(spark.sparkContext.parallelize(range(4), 4).map(lambda _: __import__('os').getppid()).collect())"
 COUNT = "emit(spark.sparkContext.parallelize(range(8), 4).map(lambda n: n + 1).sum())"

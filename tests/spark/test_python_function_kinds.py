@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox
 
 KINDS = """
 import json, os

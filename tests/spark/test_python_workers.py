@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kit.spark_box import SlotProcess, SparkBox, is_alive, wait_until
+from tests.kit.spark.spark_box import SlotProcess, SparkBox, is_alive, wait_until
 
 POISON = """
 def poison(_):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.spark_box import SlotProcess, SparkBox
+from tests.kit.spark.spark_box import SlotProcess, SparkBox
 
 READ = """
 from pyspark.sql.functions import input_file_name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.spark_box import SparkBox, wait_until
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 KEY = "fs.lake.secret"
 LOOK = f"""

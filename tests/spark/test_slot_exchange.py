@@ -11,9 +11,9 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from runtime.gateways.task import PartitionDescriptor, PartitionKind
-from tests.kit.slot_box import SlotBox, gate, out
-from tests.kit.slot_work import operator
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.slot_box import SlotBox, gate, out
+from tests.kit.spark.slot_work import operator
+from tests.kit.spark.spark_box import SparkBox
 
 pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
 

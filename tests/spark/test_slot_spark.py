@@ -17,10 +17,10 @@ import pytest
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import Fault
-from runtime.taskexecutor.slots.slot_process import Attachment
-from tests.kit.slot_box import SlotBox
-from tests.kit.slot_work import operator, script
-from tests.kit.spark_box import SparkBox, wait_until
+from runtime.taskexecutor.slots.slot_handle import Attachment
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.slot_work import operator, script
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kit.foreign_jvm import ForeignJvm
-from tests.kit.spark_box import SlotProcess, SparkBox, spark_settings
+from tests.kit.spark.spark_box import SlotProcess, SparkBox, spark_settings
+from tests.kit.strangers.foreign_jvm import ForeignJvm
 
 DOORS = """
 sc, jvm = spark.sparkContext, spark.sparkContext._jvm

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.taskexecutor.spark.environment import SparkLoss
-from tests.kit.spark_box import SparkBox, spark_settings
+from tests.kit.spark.spark_box import SparkBox, spark_settings
 
 pytestmark = pytest.mark.timeout(600)
 

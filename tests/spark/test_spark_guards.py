@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.spark_conf import HADOOP_PREFIX, SPARK_NAMESPACES, STATIC_SQL
-from tests.kit.spark_box import SparkBox, wait_until
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 SLEEPING = """
 import threading

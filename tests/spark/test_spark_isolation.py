@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.kit.spark_box import SparkBox, wait_until
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 COUNT = "emit(spark.read.parquet({path!r}).count())"
 CACHE = "frame = spark.read.parquet({path!r}).cache(); emit(frame.count()); ask()"

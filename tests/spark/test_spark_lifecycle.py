@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.slots.linux import children_of
-from runtime.taskexecutor.spark.archive import ClassArchive
-from runtime.taskexecutor.spark.archive_builder import archive_for
+from runtime.system.linux import children_of
 from runtime.taskexecutor.spark.environment import SparkLostError, SparkProgress
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
-from runtime.taskexecutor.spark.java import find_java
-from tests.kit.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
+from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.spark_host.archive_builder import archive_for
+from runtime.taskexecutor.spark_host.java import find_java
+from tests.kit.spark.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
 
 COUNT = "emit(spark.range(3).count())"
 
@@ -152,7 +152,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from tests.kit.spark_box import spark_settings
+from tests.kit.spark.spark_box import spark_settings
 
 async def main():
     settings = spark_settings(Path({directory!r}), archive=Path({archive!r}) if {archive!r} else None)

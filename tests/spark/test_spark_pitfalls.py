@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark.python_workers import daemons_of
-from tests.kit.spark_box import SparkBox, wait_until
+from runtime.taskexecutor.spark_host.python_workers import daemons_of
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 PLANNED = """
 emit("planning")

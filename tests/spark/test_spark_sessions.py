@@ -5,7 +5,7 @@ import pytest
 
 from runtime.taskexecutor.spark.environment import SparkLostError
 from runtime.taskexecutor.spark.settings import sessions_directory
-from tests.kit.spark_box import SparkBox, wait_until
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 BREAK = """
 frame = spark.range(400000).selectExpr("rand()").cache()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from runtime.common.ids import JobId
-from tests.kit.slot_box import SlotBox
-from tests.kit.slot_work import script
-from tests.kit.spark_box import SparkBox, wait_until
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.slot_work import script
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 pytestmark = [pytest.mark.timeout(3000), pytest.mark.slow]
 

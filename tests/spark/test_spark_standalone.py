@@ -6,9 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kit.foreign_jvm import ForeignJvm
-from tests.kit.spark_box import ONE_COMPILER, SparkBox, is_alive, spark_settings, wait_until
-from tests.kit.standalone import standalone
+from tests.kit.spark.spark_box import ONE_COMPILER, SparkBox, is_alive, spark_settings, wait_until
+from tests.kit.spark.standalone import standalone
+from tests.kit.strangers.foreign_jvm import ForeignJvm
 
 SECRET = "secret-of-the-standalone-cluster"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.kit.spark_box import SparkBox, spark_settings
+from tests.kit.spark.spark_box import SparkBox, spark_settings
 
 COUNTS = "emit(spark.range(7).count() + spark.sparkContext.parallelize(range(3)).count())"
 

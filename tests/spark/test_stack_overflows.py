@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox
 
 COUNTS = "emit(spark.range(7).count() + spark.sparkContext.parallelize(range(3)).count())"
 

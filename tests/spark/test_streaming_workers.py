@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.spark_box import SparkBox, is_alive, wait_until
+from tests.kit.spark.spark_box import SparkBox, is_alive, wait_until
 
 STARTS = """
 import json, os, subprocess

@@ -9,9 +9,9 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.linux import is_alive
-from tests.kit.slot_box import SlotBox
-from tests.kit.spark_box import SlotProcess, SparkBox, wait_until
+from runtime.system.linux import is_alive
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.spark_box import SlotProcess, SparkBox, wait_until
 
 RUN = """
 import threading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from tests.kit.spark_box import SparkBox, wait_until
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 USES = """
 from pyspark.sql.functions import udf

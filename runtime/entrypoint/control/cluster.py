@@ -30,6 +30,7 @@ from runtime.config.options.security import (
     SSL_REST_ENABLED,
     SSL_REST_KEY,
 )
+from runtime.entrypoint.control import embedded_etcd as embedded
 from runtime.entrypoint.control.airflow import stop_standalone
 from runtime.entrypoint.control.cluster_view import ClusterView
 from runtime.entrypoint.control.daemon import (
@@ -49,7 +50,6 @@ from runtime.entrypoint.control.remote import RemoteCall, RemoteHosts
 from runtime.entrypoint.control.rolling import RollingRestart
 from runtime.entrypoint.control.run_directory import prepare_run_directory
 from runtime.entrypoint.control.table import render_table
-from runtime.highavailability import embedded
 from runtime.security.tokens import read_cluster_token
 
 _REMOTE_STOP_TIMEOUT = 60.0

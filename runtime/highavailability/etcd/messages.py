@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from runtime.common.errors import OutcomeUnknownError
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
-from runtime.highavailability.kv import (
+from runtime.highavailability.kv.key_value_store import (
     Compare,
     CompareOperator,
     CompareTarget,

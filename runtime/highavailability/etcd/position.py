@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
-from runtime.highavailability.kv import StoreRestoredError
+from runtime.highavailability.kv.key_value_store import StoreRestoredError
 
 
 class Position:

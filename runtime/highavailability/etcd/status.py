@@ -19,7 +19,7 @@ from runtime.common.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from runtime.highavailability.kv import CompactedError, LeaseNotFoundError
+from runtime.highavailability.kv.key_value_store import CompactedError, LeaseNotFoundError
 
 _RELOGIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
 

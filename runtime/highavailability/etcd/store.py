@@ -11,7 +11,6 @@ import grpc
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
-from runtime.highavailability.core.mvcc import check_txn
 from runtime.highavailability.etcd import messages
 from runtime.highavailability.etcd.channels import Connection, Metadata
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
@@ -20,7 +19,8 @@ from runtime.highavailability.etcd.session import EtcdSession
 from runtime.highavailability.etcd.settings import EtcdSettings, check_version
 from runtime.highavailability.etcd.status import Verdict, judge, translate
 from runtime.highavailability.etcd.watch import Watcher
-from runtime.highavailability.kv import (
+from runtime.highavailability.kv.core.mvcc import check_txn
+from runtime.highavailability.kv.key_value_store import (
     CompactedError,
     LeaseNotFoundError,
     PrefixState,

@@ -21,7 +21,7 @@ from runtime.highavailability.etcd.channels import Connection, Metadata
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.session import EtcdSession
 from runtime.highavailability.etcd.status import Verdict, judge, needs_login
-from runtime.highavailability.kv import CompactedError, WatchBatch
+from runtime.highavailability.kv.key_value_store import CompactedError, WatchBatch
 from runtime.highavailability.record_seal import RecordSeal
 
 logger = logging.getLogger(__name__)

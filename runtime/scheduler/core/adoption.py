@@ -15,7 +15,7 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import HeldAttempt
-from runtime.scheduler.core.census import CensusAnswer
+from runtime.scheduler.core.inheritance import CensusAnswer
 
 NOWHERE = AllocationId("")
 """The place of an adopted attempt that has ended: its slot is free, or somebody else's."""

@@ -13,13 +13,13 @@ from runtime.scheduler.core.execution_timeout import ExecutionTimeout
 from runtime.scheduler.core.failover import Failover
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.inheritance import Inheritance
 from runtime.scheduler.core.job_recovery import RecoveredJob
 from runtime.scheduler.core.losses import Losses
 from runtime.scheduler.core.outbox import Outbox
 from runtime.scheduler.core.output_commit import OutputCommit
 from runtime.scheduler.core.placement import ON_ITS_WAY, Placement
 from runtime.scheduler.core.reconnection import Reconnection
-from runtime.scheduler.core.recovery import Inheritance
 
 
 class Work:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
+from runtime.system.linux import BootTimer, become_subreaper, boottime, die_with_parent, set_process_name
 from runtime.taskexecutor.guard.channel import (
     CONTROL_VARIABLE,
     EXCLUSIVE,
@@ -45,7 +46,6 @@ from runtime.taskexecutor.guard.reaping import KILL_ROUND_SECONDS, kill, reap_ch
 from runtime.taskexecutor.guard.signals import END_AT_ONCE, noted_signals, read_signals, unblock_signals
 from runtime.taskexecutor.guard.statement import say
 from runtime.taskexecutor.guard.sweep import Sweep
-from runtime.taskexecutor.slots.linux import BootTimer, become_subreaper, boottime, die_with_parent, set_process_name
 
 _BACKLOG = 64
 _SECONDS_MAX = 1e9

@@ -19,8 +19,8 @@ import select
 import signal
 from collections.abc import Callable
 
+from runtime.system.linux import is_alive, is_descendant, process_tree
 from runtime.taskexecutor.guard.reaping import kill, kill_orphans
-from runtime.taskexecutor.slots.linux import is_alive, is_descendant, process_tree
 
 _SCANS_MAX = 20
 

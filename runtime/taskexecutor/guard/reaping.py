@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from runtime.system.linux import children_of, process_tree
 from runtime.taskexecutor.guard.cgroup import Cgroup
 from runtime.taskexecutor.guard.mark import carriers
 from runtime.taskexecutor.guard.records import LifeRecord, boot_id, host_identity, pid_namespace
-from runtime.taskexecutor.slots.linux import children_of, process_tree
 
 KILL_ROUND_SECONDS = 0.05
 OTHERS_KEPT_SECONDS = 7 * 86400

@@ -14,8 +14,8 @@ import socket
 import time
 from pathlib import Path
 
+from runtime.system.linux import set_process_name
 from runtime.taskexecutor.guard.records import LifeRecord
-from runtime.taskexecutor.slots.linux import set_process_name
 
 _LOOK_SECONDS = 0.5
 REAPED = "reaped"

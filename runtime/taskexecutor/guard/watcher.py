@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
+from runtime.system.linux import BootTimer, become_subreaper, boottime, set_process_name
 from runtime.taskexecutor.guard.channel import EXIT_START_AGAIN, LINE_BYTES_MAX
 from runtime.taskexecutor.guard.guard_main import ENDED, HOLDS, LISTENS, STATES, TOLD, Guard
 from runtime.taskexecutor.guard.held_guard import PATIENCE, HeldGuard
@@ -27,7 +28,6 @@ from runtime.taskexecutor.guard.reaping import kill, reap_children, reap_leftove
 from runtime.taskexecutor.guard.records import records_directory
 from runtime.taskexecutor.guard.signals import block_signals, noted_signals, read_signals
 from runtime.taskexecutor.guard.statement import say
-from runtime.taskexecutor.slots.linux import BootTimer, become_subreaper, boottime, set_process_name
 
 EXIT_CODE_OF_SIGNAL = 128
 _ASK = b"deadline"

@@ -24,7 +24,7 @@ from runtime.gateways.task_executor import (
     AttemptLogsResponse,
     LogStream,
 )
-from runtime.taskexecutor.slots import linux
+from runtime.system import linux
 
 READ_BYTES_MAX = 1024 * 1024
 _READERS = 4

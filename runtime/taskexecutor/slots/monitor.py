@@ -14,14 +14,14 @@ from pathlib import Path
 
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
-from runtime.taskexecutor.slots import failures
-from runtime.taskexecutor.slots.linux import kill_child_of, name_of, session_of
+from runtime.system.linux import kill_child_of, name_of, session_of
+from runtime.taskexecutor.containment.memory import MemorySample, measure_tree, sample_tree
+from runtime.taskexecutor.containment.segments import Segment, SlotSegments
+from runtime.taskexecutor.containment.shared_memory import HeldFiles, memory_devices
+from runtime.taskexecutor.slot_protocol import failures
 from runtime.taskexecutor.slots.logs import are_logs_above, attempt_directory, bound_logs
-from runtime.taskexecutor.slots.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
-from runtime.taskexecutor.slots.segments import Segment, SlotSegments
-from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
-from runtime.taskexecutor.slots.template import TemplateProcess
+from runtime.taskexecutor.slots.template_handle import TemplateProcess
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkProgress
 

@@ -22,18 +22,20 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
-from runtime.taskexecutor.slots import failures, jvm_changes
-from runtime.taskexecutor.slots.linux import is_alive
+from runtime.system.linux import is_alive
+from runtime.taskexecutor.containment.users import open_to_spark
+from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_protocol.wire import TaskOutcome
+from runtime.taskexecutor.slots import jvm_changes
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.sessions import SlotSessions
-from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
-from runtime.taskexecutor.slots.template import ProcessExit, TemplateProcess
-from runtime.taskexecutor.slots.template_main import TemplateConfig
-from runtime.taskexecutor.slots.users import open_to_spark
-from runtime.taskexecutor.slots.wire import TaskOutcome
+from runtime.taskexecutor.slots.slot import Slot
+from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
+from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
+from runtime.taskexecutor.template.template_main import TemplateConfig
 
 logger = logging.getLogger(__name__)
 
@@ -45,26 +47,6 @@ _STOP_TIMEOUT = 5.0
 _GONE_POLL = 0.002
 _RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
-
-
-class Slot:
-    """One slot."""
-
-    __slots__ = ("attempt", "current", "expiry", "fresh", "index", "kept", "refill", "used")
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.attempt: RunningAttempt | None = None
-        self.current: SlotProcess | None = None
-        self.kept: RunningAttempt | None = None
-        self.fresh: SlotProcess | None = None
-        self.refill: asyncio.Task[None] | None = None
-        self.expiry: asyncio.TimerHandle | None = None
-        self.used: list[SlotProcess] = []
-
-    def processes(self) -> list[SlotProcess]:
-        """All of them."""
-        return [process for process in (self.current, self.fresh) if process is not None]
 
 
 _PRELOADED = ("runtime.jobgraph.function_call", "encodings.ascii")
@@ -111,7 +93,7 @@ class SlotProcessPool:
             has_spark=self._spark is not None,
             preload=(
                 *_PRELOADED,
-                "runtime.taskexecutor.spark.attach:preload" if self._spark is not None else "cloudpickle",
+                "runtime.taskexecutor.slot_process.attach:preload" if self._spark is not None else "cloudpickle",
             ),
             address_space=4 * settings.memory_bytes_max,
             inline_bytes_max=settings.inline_bytes_max,

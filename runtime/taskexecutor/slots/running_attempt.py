@@ -11,12 +11,13 @@ from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
-from runtime.taskexecutor.slots import failures, said
+from runtime.taskexecutor.containment.shared_memory import HeldFiles
+from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_protocol.wire import OUTPUTS_LENGTH_MAX, TaskOutcome, WorkOrder, encode_order
+from runtime.taskexecutor.slots import slot_words as said
 from runtime.taskexecutor.slots.logs import attempt_directory
-from runtime.taskexecutor.slots.shared_memory import HeldFiles
-from runtime.taskexecutor.slots.slot_process import ReuseKey, SlotProcess
-from runtime.taskexecutor.slots.template import ProcessExit
-from runtime.taskexecutor.slots.wire import OUTPUTS_LENGTH_MAX, TaskOutcome, WorkOrder, encode_order
+from runtime.taskexecutor.slots.slot_handle import ReuseKey, SlotProcess
+from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from runtime.taskexecutor.spark.environment import SparkProgress
 

@@ -12,7 +12,7 @@ import logging
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.taskexecutor.slots import jvm_changes
-from runtime.taskexecutor.slots.slot_process import Attachment, SlotProcess
+from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment import ClosedSession, SlotSession, SparkEnvironment
 

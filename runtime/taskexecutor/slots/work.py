@@ -18,8 +18,8 @@ from runtime.gateways.task import (
     TaskExecutionReport,
     TaskProgress,
 )
-from runtime.taskexecutor.slots.cgroups import SlotCgroups
-from runtime.taskexecutor.slots.users import TaskUser
+from runtime.taskexecutor.containment.cgroups import SlotCgroups
+from runtime.taskexecutor.containment.users import TaskUser
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
 

@@ -333,7 +333,7 @@ class _HostProcess:
         command = [
             sys.executable,
             "-m",
-            "runtime.taskexecutor.spark.host_main",
+            "runtime.taskexecutor.spark_host.host_main",
             str(theirs.fileno()),
             str(os.getpid()),
         ]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.spark_conf import OWNED
-from runtime.taskexecutor.spark.warehouse import catalog_conf
+from runtime.taskexecutor.spark_host.warehouse import catalog_conf
 
 WORKING_DIRECTORY_LINK = "job"
-DAEMON_MODULE = "runtime.taskexecutor.spark.worker_daemon"
+DAEMON_MODULE = "runtime.taskexecutor.python_workers.worker_daemon"
 
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to

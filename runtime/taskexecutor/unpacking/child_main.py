@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.slots.linux import die_with_parent, refuse_new_privileges, set_process_name
+from runtime.system.linux import die_with_parent, refuse_new_privileges, set_process_name
 from runtime.taskexecutor.unpacking.archive import unpack
 from runtime.taskexecutor.unpacking.limits import Budget, UnpackLimits
 

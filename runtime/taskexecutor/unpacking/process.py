@@ -11,6 +11,7 @@ from pathlib import Path
 
 from runtime.common.errors import BugError, InvalidInputError, UnavailableError
 from runtime.common.printable import printable
+from runtime.taskexecutor.directories.user_processes import end_processes_of
 from runtime.taskexecutor.unpacking.child_main import (
     DENIED,
     DONE,
@@ -22,7 +23,6 @@ from runtime.taskexecutor.unpacking.child_main import (
 )
 from runtime.taskexecutor.unpacking.lending import lend, take_back
 from runtime.taskexecutor.unpacking.limits import MAX_CPU_TIME, TIMEOUT, UnpackLimits
-from runtime.taskexecutor.user_processes import end_processes_of
 
 _BOOTSTRAP = (
     f"import sys; sys.path.append({str(Path(__file__).resolve().parents[3])!r}); "

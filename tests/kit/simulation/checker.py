@@ -11,7 +11,7 @@ from typing import Protocol
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.job_master import DeployTasks
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Compare, Txn, TxnResult, WatchEvent
+from runtime.highavailability.kv.key_value_store import Compare, Txn, TxnResult, WatchEvent
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import EventsRecord
 from runtime.scheduler.core.job_events import JobEvent, SubtasksReset, decode_events

@@ -15,7 +15,7 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import AcknowledgeReports, DeployTasks, EndJob, OfferSlots, RegisterJob
 from runtime.gateways.resource_manager import RequestSlot
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import CompareOperator, CompareTarget, WatchEvent
+from runtime.highavailability.kv.key_value_store import CompareOperator, CompareTarget, WatchEvent
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord, FenceRecord, OwnerRecord, ResultRecord
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset

@@ -16,8 +16,8 @@ from typing import Any
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import FlinklikeError, OutcomeUnknownError, UnavailableError
-from runtime.highavailability.core.mvcc import MvccStore
-from runtime.highavailability.kv import (
+from runtime.highavailability.kv.core.mvcc import MvccStore
+from runtime.highavailability.kv.key_value_store import (
     CompactedError,
     KeyValue,
     PrefixState,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 
-from runtime.highavailability.kv import KeyValue
+from runtime.highavailability.kv.key_value_store import KeyValue
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.records import TaskManagerRecord
 from tests.kit.simulation.etcd import HOST

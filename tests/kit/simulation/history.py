@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.highavailability.kv import Txn, TxnResult, WatchEvent
+from runtime.highavailability.kv.key_value_store import Txn, TxnResult, WatchEvent
 
 AWAKE = "wakes"
 CUT_OFF = "cannot send to"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from runtime.common.clock import Clock
-from runtime.highavailability.keeper import HeldLease, Keeping, KeptLease, SharedLease
-from runtime.highavailability.kv import KeyValueStore
+from runtime.highavailability.kv.keeper import HeldLease, Keeping, KeptLease, SharedLease
+from runtime.highavailability.kv.key_value_store import KeyValueStore
 from tests.kit.simulation.processes import Life, SimulatedProcess
 
 

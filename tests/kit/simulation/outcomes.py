@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.highavailability.jobs.references import object_keys_in
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import ResultRecord
-from runtime.highavailability.references import object_keys_in
 from tests.kit.simulation.checker import CheckerBase, Reader
 from tests.kit.simulation.history import (
     Acknowledged,

@@ -14,10 +14,10 @@ from runtime.gateways.task import (
     TaskInformation,
     TaskMetrics,
 )
-from runtime.highavailability.core.mvcc import MvccStore
-from runtime.highavailability.guards import LeaderTerm, absent, leads, unchanged
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Compare, Delete, Op, Put, Txn
+from runtime.highavailability.kv.conditions import LeaderTerm, absent, leads, unchanged
+from runtime.highavailability.kv.core.mvcc import MvccStore
+from runtime.highavailability.kv.key_value_store import Compare, Delete, Op, Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import (
     DoneRecord,

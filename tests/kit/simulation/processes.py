@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
-from tests.kit.virtual_time import SimulationStalledError, VirtualTimeLoop
+from tests.kit.control_plane.virtual_time import SimulationStalledError, VirtualTimeLoop
 
 _TASKS_KEPT = 2048
 _TURNS = 1000

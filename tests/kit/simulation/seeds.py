@@ -18,7 +18,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.task import APPEND, OVERWRITE
 from runtime.jobgraph.graph import JobGraph, OperatorKind
-from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, source, vertex
 from tests.kit.simulation.checker import Violation
 from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob

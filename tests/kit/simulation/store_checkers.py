@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runtime.common.ids import JobId
 from runtime.gateways.resource_manager import RequestSlot
-from runtime.highavailability.kv import Put, Txn
+from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import WantedRecord
 from tests.kit.simulation.checker import CheckerBase, Reader, executed, guards_that_held

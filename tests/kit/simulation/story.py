@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import WatchEvent
+from runtime.highavailability.kv.key_value_store import WatchEvent
 from tests.kit.simulation.checker import Violation
 from tests.kit.simulation.history import (
     Acknowledged,

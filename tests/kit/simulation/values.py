@@ -15,7 +15,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.gateways.task import PartitionDescriptor, ResultPartitionSpec, TaskDeploymentDescriptor
 from runtime.jobgraph.graph import JobGraph, JobVertex
-from tests.kit.job_master_driver import parquet
+from tests.kit.control_plane.job_master_driver import parquet
 
 _FOR_ALL = -1
 _ONE_FILE_EACH = frozenset({ExchangeMode.HASH, ExchangeMode.REBALANCE})

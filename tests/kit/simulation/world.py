@@ -29,8 +29,8 @@ from runtime.entrypoint.signals import StopSignal
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.heartbeat.proof_of_death import GuardDialler
-from runtime.highavailability.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
 from runtime.rpc.settings import RpcSettings

@@ -17,7 +17,7 @@ from runtime.blob.directory import LocalDirectory
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.blob.store import BlobStore, BlobStoreSettings, DigestMismatchError
 from runtime.common.errors import BugError, InvalidInputError, NotFoundError, UnavailableError
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
 
 pytestmark = pytest.mark.asyncio
 

@@ -33,7 +33,7 @@ from runtime.common.errors import (
     UnavailableError,
 )
 from runtime.common.ids import Incarnation
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
 
 pytestmark = pytest.mark.asyncio
 

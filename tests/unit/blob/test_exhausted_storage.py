@@ -17,7 +17,7 @@ from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory, translated
 from runtime.blob.store import BlobStore, BlobStoreSettings
 from runtime.common.errors import StorageExhaustedError
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
 
 pytestmark = pytest.mark.asyncio
 

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_flinklike.cli.__main__ import main
 from runtime.common.states import JobStatus
-from tests.kit.command_line import Done, RunCommand
-from tests.kit.rest_server import TOKEN, ObedientDispatcher, RestThread
+from tests.kit.host.command_line import Done, RunCommand
+from tests.kit.rest.server import TOKEN, ObedientDispatcher, RestThread
 
 _numbers = itertools.count()
 

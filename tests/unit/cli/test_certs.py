@@ -14,7 +14,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.security.certificate_folder import CertificateFolder, Kind
 from runtime.security.certificates import read_credential
 from runtime.security.private_files import replace_public
-from tests.kit.command_line import RunCommand
+from tests.kit.host.command_line import RunCommand
 from tests.unit.security.test_certificates import shake_hands_by_files
 
 NOW = datetime.now(UTC)

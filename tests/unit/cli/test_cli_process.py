@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from runtime.common.states import JobStatus
-from tests.kit.job_graphs import diamond
-from tests.kit.rest import JOB
-from tests.kit.rest_server import TOKEN, RestThread
+from tests.kit.control_plane.job_graphs import diamond
+from tests.kit.rest.fakes import JOB
+from tests.kit.rest.server import TOKEN, RestThread
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,10 @@ from runtime.common.states import JobStatus
 from runtime.gateways.task_executor import LogStream
 from runtime.jobgraph.graph import PickledCode, ScriptCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy, NoRestartStrategy
-from tests.kit.command_line import RunCommand
-from tests.kit.job_graphs import diamond
-from tests.kit.rest import FAILURE, JOB, FakeResourceManager, FakeTaskExecutor
-from tests.kit.rest_server import RestThread
+from tests.kit.control_plane.job_graphs import diamond
+from tests.kit.host.command_line import RunCommand
+from tests.kit.rest.fakes import FAILURE, JOB, FakeResourceManager, FakeTaskExecutor
+from tests.kit.rest.server import RestThread
 
 PIPELINES = """
 from airflow_flinklike import Pipeline
@@ -178,7 +178,7 @@ def test_control_characters_of_an_error_do_not_reach_the_terminal(
 ) -> None:
     says = "\x1b[31mred\x00 \x9b2J \x7f ü"
     failure = replace(FAILURE, message=f"{says}\nmore {says}", stack_trace=f"over\rTraceback ...\r\nValueError: {says}")
-    monkeypatch.setattr("tests.kit.rest.FAILURE", failure)
+    monkeypatch.setattr("tests.kit.rest.fakes.FAILURE", failure)
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
     monkeypatch.setattr(FakeTaskExecutor, "text", b"\x1b[1mits own stdout\x1b[0m\n")
     shown = "\\x1b[31mred\\x00 \\x9b2J \\x7f ü"
@@ -258,7 +258,7 @@ def test_a_module_that_was_left_beside_the_script_is_named(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("pass")
     class_name, message = failure
-    monkeypatch.setattr("tests.kit.rest.FAILURE", replace(FAILURE, class_name=class_name, message=message))
+    monkeypatch.setattr("tests.kit.rest.fakes.FAILURE", replace(FAILURE, class_name=class_name, message=message))
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
     last = flinklike("run", "my pkg/etl.py").err.splitlines()[-1]
     assert message in last

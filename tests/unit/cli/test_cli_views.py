@@ -23,9 +23,9 @@ from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Request
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from tests.kit.command_line import RunCommand
-from tests.kit.rest import JOB, FakeTaskExecutor, archived
-from tests.kit.rest_server import RestThread
+from tests.kit.host.command_line import RunCommand
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor, archived
+from tests.kit.rest.server import RestThread
 
 OTHER = JobId("b" * 32)
 COMMANDS = [

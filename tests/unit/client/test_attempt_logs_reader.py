@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_flinklike.attempt_logs import LINE_BYTES_MAX, AttemptLogs, LogChunk
+from airflow_flinklike.client.attempt_logs import LINE_BYTES_MAX, AttemptLogs, LogChunk
 from airflow_flinklike.client.protocol import Response
 from runtime.common.ids import JobId
 from runtime.common.log_position import STREAMS, AttemptKey

@@ -19,11 +19,11 @@ from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailable
 from runtime.rest.tls import RestTls
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.tls_files import TlsMaterial
-from tests.kit.certificates import VALID, Made, fixed
-from tests.kit.descriptors import no_descriptors
-from tests.kit.levels import reached
-from tests.kit.rest_server import TOKEN, RestThread
-from tests.kit.script_cluster import free_port
+from tests.kit.cluster.script_cluster import free_port
+from tests.kit.host.descriptors import no_descriptors
+from tests.kit.host.levels import reached
+from tests.kit.rest.server import TOKEN, RestThread
+from tests.kit.services.certificates import VALID, Made, fixed
 
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 CA = Made.new()

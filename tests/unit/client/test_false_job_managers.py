@@ -15,8 +15,8 @@ from airflow_flinklike.cli.__main__ import main
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
 from airflow_flinklike.client.operations import cancel
 from airflow_flinklike.exceptions import ClusterUnavailableError, ForeignAnswerError
-from tests.kit.false_job_manager import TOKEN, FalseJobManager
-from tests.kit.rest import JOB
+from tests.kit.rest.fakes import JOB
+from tests.kit.strangers.false_job_manager import TOKEN, FalseJobManager
 
 Say = Callable[[socket.socket, threading.Event], bool]
 PAUSE = 0.02

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient, JobState
-from airflow_flinklike.observation import AsyncJobObserver, JobObserver, LogSettings
+from airflow_flinklike.task_instance.observation import AsyncJobObserver, JobObserver, LogSettings
 from runtime.common.states import JobStatus
-from tests.kit.heard import Heard
-from tests.kit.rest import JOB, FakeTaskExecutor
-from tests.kit.rest_clients import ClientBox, Fault
+from tests.kit.host.heard import Heard
+from tests.kit.rest.clients import ClientBox, Fault
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor
 
 LOOK = f"POST /jobs/{JOB}/logs"
 PAGES = "http://cluster:8081/ui/jobs/"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.openlineage import LineageJob, OpenLineageMethods, with_lineage
-from airflow_flinklike.program import JobProgram
-from tests.kit.job_graphs import lone
+from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.task_instance.openlineage import LineageJob, OpenLineageMethods, with_lineage
+from tests.kit.control_plane.job_graphs import lone
 
 JOB = LineageJob("a" * 32, "http://cluster:8081")
 

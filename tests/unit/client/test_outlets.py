@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.outlets import stated, written
+from airflow_flinklike.task_instance.outlets import stated, written
 
 
 def vertex(name: str, **metrics: int) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from airflow_flinklike import FlinklikeClient, JobHandle, function_job, script_job
-from airflow_flinklike import handle as handle_module
-from airflow_flinklike.artifacts import CHUNK_BYTES
+from airflow_flinklike.api import handle as handle_module
+from airflow_flinklike.api.artifacts import CHUNK_BYTES
 from airflow_flinklike.client import AsyncFlinklikeClient, SubmittedJob, new_job_id
 from airflow_flinklike.exceptions import (
     AuthenticationError,
@@ -27,10 +27,10 @@ from airflow_flinklike.exceptions import (
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph
-from tests.kit.fake_rest import fake_cluster
-from tests.kit.job_graphs import graph, source
-from tests.kit.rest import JOB
-from tests.kit.rest_clients import ClientBox, Fault
+from tests.kit.control_plane.job_graphs import graph, source
+from tests.kit.rest.clients import ClientBox, Fault
+from tests.kit.rest.fake_cluster import fake_cluster
+from tests.kit.rest.fakes import JOB
 
 VERTEX = f"{1:032x}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import JobNotFoundError
-from airflow_flinklike.sensing import (
+from airflow_flinklike.sensors.conditions import (
     ClusterWish,
     JobLook,
     JobWish,
@@ -21,7 +21,7 @@ from airflow_flinklike.sensing import (
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from tests.kit.fake_rest import TOKEN, FakeCluster, FakeJob, fake_cluster
+from tests.kit.rest.fake_cluster import TOKEN, FakeCluster, FakeJob, fake_cluster
 
 JOB = JobId("a" * 32)
 OTHER = JobId("b" * 32)

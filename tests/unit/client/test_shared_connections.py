@@ -11,8 +11,8 @@ import pytest
 from airflow_flinklike.client import ClientTls, FlinklikeClient
 from airflow_flinklike.client.connections import shared_connections
 from airflow_flinklike.exceptions import ClusterUnavailableError
-from tests.kit.fake_rest import TOKEN, FakeCluster, fake_cluster
-from tests.kit.script_cluster import free_port
+from tests.kit.cluster.script_cluster import free_port
+from tests.kit.rest.fake_cluster import TOKEN, FakeCluster, fake_cluster
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_flinklike.client.shared_looks import SharedLooks
 from airflow_flinklike.exceptions import ClusterUnavailableError
-from tests.kit.control_plane import eventually
+from tests.kit.control_plane.plane import eventually
 
 pytestmark = pytest.mark.asyncio
 LONG = 3600.0

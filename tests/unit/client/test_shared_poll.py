@@ -22,9 +22,9 @@ from airflow_flinklike.exceptions import (
 )
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from tests.kit.control_plane import eventually
-from tests.kit.rest import RestFakes
-from tests.kit.rest_clients import TOKEN, AsyncWire, Fault, Wire, stage
+from tests.kit.control_plane.plane import eventually
+from tests.kit.rest.clients import TOKEN, AsyncWire, Fault, Wire, stage
+from tests.kit.rest.fakes import RestFakes
 
 pytestmark = pytest.mark.asyncio
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.progress import INTERVAL_SECONDS, ProgressLines, progress_line
-from airflow_flinklike.task_log import ATTEMPTS_MAX, LINE_COST, LogLine, TaskLog
+from airflow_flinklike.client.progress import INTERVAL_SECONDS, ProgressLines, progress_line
+from airflow_flinklike.task_instance.task_log import ATTEMPTS_MAX, LINE_COST, LogLine, TaskLog
 from runtime.common.ids import JobId
 
 JOB = JobId("a" * 32)

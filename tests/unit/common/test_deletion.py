@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.deletion import delete_tree
-from tests.kit.deep_directories import deep_directories
+from tests.kit.strangers.deep_directories import deep_directories
 
 
 def descriptors() -> int:

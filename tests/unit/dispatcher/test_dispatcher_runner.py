@@ -12,12 +12,12 @@ from runtime.aio.scope import Scope
 from runtime.common.ids import ClusterUuid, Incarnation
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
-from runtime.highavailability.election import LeaderElection, LeadershipEpoch
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.lease import LeaseSettings
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.lease import LeaseSettings
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.election import LeaderElection, LeadershipEpoch
 from runtime.highavailability.records import LeaderRecord
-from tests.kit.virtual_time import freeze, run_virtual
+from tests.kit.control_plane.virtual_time import freeze, run_virtual
 
 
 class Term:

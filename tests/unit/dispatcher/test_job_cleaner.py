@@ -29,14 +29,14 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.stored_jobs import encode_summary
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.payloads import Payloads
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import Payloads
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
 
 OWNER = Incarnation("1" * 32)
 RETENTION = Retention(100, 3_600_000)

@@ -19,7 +19,7 @@ from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Remembe
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.stored_jobs import recovered_job
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
-from runtime.highavailability.job_reader import EMPTY_GRAPH
+from runtime.highavailability.jobs.job_reader import EMPTY_GRAPH
 from runtime.highavailability.records import OwnerRecord, StoredJob
 
 EffectT = TypeVar("EffectT")

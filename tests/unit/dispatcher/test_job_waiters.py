@@ -9,7 +9,7 @@ import pytest
 from runtime.common.errors import BackpressureError
 from runtime.common.ids import JobId
 from runtime.dispatcher.waiters import JobWaiters
-from tests.kit.control_plane import eventually
+from tests.kit.control_plane.plane import eventually
 
 A, B, C = JobId("a" * 32), JobId("b" * 32), JobId("c" * 32)
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import typer.main
 
+from airflow_flinklike.api.explain import explain_graph
 from airflow_flinklike.cli.app import app
 from airflow_flinklike.exceptions import FlinklikeClientError
-from airflow_flinklike.explain import explain_graph
 from runtime.config.catalog import all_options
 from runtime.config.configuration import load, parse_dynamic
 from runtime.config.foreign import FOREIGN_KEYS
@@ -33,8 +33,8 @@ from tests.kit.docs import (
     inline_code,
     run_snippet,
 )
-from tests.kit.rest import RestFakes
-from tests.kit.rest_server import TOKEN, RestThread
+from tests.kit.rest.fakes import RestFakes
+from tests.kit.rest.server import TOKEN, RestThread
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)

@@ -18,7 +18,7 @@ from runtime.jobmaster.failure_enrichers import (
     TypeFailureEnricher,
     load_failure_enrichers,
 )
-from tests.kit.job_master_driver import user_failure
+from tests.kit.control_plane.job_master_driver import user_failure
 
 CONTEXT = FailureContext(JobId("1" * 32), "daily", "read (1/1) - execution #0", user_failure())
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from runtime.entrypoint.keeper_process import is_stopped, open_own_state
-from tests.kit.levels import reached
+from tests.kit.host.levels import reached
 
 _HIDDEN = """
 import os, subprocess, sys
 from runtime.entrypoint.keeper_process import is_stopped, open_own_state
-from runtime.taskexecutor.slots.linux import refuse_tracing
+from runtime.system.linux import refuse_tracing
 subprocess.run(["mount", "-t", "proc", "-o", sys.argv[1], "proc", "/proc"], check=True)
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)

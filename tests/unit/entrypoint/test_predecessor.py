@@ -18,7 +18,7 @@ from runtime.heartbeat.proof_of_death import ProcessDialler
 from runtime.highavailability.records import LeaderRecord
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.settings import RpcSettings
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.virtual_time import run_virtual
 
 FIRST, SECOND, THIRD = (Incarnation(digit * 32) for digit in "123")
 PORT = 6123

@@ -22,7 +22,7 @@ from runtime.entrypoint import process as process_frame
 from runtime.entrypoint.process import Leaving, ProcessContext, _supervise
 from runtime.entrypoint.ready import report_ready
 from runtime.rpc.settings import RpcSettings
-from tests.kit.control_plane import eventually
+from tests.kit.control_plane.plane import eventually
 
 
 def configuration(*dynamic: str) -> Configuration:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.entrypoint.process import run_process
-from runtime.taskexecutor.slots.linux import refuse_tracing
+from runtime.system.linux import refuse_tracing
 
 _PR_GET_DUMPABLE = 3
 _PR_SET_DUMPABLE = 4

@@ -12,8 +12,8 @@ from runtime.executiongraph.archived import ARCHIVE_SCHEMA_VERSION, ArchivedExec
 from runtime.gateways.task import TaskMetrics, TaskProgress
 from runtime.jobgraph.graph import FunctionReference, Operator, OperatorKind, vertex_id_of
 from runtime.scheduler.core import events as ev
-from tests.kit.job_graphs import diamond, edge, graph, source, vertex
-from tests.kit.job_master_driver import JobMasterDriver, user_failure
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, source, vertex
+from tests.kit.control_plane.job_master_driver import JobMasterDriver, user_failure
 
 E = ExecutionState
 

@@ -17,8 +17,8 @@ from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import INLINE_SIZE_MAX, ExecutionGraph
 from runtime.gateways.task import PartitionDescriptor, PartitionFile, PartitionKind, ResultPartitionSpec
 from runtime.jobgraph.graph import vertex_id_of
-from tests.kit.job_graphs import diamond, edge, graph, source, vertex
-from tests.kit.job_master_driver import allocation, location
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, source, vertex
+from tests.kit.control_plane.job_master_driver import allocation, location
 
 JOB = JobId("1" * 32)
 E = ExecutionState

@@ -24,7 +24,7 @@ from runtime.heartbeat.core.death import (
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler, dial
 from runtime.rpc.service import NobodyListensError
 from runtime.taskexecutor.guard import records, statement
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.virtual_time import run_virtual
 
 ME, OTHER = "a" * 32, "b" * 32
 EXPECTED = GuardIdentity(Incarnation(ME), "boot-1")

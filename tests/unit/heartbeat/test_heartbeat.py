@@ -25,7 +25,7 @@ from runtime.heartbeat.core.monitor import (
 )
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import StreamHello, StreamKind
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.virtual_time import run_virtual
 
 TIMING = HeartbeatTiming(interval=2.0, timeout=10.0)
 

@@ -8,10 +8,10 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import StorageExhaustedError
-from runtime.highavailability.compaction import COMPACTION_PERIOD, HISTORY_REVISIONS, LOOK_PERIOD, Compactor
-from runtime.highavailability.kv import CompactedError, Put, StoreStatus, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
-from tests.kit.virtual_time import ManualClock, run_virtual
+from runtime.highavailability.kv.compaction import COMPACTION_PERIOD, HISTORY_REVISIONS, LOOK_PERIOD, Compactor
+from runtime.highavailability.kv.key_value_store import CompactedError, Put, StoreStatus, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from tests.kit.control_plane.virtual_time import ManualClock, run_virtual
 
 KEY = "/a"
 

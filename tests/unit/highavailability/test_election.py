@@ -12,13 +12,12 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope
 from runtime.common.errors import StaleTokenError, UnavailableError
 from runtime.common.ids import Incarnation
-from runtime.highavailability.cluster import cluster_uuid
-from runtime.highavailability.election import LeadershipEpoch
-from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.lease import Lease, LeaseLostError
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.records import GuardRecord, JobMasterRecord, TaskManagerRecord
-from runtime.highavailability.registration import (
+from runtime.highavailability.kv.key_value_store import Put, Txn
+from runtime.highavailability.kv.lease import Lease, LeaseLostError
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.cluster import cluster_uuid
+from runtime.highavailability.leadership.election import LeadershipEpoch
+from runtime.highavailability.leadership.registration import (
     GuardedTaskManager,
     JobMasterRegistration,
     TaskManagerRegistry,
@@ -26,10 +25,11 @@ from runtime.highavailability.registration import (
     follow_job_masters,
     revoke_lease_of,
 )
-from runtime.highavailability.retrieval import LeaderRetrieval
-from tests.kit.elections import CLUSTER, KEYS, SETTINGS, World, incarnation
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.virtual_time import freeze, run_virtual
+from runtime.highavailability.leadership.retrieval import LeaderRetrieval
+from runtime.highavailability.records import GuardRecord, JobMasterRecord, TaskManagerRecord
+from tests.kit.control_plane.elections import CLUSTER, KEYS, SETTINGS, World, incarnation
+from tests.kit.control_plane.virtual_time import freeze, run_virtual
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
 
 
 def test_the_first_leads_and_the_others_follow_in_order() -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from runtime.highavailability.embedded_certificates import (
+from runtime.entrypoint.control.embedded_certificates import (
     AUTHORITY_VALID,
     RENEWED_BEFORE_END,
     VALID,
     ensure_certificates,
 )
-from runtime.highavailability.embedded_tls import EmbeddedTls
+from runtime.entrypoint.control.embedded_tls import EmbeddedTls
 from runtime.security.certificates import read_credential
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -19,13 +19,13 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.highavailability import embedded
-from runtime.highavailability.embedded import LOG_ENTRIES, EmbeddedEtcdError, EmbeddedEtcdSettings
-from runtime.highavailability.embedded_certificates import ensure_certificates
+from runtime.entrypoint.control import embedded_etcd as embedded
+from runtime.entrypoint.control.embedded_certificates import ensure_certificates
+from runtime.entrypoint.control.embedded_etcd import LOG_ENTRIES, EmbeddedEtcdError, EmbeddedEtcdSettings
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.kv import Put, Txn
-from tests.kit.etcd import start_plain_etcd
+from runtime.highavailability.kv.key_value_store import Put, Txn
+from tests.kit.etcd.server import start_plain_etcd
 
 pytestmark = pytest.mark.etcd
 
@@ -132,7 +132,7 @@ def test_an_etcd_that_ends_at_start_shows_its_log(settings: EmbeddedEtcdSettings
 
 def test_the_command_line(settings: EmbeddedEtcdSettings) -> None:
     def run(command: str) -> tuple[int, str]:
-        arguments = [sys.executable, "-m", "runtime.highavailability.embedded", command]
+        arguments = [sys.executable, "-m", "runtime.entrypoint.control.embedded_etcd", command]
         arguments += ["--data-dir", str(settings.data_dir), "--log-file", str(settings.log_file)]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
         return done.returncode, done.stdout.strip()
@@ -148,9 +148,8 @@ def test_the_command_line(settings: EmbeddedEtcdSettings) -> None:
 def test_the_command_line_tells_etcdctl_how_to_reach_it(settings: EmbeddedEtcdSettings) -> None:
     assert embedded.main(["environment", "--data-dir", str(settings.data_dir)]) == 3
     endpoint = embedded.start(settings).endpoint
-    script = (
-        f'eval "$({sys.executable} -m runtime.highavailability.embedded environment --data-dir {settings.data_dir})"'
-    )
+    environment = f"{sys.executable} -m runtime.entrypoint.control.embedded_etcd environment"
+    script = f'eval "$({environment} --data-dir {settings.data_dir})"'
     command = ["bash", "-c", f"{script}; {embedded.find_binary().with_name('etcdctl')} endpoint health"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert f"https://{endpoint} is healthy" in done.stdout + done.stderr

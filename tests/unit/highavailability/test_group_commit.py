@@ -15,12 +15,12 @@ from runtime.common.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from runtime.highavailability.group_commit import Footprint, GroupCommitStore
-from runtime.highavailability.guards import absent
-from runtime.highavailability.kv import TXN_OPS_MAX, Delete, Get, Put, Txn, TxnResult
-from runtime.highavailability.memory import MemoryKeyValueStore
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.virtual_time import run_virtual
+from runtime.highavailability.kv.conditions import absent
+from runtime.highavailability.kv.group_commit import Footprint, GroupCommitStore
+from runtime.highavailability.kv.key_value_store import TXN_OPS_MAX, Delete, Get, Put, Txn, TxnResult
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from tests.kit.control_plane.virtual_time import run_virtual
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
 
 TIMEOUT = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.highavailability.core.lease import LeaseValidity
+from runtime.highavailability.kv.core.lease import LeaseValidity
 
 
 def test_valid_from_the_send_time_for_less_than_the_ttl() -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.scope import Scope
-from runtime.highavailability.core.keeping import STALL_TTLS, Held, Look, holder_renews_at
-from runtime.highavailability.core.lease import LeaseValidity
-from runtime.highavailability.keeper import HeldLease, Keeping, KeptLease, SharedLease
-from runtime.highavailability.lease import Lease, LeaseLostError, LeaseSettings
-from runtime.highavailability.memory import MemoryKeyValueStore
-from tests.kit.faulty_kv import FaultyKeyValueStore
-from tests.kit.virtual_time import freeze, run_virtual
+from runtime.highavailability.kv.core.keeping import STALL_TTLS, Held, Look, holder_renews_at
+from runtime.highavailability.kv.core.lease import LeaseValidity
+from runtime.highavailability.kv.keeper import HeldLease, Keeping, KeptLease, SharedLease
+from runtime.highavailability.kv.lease import Lease, LeaseLostError, LeaseSettings
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from tests.kit.control_plane.virtual_time import freeze, run_virtual
+from tests.kit.etcd.faulty_kv import FaultyKeyValueStore
 
 TTL = 5
 STALL = STALL_TTLS * TTL

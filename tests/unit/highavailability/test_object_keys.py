@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.highavailability.references import object_keys_in
+from runtime.highavailability.jobs.references import object_keys_in
 
 A, B = "a" * 64 + "-" + "b" * 32, "0" * 64 + "-" + "1" * 32
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, PayloadCorruptError, Payloads
-from tests.kit.memory_objects import MemoryObjectStore
+from runtime.highavailability.jobs.payloads import INLINE_BYTES_MAX, PayloadCorruptError, Payloads
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
 
 LARGE = b"x" * (INLINE_BYTES_MAX + 1)
 

@@ -8,17 +8,17 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_store import Cleaning, Submitted
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.job_store import Cleaning, Submitted
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
+from runtime.highavailability.jobs.references import referenced_objects
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import INLINE_BYTES_MAX, Payloads, inline_payload
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.record_codec import UnreadableRecordError
 from runtime.highavailability.records import DoneRecord, GraphRecord, OwnerRecord, ResultRecord
-from runtime.highavailability.references import referenced_objects
-from tests.kit.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,19 +10,19 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation, JobId
-from runtime.highavailability.cluster import cluster_uuid
-from runtime.highavailability.guards import LeaderTerm
-from runtime.highavailability.job_reader import JobReader
-from runtime.highavailability.job_store_kv import JobStoreSettings, KvLeaderJobStore
+from runtime.highavailability.jobs.job_reader import JobReader
+from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore
+from runtime.highavailability.jobs.payloads import Payloads
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, Txn, TxnResult
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.payloads import Payloads
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Put, Txn, TxnResult
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.cluster import cluster_uuid
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload
 from runtime.highavailability.restored import RestoredStore
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.memory_objects import MemoryObjectStore
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.virtual_time import run_virtual
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
 
 KEYS = Keys.of_cluster("restored")
 JOB = JobId("a" * 32)

@@ -12,14 +12,14 @@ from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation
-from runtime.highavailability.election import LeadershipEpoch
-from runtime.highavailability.kv import KeyValueStore
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.key_value_store import KeyValueStore
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.election import LeadershipEpoch
 from runtime.highavailability.records import LeaderRecord
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
-from tests.kit.faulty_kv import FaultyKeyValueStore
-from tests.kit.memory_objects import MemoryObjectStore
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.memory_objects import MemoryObjectStore
+from tests.kit.control_plane.virtual_time import run_virtual
+from tests.kit.etcd.faulty_kv import FaultyKeyValueStore
 
 
 def services_of(kv: KeyValueStore, clock: Clock, boot_clock: Clock) -> HighAvailabilityServices:

@@ -19,7 +19,8 @@ from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import Takeover
-from runtime.highavailability import cluster, records
+from runtime.highavailability import records
+from runtime.highavailability.leadership import cluster
 from runtime.highavailability.record_codec import decode_record, encode_record
 
 FORMS = Path(__file__).with_name("stored_records.txt")

@@ -6,10 +6,10 @@ import asyncio
 
 from runtime.aio.scope import Scope
 from runtime.common.errors import StaleTokenError
-from runtime.highavailability.election import LeadershipEpoch
+from runtime.highavailability.leadership.election import LeadershipEpoch
 from runtime.highavailability.records import LeaderRecord
-from tests.kit.elections import SETTINGS, World, incarnation
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.elections import SETTINGS, World, incarnation
+from tests.kit.control_plane.virtual_time import run_virtual
 
 
 def test_who_resigns_deletes_its_key_before_it_stops_anything() -> None:

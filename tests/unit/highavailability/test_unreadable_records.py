@@ -13,24 +13,24 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope
 from runtime.common.ids import Incarnation, JobId
 from runtime.entrypoint.components import TaskManagerKeys
-from runtime.highavailability.fences import OwnerFences, TaskManagerFences
-from runtime.highavailability.kv import Delete, Op, Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
-from runtime.highavailability.record_codec import encode_record
-from runtime.highavailability.records import DRAINING, GuardRecord, JobMasterRecord, LeaderRecord, TaskManagerRecord
-from runtime.highavailability.registration import (
+from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
+from runtime.highavailability.kv.key_value_store import Delete, Op, Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
+from runtime.highavailability.leadership.registration import (
     TaskManagerRegistry,
     follow_guards,
     follow_job_masters,
     follow_task_managers,
 )
-from runtime.highavailability.retrieval import LeaderRetrieval
+from runtime.highavailability.leadership.retrieval import LeaderRetrieval
+from runtime.highavailability.record_codec import encode_record
+from runtime.highavailability.records import DRAINING, GuardRecord, JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.jobmaster.registered_task_managers import follow_ends
 from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question
-from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
-from tests.kit.elections import CLUSTER, KEYS, World, incarnation
-from tests.kit.task_messages import job_id
-from tests.kit.virtual_time import run_virtual
+from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
+from tests.kit.control_plane.elections import CLUSTER, KEYS, World, incarnation
+from tests.kit.control_plane.task_messages import job_id
+from tests.kit.control_plane.virtual_time import run_virtual
 
 ItemT = TypeVar("ItemT")
 

@@ -25,7 +25,7 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobgraph.schema import job_graph_schema
-from tests.kit.job_graphs import diamond, edge, graph, lone, operator, source, vertex
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, operator, source, vertex
 
 SCHEMA_FILE = Path(__file__).with_name("job_graph.v1.schema.json")
 

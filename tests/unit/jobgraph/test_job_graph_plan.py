@@ -10,7 +10,7 @@ from runtime.jobgraph.chaining import ChainEdge, ChainNode, build_chains
 from runtime.jobgraph.graph import JobGraph, ResourceSpec, vertex_id_of
 from runtime.jobgraph.regions import pipelined_regions, topological_order
 from runtime.jobgraph.slots import SlotNeed, slot_needs
-from tests.kit.job_graphs import diamond, edge, graph, source, vertex
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, source, vertex
 
 
 def node(name: str, **fields: object) -> ChainNode:

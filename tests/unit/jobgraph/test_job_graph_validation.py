@@ -24,7 +24,7 @@ from runtime.jobgraph.graph import (
 )
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
 from runtime.jobgraph.validate import json_problems
-from tests.kit.job_graphs import diamond, edge, graph, lone, operator, source, vertex
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, operator, source, vertex
 
 SCRIPT = ScriptCode(script=Artifact.of_bytes("etl.py", b"pass"))
 FILE = Artifact.of_bytes("a.txt", b"data")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.task_states import KillCause, TaskKey, trigger_kill_cause, worker_kill_cause
+from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, trigger_kill_cause, worker_kill_cause
 
 TASK = TaskKey("dag", "run", "task")
 MAPPED = TaskKey("dag", "run", "task", 3)

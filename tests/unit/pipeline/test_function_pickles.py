@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 
-from airflow_flinklike import function, function_job
+from airflow_flinklike import function_job
+from airflow_flinklike.api import function
 from runtime.jobgraph.function_call import FunctionCall
 from runtime.jobgraph.graph import PickledCode
 

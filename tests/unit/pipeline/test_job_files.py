@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_flinklike import Pipeline, function_job, script_job
-from airflow_flinklike.artifacts import ArtifactCollector
+from airflow_flinklike.api.artifacts import ArtifactCollector
+from airflow_flinklike.api.function import FunctionCall, bind_call
 from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, LocalClusterError, PipelineError
-from airflow_flinklike.function import FunctionCall, bind_call
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph, OperatorKind, PickledCode, ScriptCode
 
 LARGE = b"x" * (INLINE_BYTES_MAX + 1)

@@ -13,8 +13,8 @@ import cloudpickle
 import pytest
 
 from airflow_flinklike import Pipeline
+from airflow_flinklike.api.pickling import OwnModules, own_modules, pickle_callable
 from airflow_flinklike.exceptions import UnpicklableError
-from airflow_flinklike.pickling import OwnModules, own_modules, pickle_callable
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCK = threading.Lock()

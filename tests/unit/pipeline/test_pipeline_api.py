@@ -19,13 +19,13 @@ from airflow_flinklike import (
     function_job,
     script_job,
 )
+from airflow_flinklike.api.loading import build_job
+from airflow_flinklike.api.pipeline import default_max_parallelism
 from airflow_flinklike.exceptions import PipelineError
-from airflow_flinklike.loading import build_job
-from airflow_flinklike.pipeline import default_max_parallelism
 from runtime.common.exchange import ExchangeMode as Mode
 from runtime.jobgraph.graph import BlobCode, FunctionReference, JobGraph, OperatorKind, PickledCode
 from runtime.jobgraph.restart_strategy import NO_RESTART, RestartStrategy
-from tests.kit.job_graphs import lone
+from tests.kit.control_plane.job_graphs import lone
 
 
 def read(ctx: Any) -> Any: ...

@@ -23,9 +23,9 @@ from runtime.rest.audit import REFUSALS_MAX, REFUSALS_OF_ONE, REPEATED_SECONDS, 
 from runtime.rest.limits import LimitSettings, PrincipalLimits
 from runtime.rest.sign_in import bearer_of
 from runtime.security.principals import ADMIN, Principal, Role
-from tests.kit.control_plane import eventually
-from tests.kit.job_graphs import lone
-from tests.kit.rest import JOB, JOB_MASTER, RestFakes
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.plane import eventually
+from tests.kit.rest.fakes import JOB, JOB_MASTER, RestFakes
 
 SAM = Principal("sam", Role.SUBMITTER, "team-a")
 PEOPLE = {"s" * 43: SAM, "a" * 43: ADMIN, "v" * 43: Principal("vera", Role.VIEWER, "team-a")}

@@ -14,7 +14,7 @@ from runtime.common.states import JobStatus
 from runtime.rest.app import create_app
 from runtime.rest.forward_seal import FORWARDED, SEAL, ForwardSeal
 from runtime.security.cluster_key import ClusterKey
-from tests.kit.rest import JOB, RestFakes, shown
+from tests.kit.rest.fakes import JOB, RestFakes, shown
 
 TOKEN = "the-cluster-token"
 OURS = "http://jm-1:8081"

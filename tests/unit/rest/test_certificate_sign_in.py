@@ -21,7 +21,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import Scope
 from runtime.common.states import JobStatus
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import PrincipalStore
 from runtime.rest.audit import AuditLog
 from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
@@ -33,8 +33,8 @@ from runtime.security.certificates import Use, issue
 from runtime.security.cluster_key import ClusterKey
 from runtime.security.principals import Role
 from runtime.security.tokens import ClusterToken, new_cluster_token
-from tests.kit.certificates import VALID, Made, fixed
-from tests.kit.rest import JOB, RestFakes
+from tests.kit.rest.fakes import JOB, RestFakes
+from tests.kit.services.certificates import VALID, Made, fixed
 
 pytestmark = pytest.mark.asyncio
 

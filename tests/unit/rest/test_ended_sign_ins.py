@@ -19,7 +19,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import Scope
 from runtime.common.states import JobStatus
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import PrincipalStore
 from runtime.rest.audit import AuditLog
 from runtime.rest.key_sets import FileKeys
@@ -29,10 +29,10 @@ from runtime.rest.sign_in import TokenSignIn
 from runtime.security.json_web_tokens import JwtSettings, JwtVerifier
 from runtime.security.principals import Principal, Role
 from runtime.security.tokens import ClusterToken, new_cluster_token
-from tests.kit.control_plane import eventually
-from tests.kit.identity_provider import AUDIENCE, ISSUER, claims, public_pem, rsa_key, signed
-from tests.kit.job_graphs import lone
-from tests.kit.rest import JOB, RestFakes
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.plane import eventually
+from tests.kit.rest.fakes import JOB, RestFakes
+from tests.kit.services.identity_provider import AUDIENCE, ISSUER, claims, public_pem, rsa_key, signed
 
 pytestmark = pytest.mark.asyncio
 

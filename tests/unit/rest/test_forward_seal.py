@@ -20,7 +20,7 @@ from runtime.rest.audit import REFUSALS_OF_ONE, AuditLog
 from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, SEAL, ForwardSeal
 from runtime.rest.server import RestServer, RestSettings
 from runtime.security.cluster_key import ClusterKey
-from tests.kit.rest import JOB, RestFakes, shown
+from tests.kit.rest.fakes import JOB, RestFakes, shown
 
 pytestmark = pytest.mark.asyncio
 

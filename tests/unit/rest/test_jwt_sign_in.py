@@ -18,8 +18,8 @@ from runtime.aio.clock import LoopClock, SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.key_value_store import Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import PrincipalStore
 from runtime.rest.app import create_app
 from runtime.rest.audit import AuditLog
@@ -30,9 +30,9 @@ from runtime.security.json_web_tokens import JwtKeySource, JwtSettings, JwtVerif
 from runtime.security.jwt_keys import KEY_SET_BYTES_MAX
 from runtime.security.principals import Role
 from runtime.security.tokens import new_cluster_token
-from tests.kit.certificates import CertificateAuthority
-from tests.kit.damaged_tls import damaging
-from tests.kit.identity_provider import (
+from tests.kit.rest.fakes import RestFakes
+from tests.kit.services.certificates import CertificateAuthority
+from tests.kit.services.identity_provider import (
     AUDIENCE,
     ISSUER,
     KeySetServer,
@@ -45,7 +45,7 @@ from tests.kit.identity_provider import (
     serving,
     signed,
 )
-from tests.kit.rest import RestFakes
+from tests.kit.strangers.damaged_tls import damaging
 
 pytestmark = pytest.mark.asyncio
 

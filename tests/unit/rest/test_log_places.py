@@ -15,7 +15,7 @@ from runtime.common.states import JobStatus
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, TaskExecutorGateway
 from runtime.rest.app import create_app
-from tests.kit.rest import JOB, FakeTaskExecutor, RestFakes
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor, RestFakes
 
 pytestmark = pytest.mark.asyncio
 LOG = f"/jobs/{JOB}/vertices/{1:032x}/subtasks/0/attempts/0/log"

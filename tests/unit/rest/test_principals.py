@@ -20,17 +20,17 @@ from runtime.common.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from runtime.highavailability import follower
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, KeyValueStore, Put, Txn
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv import follower
+from runtime.highavailability.kv.key_value_store import Delete, KeyValueStore, Put, Txn
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import FollowedPrincipals, PrincipalStore
 from runtime.highavailability.record_codec import refused
 from runtime.rest.principals import Principals
 from runtime.rest.sign_in import TokenSignIn
 from runtime.security.principals import ADMIN, Principal, Role
 from runtime.security.tokens import new_cluster_token
-from tests.kit.faulty_kv import FaultyKeyValueStore
+from tests.kit.etcd.faulty_kv import FaultyKeyValueStore
 
 pytestmark = pytest.mark.asyncio
 

@@ -23,7 +23,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from runtime.rest.app import create_app
-from tests.kit.rest import JOB, RestFakes, shown
+from tests.kit.rest.fakes import JOB, RestFakes, shown
 
 TOKEN = "secret"
 JSON = {"content-type": "application/json"}

@@ -20,7 +20,7 @@ from runtime.blob.store import BlobStore, BlobStoreSettings
 from runtime.entrypoint.storage import RestBlobs
 from runtime.rest.app import create_app
 from runtime.rest.context import LeaderComponents
-from tests.kit.rest import RestFakes
+from tests.kit.rest.fakes import RestFakes
 
 DATA = b"x" * 100
 

@@ -21,8 +21,8 @@ from runtime.rest.app import create_app
 from runtime.rest.body_guard import SMALL_BYTES_MAX, SUBMIT_BYTES_MAX, BodyGuard, BodyRefusedError
 from runtime.rest.request_bodies import LogsRequest, MissingRequest, WaitRequest, parse_body
 from runtime.rest.submission import INLINE_BYTES, parse_submission, read_submission
-from tests.kit.control_plane import eventually
-from tests.kit.rest import JOB, RestFakes
+from tests.kit.control_plane.plane import eventually
+from tests.kit.rest.fakes import JOB, RestFakes
 
 JSON = {"content-type": "application/json"}
 

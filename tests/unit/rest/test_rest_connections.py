@@ -22,11 +22,11 @@ from runtime.rest.connections import Connections, LimitedProtocol, protocol_amon
 from runtime.rest.limits import LimitSettings
 from runtime.rest.server import SeldomFilter
 from runtime.rest.tls import RestTls
-from tests.kit.certificates import Made, fixed
-from tests.kit.levels import reached
-from tests.kit.rest import JOB
-from tests.kit.rest_server import TOKEN, RestThread
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
+from tests.kit.host.levels import reached
+from tests.kit.rest.fakes import JOB
+from tests.kit.rest.server import TOKEN, RestThread
+from tests.kit.services.certificates import Made, fixed
 
 PATIENCE = 20.0
 CA = Made.new()

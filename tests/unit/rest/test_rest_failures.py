@@ -17,9 +17,9 @@ from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import ExponentialDelayRestartStrategy
 from runtime.rest.app import create_app
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from tests.kit.job_graphs import graph, vertex
-from tests.kit.job_master_driver import JOB_ID, JobMasterDriver, user_failure
-from tests.kit.rest import RestFakes
+from tests.kit.control_plane.job_graphs import graph, vertex
+from tests.kit.control_plane.job_master_driver import JOB_ID, JobMasterDriver, user_failure
+from tests.kit.rest.fakes import RestFakes
 
 
 def team_label(context: FailureContext) -> dict[str, str]:

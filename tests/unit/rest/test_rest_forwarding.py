@@ -15,7 +15,7 @@ from runtime.aio.scope import Scope
 from runtime.common.states import JobStatus
 from runtime.rest.context import LEADER_UNKNOWN
 from runtime.rest.server import RestServer, RestSettings
-from tests.kit.rest import JOB, RestFakes, shown
+from tests.kit.rest.fakes import JOB, RestFakes, shown
 
 pytestmark = pytest.mark.asyncio
 

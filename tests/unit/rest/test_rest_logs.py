@@ -25,8 +25,8 @@ from runtime.gateways.task_executor import (
 from runtime.rest import shapes
 from runtime.rest.app import create_app
 from runtime.rest.log_reads import PIECE_BYTES_MAX
-from tests.kit.rest import JOB, FakeTaskExecutor, RestFakes, archived
-from tests.kit.rest_shapes import differences
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor, RestFakes, archived
+from tests.kit.rest.shapes import differences
 
 READ, WRITE = f"{1:032x}", f"{2:032x}"
 TEXT = FakeTaskExecutor.text.decode()

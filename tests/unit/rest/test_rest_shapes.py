@@ -15,8 +15,8 @@ from runtime.common.states import JobStatus
 from runtime.rest import shapes
 from runtime.rest.app import create_app
 from runtime.rest.errors import STATUS
-from tests.kit.rest import JOB, RestFakes
-from tests.kit.rest_shapes import differences
+from tests.kit.rest.fakes import JOB, RestFakes
+from tests.kit.rest.shapes import differences
 
 VERTEX = f"/jobs/{JOB}/vertices/{1:032x}"
 SHAPES: dict[str, shapes.Shape] = {

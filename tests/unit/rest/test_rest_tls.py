@@ -33,11 +33,11 @@ from runtime.security import watched
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.cluster_key import ClusterKey
 from runtime.security.tls_files import TlsFiles, TlsMaterial
-from tests.kit.certificates import VALID, KeyPair, Made, fixed
-from tests.kit.damaged_tls import damaging
-from tests.kit.levels import reached
-from tests.kit.rest import JOB, RestFakes, shown
-from tests.kit.rest_server import TOKEN, RestThread
+from tests.kit.host.levels import reached
+from tests.kit.rest.fakes import JOB, RestFakes, shown
+from tests.kit.rest.server import TOKEN, RestThread
+from tests.kit.services.certificates import VALID, KeyPair, Made, fixed
+from tests.kit.strangers.damaged_tls import damaging
 
 CA = Made.new()
 OTHER_CA = Made.new("another CA")

@@ -20,8 +20,8 @@ from runtime.rest.openapi import DescribedApp
 from runtime.rest.roles import TABLE, Access, role_for
 from runtime.rest.sign_in import bearer_of, principal_of
 from runtime.security.principals import ADMIN, Principal, Role
-from tests.kit.job_graphs import lone
-from tests.kit.rest import JOB_MASTER, RestFakes
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.rest.fakes import JOB_MASTER, RestFakes
 
 MINE, THEIRS, FOREIGN = JobId("a" * 32), JobId("b" * 32), JobId("c" * 32)
 UNKNOWN = JobId("d" * 32)

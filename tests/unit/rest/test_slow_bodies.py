@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from runtime.rest import body_guard
 from runtime.rest.body_guard import BodyGuard, BodyRefusedError
-from tests.kit.control_plane import eventually
+from tests.kit.control_plane.plane import eventually
 
 
 class Sender:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.rest.app import create_app
-from tests.kit.rest import RestFakes, shown
+from tests.kit.rest.fakes import RestFakes, shown
 
 pytestmark = pytest.mark.asyncio
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

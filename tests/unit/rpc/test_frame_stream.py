@@ -14,7 +14,7 @@ from runtime.rpc.frames import encode_frame
 from runtime.rpc.service import StreamHello, StreamKind
 from runtime.rpc.settings import RpcLimits
 from runtime.rpc.stream import FrameStream
-from tests.kit.virtual_time import run_virtual
+from tests.kit.control_plane.virtual_time import run_virtual
 
 HELLO = StreamHello(StreamKind.TASK_MANAGER_TO_RESOURCE_MANAGER, Incarnation("1" * 32), "h:1", 1, None, "")
 MESSAGE = JobsEnded((JobId("x" * 1000),))

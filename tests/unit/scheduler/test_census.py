@@ -9,8 +9,8 @@ from runtime.common.ids import ExecutionAttemptId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import HeldAttempt, SlotOffer
-from runtime.scheduler.core.census import Census
-from tests.kit.job_master_driver import allocation, location
+from runtime.jobmaster.core.census import Census
+from tests.kit.control_plane.job_master_driver import allocation, location
 
 JOB = JobId("1" * 32)
 

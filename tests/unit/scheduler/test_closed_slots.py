@@ -10,8 +10,8 @@ from runtime.jobgraph.restart_strategy import NoRestartStrategy
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.job_events import FailureHandled
-from tests.kit.job_graphs import graph, source
-from tests.kit.job_master_driver import JobMasterDriver, allocation, location
+from tests.kit.control_plane.job_graphs import graph, source
+from tests.kit.control_plane.job_master_driver import JobMasterDriver, allocation, location
 
 E = ExecutionState
 DRAINED = FailureInfo("TaskManagerDrained", "it drains", "", "SYSTEM", True, 0, is_isolation=True)

@@ -14,8 +14,14 @@ from runtime.jobgraph.restart_strategy import NO_RESTART, FixedDelayRestartStrat
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.scheduler.core.fencing import FENCE_TRANSITIONS, Fences, FenceState
-from tests.kit.job_graphs import edge, graph, source, vertex
-from tests.kit.job_master_driver import UNCONFIRMED_WAIT, JobMasterDriver, allocation, location, user_failure
+from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
+from tests.kit.control_plane.job_master_driver import (
+    UNCONFIRMED_WAIT,
+    JobMasterDriver,
+    allocation,
+    location,
+    user_failure,
+)
 
 E = ExecutionState
 J = JobStatus

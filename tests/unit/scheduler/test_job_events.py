@@ -36,7 +36,7 @@ from runtime.scheduler.core.job_events import (
     decode_events,
     encode_events,
 )
-from tests.kit.job_master_driver import location
+from tests.kit.control_plane.job_master_driver import location
 
 VERTEX = VertexId("a" * 32)
 ATTEMPT = ExecutionAttemptId(JobId("1" * 32), VERTEX, 3, 7, 2)

@@ -30,8 +30,8 @@ from runtime.scheduler.core.effects import (
     WriteResult,
 )
 from runtime.scheduler.core.job_events import AttemptFinished, PartitionsReleased
-from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
-from tests.kit.job_master_driver import (
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.control_plane.job_master_driver import (
     JobMasterDriver,
     allocation,
     inline,

@@ -19,8 +19,8 @@ from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
     EndRunner,
 )
-from tests.kit.job_graphs import diamond, edge, graph, lone, source, vertex
-from tests.kit.job_master_driver import (
+from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.control_plane.job_master_driver import (
     EPOCH,
     JOB_ID,
     JobMasterDriver,

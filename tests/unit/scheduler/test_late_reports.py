@@ -11,8 +11,8 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core.failover_settings import FailoverSettings
-from tests.kit.job_graphs import graph, lone, source
-from tests.kit.job_master_driver import UNCONFIRMED_WAIT, JobMasterDriver, location, user_failure
+from tests.kit.control_plane.job_graphs import graph, lone, source
+from tests.kit.control_plane.job_master_driver import UNCONFIRMED_WAIT, JobMasterDriver, location, user_failure
 
 E = ExecutionState
 J = JobStatus

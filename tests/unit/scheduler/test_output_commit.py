@@ -18,8 +18,15 @@ from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettin
 from runtime.scheduler.core.job_events import JobEvent, OutputsCommitting
 from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
 from runtime.scheduler.core.output_commit import COMMIT_TRANSITIONS, CommitState
-from tests.kit.job_graphs import edge, graph, vertex
-from tests.kit.job_master_driver import JOB_ID, UNCONFIRMED_WAIT, JobMasterDriver, location, unreadable, user_failure
+from tests.kit.control_plane.job_graphs import edge, graph, vertex
+from tests.kit.control_plane.job_master_driver import (
+    JOB_ID,
+    UNCONFIRMED_WAIT,
+    JobMasterDriver,
+    location,
+    unreadable,
+    user_failure,
+)
 
 C = CommitState
 FENCED = FailoverSettings(

@@ -19,8 +19,8 @@ from runtime.gateways.job_master import (
 from runtime.gateways.task import OutputDirectory
 from runtime.jobgraph.graph import OperatorKind
 from runtime.scheduler.core import events as ev
-from tests.kit.job_graphs import edge, graph, source, two_readers, vertex
-from tests.kit.job_master_driver import (
+from tests.kit.control_plane.job_graphs import edge, graph, source, two_readers, vertex
+from tests.kit.control_plane.job_master_driver import (
     THREE_RESTARTS,
     JobMasterDriver,
     allocation,

@@ -25,6 +25,7 @@ from runtime.jobgraph.graph import (
     parse_operators,
     vertex_id_of,
 )
+from runtime.jobmaster.core.declared_requirements import DeclaredRequirements, spark_needs
 from runtime.scheduler.core.deployment import DeploymentFactory, job_information, reuse_key, splits_of
 from runtime.scheduler.core.job_events import (
     AttemptFinished,
@@ -32,10 +33,9 @@ from runtime.scheduler.core.job_events import (
     decode_events,
     encode_events,
 )
-from runtime.scheduler.core.requirements import DeclaredRequirements, spark_needs
 from runtime.scheduler.core.slot_pool import AHEAD_MAX, SlotKind, SlotPool, ahead_for
-from tests.kit.job_graphs import diamond, graph, lone, vertex
-from tests.kit.job_master_driver import JOB_ID, JobMasterDriver, allocation, location, parquet
+from tests.kit.control_plane.job_graphs import diamond, graph, lone, vertex
+from tests.kit.control_plane.job_master_driver import JOB_ID, JobMasterDriver, allocation, location, parquet
 
 BIG = ResourceProfile(memory_bytes=1 << 30)
 KIND = SlotKind(DEFAULT_PROFILE, "default")

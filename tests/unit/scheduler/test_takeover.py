@@ -19,8 +19,8 @@ from runtime.gateways.job_master import (
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import DeclareRequirements
 from runtime.scheduler.core.job_events import SubtasksReset
-from tests.kit.job_graphs import graph, source, two_readers
-from tests.kit.job_master_driver import (
+from tests.kit.control_plane.job_graphs import graph, source, two_readers
+from tests.kit.control_plane.job_master_driver import (
     EPOCH,
     THREE_RESTARTS,
     JobMasterDriver,

@@ -16,7 +16,7 @@ from runtime.common.errors import InvalidInputError, UnauthenticatedError, Unava
 from runtime.security.json_web_tokens import JWT_LENGTH_MAX, JwtSettings, JwtVerifier
 from runtime.security.jwt_keys import KEYS_MAX, JwtKeys, parse_key_set, read_key_file
 from runtime.security.principals import Principal, Role
-from tests.kit.identity_provider import (
+from tests.kit.services.identity_provider import (
     AUDIENCE,
     ISSUER,
     PrivateKey,

@@ -20,7 +20,7 @@ from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.config.token_provider_options import ProviderOptions, enabled_providers
 from runtime.security.token_content import CONTENT_BYTES_MAX, read_tokens
 from runtime.security.token_providers import CommandTokenProvider, FileTokenProvider, load_providers
-from tests.kit.levels import reached
+from tests.kit.host.levels import reached
 
 SECRET = "hush-hush"
 CONTENT = {"values": {"token": SECRET}, "expires_at": "2030-01-31T12:00:00Z"}

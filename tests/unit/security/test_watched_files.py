@@ -16,9 +16,9 @@ from runtime.security.private_files import replace_private
 from runtime.security.tls_files import TlsFiles, TlsMaterial, read_tls, watch_tls
 from runtime.security.tokens import WatchedClusterToken, read_cluster_token
 from runtime.security.watched import LOOK_SECONDS, Watched
-from tests.kit.certificates import Made
-from tests.kit.descriptors import no_descriptors
-from tests.kit.virtual_time import ManualClock
+from tests.kit.control_plane.virtual_time import ManualClock
+from tests.kit.host.descriptors import no_descriptors
+from tests.kit.services.certificates import Made
 
 OLD, NEW = "the-old-token-of-all", "the-new-token-of-all"
 CA = Made.new()

@@ -19,7 +19,7 @@ from runtime.taskexecutor.slots.logs import (
     read_log,
     read_logs,
 )
-from tests.kit.task_messages import attempt_id
+from tests.kit.control_plane.task_messages import attempt_id
 
 ATTEMPT = attempt_id(1, 0)
 

@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError,
 
 from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.gateways.task import Fault
-from runtime.taskexecutor.slots import failures
-from runtime.taskexecutor.slots.causes import (
+from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_protocol.causes import (
     JavaCause,
     SparkUnavailableError,
     UnusableCodeError,

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from runtime.taskexecutor.slots import shared_memory
-from runtime.taskexecutor.slots.linux import proportional_bytes
-from runtime.taskexecutor.slots.memory import measure_tree, sample_tree
-from runtime.taskexecutor.slots.segments import SlotSegments
-from runtime.taskexecutor.slots.shared_memory import MAPPINGS_BYTES_MAX, HeldFiles, mapped_bytes, memory_devices
-from tests.kit.leaderless import leaderless
+from runtime.system.linux import proportional_bytes
+from runtime.taskexecutor.containment import shared_memory
+from runtime.taskexecutor.containment.memory import measure_tree, sample_tree
+from runtime.taskexecutor.containment.segments import SlotSegments
+from runtime.taskexecutor.containment.shared_memory import MAPPINGS_BYTES_MAX, HeldFiles, mapped_bytes, memory_devices
+from tests.kit.host.leaderless import leaderless
 
 TREE = (os.getpid(),)
 PAGE = 4096

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.slots.slot_process import SlotProcess
-from runtime.taskexecutor.slots.template import ProcessExit
-from runtime.taskexecutor.slots.wire import OUTCOME_BYTES_MAX, Frame, FrameKind, encode_fields
+from runtime.taskexecutor.slot_protocol.wire import OUTCOME_BYTES_MAX, Frame, FrameKind, encode_fields
+from runtime.taskexecutor.slots.slot_handle import SlotProcess
+from runtime.taskexecutor.slots.template_handle import ProcessExit
 
 
 class _Listener:

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from runtime.system.linux import is_alive, name_of
+from runtime.taskexecutor.directories.user_processes import has_process
 from runtime.taskexecutor.guard.mark import carriers, carry, new_mark
-from runtime.taskexecutor.slots.linux import is_alive, name_of
-from runtime.taskexecutor.user_processes import has_process
-from tests.kit.leaderless import PROGRAM, leaderless
-from tests.kit.levels import reached
+from tests.kit.host.leaderless import PROGRAM, leaderless
+from tests.kit.host.levels import reached
 
 
 def test_it_is_alive_until_its_last_thread_has_ended() -> None:

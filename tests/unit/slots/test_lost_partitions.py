@@ -15,12 +15,12 @@ from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.gateways.task import FailureInfo, Fault, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
-from runtime.taskexecutor.slots import causes, failures
-from runtime.taskexecutor.slots.lost_partitions import lost_partitions, with_lost_partitions
-from runtime.taskexecutor.slots.partition_files import write_value
+from runtime.taskexecutor.slot_process.lost_partitions import lost_partitions, with_lost_partitions
+from runtime.taskexecutor.slot_process.partition_files import write_value
+from runtime.taskexecutor.slot_protocol import causes, failures
+from runtime.taskexecutor.slot_protocol.wire import WorkOrder
 from runtime.taskexecutor.slots.running_attempt import work_order
-from runtime.taskexecutor.slots.wire import WorkOrder
-from tests.kit.slot_work import JOB, slot_work
+from tests.kit.spark.slot_work import JOB, slot_work
 
 
 def partition_id(producer: int) -> PartitionId:

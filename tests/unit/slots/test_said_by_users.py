@@ -20,11 +20,11 @@ from runtime.gateways.task import (
     ResultPartitionSpec,
     TaskMetrics,
 )
-from runtime.taskexecutor.slots import said
+from runtime.taskexecutor.containment.users import TaskUser
+from runtime.taskexecutor.slot_protocol.wire import TaskOutcome, WorkOrder
+from runtime.taskexecutor.slots import slot_words as said
 from runtime.taskexecutor.slots.running_attempt import work_order
-from runtime.taskexecutor.slots.users import TaskUser
-from runtime.taskexecutor.slots.wire import TaskOutcome, WorkOrder
-from tests.kit.slot_work import slot_work
+from tests.kit.spark.slot_work import slot_work
 
 LOCAL = (
     "/etc/cron.d",

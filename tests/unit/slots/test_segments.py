@@ -9,10 +9,10 @@ import os
 
 import pytest
 
-from runtime.taskexecutor.slots.linux import began_at
-from runtime.taskexecutor.slots.memory import measure_tree, sample_tree
-from runtime.taskexecutor.slots.segments import Segment, SlotSegments, listed_segments, remove_segment
-from runtime.taskexecutor.slots.shared_memory import HeldFiles, memory_devices
+from runtime.system.linux import began_at
+from runtime.taskexecutor.containment.memory import measure_tree, sample_tree
+from runtime.taskexecutor.containment.segments import Segment, SlotSegments, listed_segments, remove_segment
+from runtime.taskexecutor.containment.shared_memory import HeldFiles, memory_devices
 
 MEGABYTE = 1 << 20
 IPC_CREAT_PRIVATE = 0o1600

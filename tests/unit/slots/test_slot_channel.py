@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.taskexecutor.slots.channel import Channel
-from runtime.taskexecutor.slots.wire import Frame, FrameDecoder, FrameKind
+from runtime.taskexecutor.slot_process.channel import Channel
+from runtime.taskexecutor.slot_protocol.wire import Frame, FrameDecoder, FrameKind
 
 Pair = tuple[socket.socket, Channel]
 

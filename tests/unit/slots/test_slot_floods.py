@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from runtime.taskexecutor.slots.slot_process import SlotProcess
-from runtime.taskexecutor.slots.wire import Frame, FrameKind, encode_fields
-from tests.kit.virtual_time import run_virtual
+from runtime.taskexecutor.slot_protocol.wire import Frame, FrameKind, encode_fields
+from runtime.taskexecutor.slots.slot_handle import SlotProcess
+from tests.kit.control_plane.virtual_time import run_virtual
 
 PROGRESS = Frame(FrameKind.PROGRESS, encode_fields(fraction=0.5, text="x")).encode()
 FITS_INTO_A_SOCKET = 278

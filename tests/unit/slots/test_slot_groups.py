@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.slots import cgroups
-from runtime.taskexecutor.slots.cgroups import SlotCgroups, SlotLimits
+from runtime.taskexecutor.containment import cgroups
+from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits
 
 LIMITS = SlotLimits(memory_bytes=100 << 20, cpu_cores=1.5, processes=40)
 V1 = "31 23 0:30 {root} {place} rw,relatime - cgroup cgroup rw,{controllers}"

@@ -7,8 +7,7 @@ import pytest
 from runtime.common.errors import BugError
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskMetrics
-from runtime.taskexecutor.slots.running_attempt import work_order
-from runtime.taskexecutor.slots.wire import (
+from runtime.taskexecutor.slot_protocol.wire import (
     Frame,
     FrameDecoder,
     FrameKind,
@@ -18,7 +17,8 @@ from runtime.taskexecutor.slots.wire import (
     encode_order,
     encode_outcome,
 )
-from tests.kit.slot_work import slot_work
+from runtime.taskexecutor.slots.running_attempt import work_order
+from tests.kit.spark.slot_work import slot_work
 
 
 def test_frames_come_out_as_they_went_in_whatever_the_pieces() -> None:

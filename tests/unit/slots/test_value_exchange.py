@@ -10,11 +10,11 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from runtime.gateways.task import InputGate, PartitionDescriptor, PartitionKind, ResultPartitionSpec
-from runtime.taskexecutor.slots.causes import TaskError
-from runtime.taskexecutor.slots.exchange import Exchange
-from runtime.taskexecutor.slots.routing import common_schema
+from runtime.taskexecutor.slot_process.exchange import Exchange
+from runtime.taskexecutor.slot_process.routing import common_schema
+from runtime.taskexecutor.slot_protocol.causes import TaskError
 from runtime.taskexecutor.slots.running_attempt import work_order
-from tests.kit.slot_work import slot_work
+from tests.kit.spark.slot_work import slot_work
 
 SMALL = {"n": "x" * 90}
 LARGE = {"n": "ü" * 100}

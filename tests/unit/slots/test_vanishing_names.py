@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.slots.vanishing_files import ENTRIES_MAX, vanishing_files
+from runtime.taskexecutor.slot_process.vanishing_files import ENTRIES_MAX, vanishing_files
 
 
 @pytest.fixture

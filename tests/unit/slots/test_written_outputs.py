@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.slots.written_outputs import WrittenOutputs, made_outputs, written_outputs
+from runtime.taskexecutor.slot_process.written_outputs import WrittenOutputs, made_outputs, written_outputs
 
 
 def directory(path: Path | str) -> OutputDirectory:

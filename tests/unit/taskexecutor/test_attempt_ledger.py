@@ -14,7 +14,7 @@ from runtime.taskexecutor.core.reports import (
     messages_of,
     report_size_bytes,
 )
-from tests.kit.task_messages import attempt_id, job_id, report
+from tests.kit.control_plane.task_messages import attempt_id, job_id, report
 
 ATTEMPT = attempt_id(1, 0)
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from runtime.common.ids import ExecutionAttemptId
-from runtime.taskexecutor.attempt_logs import AttemptLogs
-from runtime.taskexecutor.log_retention import LogRetention
-from tests.kit.task_messages import attempt_id
+from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.log_retention import LogRetention
+from tests.kit.control_plane.task_messages import attempt_id
 
 NOW = 1_000_000.0
 RETENTION = LogRetention(bytes_max=1 << 40, age_max=100.0)

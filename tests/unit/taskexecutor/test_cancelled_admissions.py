@@ -15,16 +15,16 @@ from runtime.aio.scope import ServiceScope
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.taskexecutor.attempts import Attempts
+from runtime.taskexecutor.containment.users import SlotUsers, TaskUser
 from runtime.taskexecutor.core.events import AttemptEnded, AttemptReported, RunAttempt
-from runtime.taskexecutor.job_directory import JobDirectories, JobDirectory
-from runtime.taskexecutor.job_users import JobUsers
-from runtime.taskexecutor.partitions import ExchangeDirectory
-from runtime.taskexecutor.secret_files import SecretFiles
-from runtime.taskexecutor.slots.users import SlotUsers, TaskUser
+from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.job_directory import JobDirectories, JobDirectory
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
-from tests.kit.task_executor_cluster import NoBlobs
-from tests.kit.task_messages import attempt_id, incarnation, job_information, task
-from tests.kit.testing_slot_pool import AT_ONCE, TestingSlotPool
+from tests.kit.control_plane.task_executor_cluster import NoBlobs
+from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_information, task
+from tests.kit.control_plane.testing_slot_pool import AT_ONCE, TestingSlotPool
 
 pytestmark = pytest.mark.asyncio
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.taskexecutor.job_users import closed_to_others, what_to_open
+from runtime.taskexecutor.directories.job_users import closed_to_others, what_to_open
 
 
 def test_the_directory_that_is_closed_to_others_is_named(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from runtime.taskexecutor.core.contact import (
     StopEverything,
     StopFenced,
 )
-from tests.kit.task_messages import job_id
+from tests.kit.control_plane.task_messages import job_id
 
 TIMEOUT = 60.0
 

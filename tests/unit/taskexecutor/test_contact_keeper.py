@@ -13,16 +13,16 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.aio.watch import Watch
 from runtime.common.errors import OutcomeUnknownError, StorageExhaustedError, UnavailableError
 from runtime.common.ids import JobId
-from runtime.highavailability.fences import OwnerFences, TaskManagerFences
+from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv import Delete, Put, Txn, TxnResult, WatchBatch
-from runtime.highavailability.memory import MemoryKeyValueStore
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn, TxnResult, WatchBatch
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import TaskManagerRecord
-from runtime.taskexecutor.contact import ContactKeeper, ContactSettings, DeregisteredError
-from tests.kit.faulty_kv import Fault, FaultyKeyValueStore
-from tests.kit.task_messages import incarnation, job_id
-from tests.kit.virtual_time import freeze, run_virtual
+from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings, DeregisteredError
+from tests.kit.control_plane.task_messages import incarnation, job_id
+from tests.kit.control_plane.virtual_time import freeze, run_virtual
+from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore
 
 TM, JOB = incarnation(1), job_id(1)
 KEYS = Keys.of_cluster("test")

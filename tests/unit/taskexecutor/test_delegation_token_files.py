@@ -14,9 +14,9 @@ import pytest
 from runtime.aio.scope import Scope
 from runtime.gateways.delegation_tokens import DelegationToken, ObtainedTokens
 from runtime.jobgraph.task_credentials import VARIABLE, task_credentials
-from runtime.taskexecutor import delegation_tokens
-from runtime.taskexecutor.delegation_tokens import DelegationTokenReceiverRepository
-from tests.kit.control_plane import eventually
+from runtime.taskexecutor.credentials import delegation_tokens
+from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
+from tests.kit.control_plane.plane import eventually
 
 SECRET = "hush-hush"
 FIRST = DelegationToken("vault", b'{"token": "hush-hush"}', 1896091200000)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from runtime.aio.entropy import SystemEntropy
-from runtime.taskexecutor.exchange_identity import MARK, exchange_identity
+from runtime.taskexecutor.directories.exchange_identity import MARK, exchange_identity
 
 
 def test_one_directory_has_one_identity_for_all_who_come_at_the_same_time(tmp_path: Path) -> None:

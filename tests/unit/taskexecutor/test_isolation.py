@@ -35,7 +35,7 @@ from runtime.taskexecutor.core.events import (
 from runtime.taskexecutor.core.isolation import FENCES_REMEMBERED_MAX, Isolation, StopReason
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
-from tests.kit.task_messages import (
+from tests.kit.control_plane.task_messages import (
     acknowledge,
     answer_offers,
     attempt_id,

@@ -19,11 +19,11 @@ import pytest_asyncio
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
 from runtime.gateways.task import BlobReference, TaskInformation
-from runtime.taskexecutor.job_directory import JobDirectories
-from runtime.taskexecutor.slots.linux import children_of, name_of
+from runtime.system.linux import children_of, name_of
+from runtime.taskexecutor.directories.job_directory import JobDirectories
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
-from tests.kit import hostile_archives as hostile
-from tests.kit.task_messages import VERTEX, job_id, job_information
+from tests.kit.control_plane.task_messages import VERTEX, job_id, job_information
+from tests.kit.strangers import hostile_archives as hostile
 
 pytestmark = pytest.mark.asyncio
 

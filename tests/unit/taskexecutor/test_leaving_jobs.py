@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from runtime.common.ids import Incarnation, JobId
-from runtime.taskexecutor.job_directory import JobDirectories
-from runtime.taskexecutor.job_users import JobUsers
-from runtime.taskexecutor.partitions import ExchangeDirectory
-from runtime.taskexecutor.slots.users import SlotUsers
+from runtime.taskexecutor.containment.users import SlotUsers
+from runtime.taskexecutor.directories.job_directory import JobDirectories
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 
 ONE, TWO = (JobId(digit * 32) for digit in "12")
 

@@ -11,10 +11,10 @@ import fsspec
 import pytest
 
 from runtime.common.ids import JobId, PartitionId
-from runtime.taskexecutor.partitions import ExchangeDirectory, local_path
-from runtime.taskexecutor.working_directory import LeftoverCollector, WorkingDirectory
-from tests.kit.deep_directories import deep_directories
-from tests.kit.task_messages import attempt_id, incarnation, job_id
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
+from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
+from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_id
+from tests.kit.strangers.deep_directories import deep_directories
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime.taskexecutor.log_retention import LogCollector, LogRetention
+from runtime.taskexecutor.directories.log_retention import LogCollector, LogRetention
 from runtime.taskexecutor.slots.logs import attempt_directory
-from tests.kit.task_messages import attempt_id
+from tests.kit.control_plane.task_messages import attempt_id
 
 NOW = 1_000_000
 UNBOUNDED = LogRetention(bytes_max=1 << 40, age_max=1e9)

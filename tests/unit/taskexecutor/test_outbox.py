@@ -6,9 +6,9 @@ from typing import Any
 
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import TaskReports
+from runtime.taskexecutor.connections.outbox import Outbox
 from runtime.taskexecutor.core.events import SendReport
-from runtime.taskexecutor.outbox import Outbox
-from tests.kit.task_messages import allocation_id, incarnation, report
+from tests.kit.control_plane.task_messages import allocation_id, incarnation, report
 
 OWNER = incarnation(7)
 

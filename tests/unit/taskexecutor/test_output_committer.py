@@ -21,15 +21,15 @@ from runtime.common.ids import ExecutionAttemptId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.gateways.kept_outputs import commit_command, named_directories
 from runtime.gateways.task import OVERWRITE, OutputDirectory
-from runtime.taskexecutor import repeat_commit
-from runtime.taskexecutor.commit_records import commit_names
-from runtime.taskexecutor.contact import ContactKeeper, ContactSettings
+from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.core.contact import ContactAccepted
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
-from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import PARALLEL_MAX
-from runtime.taskexecutor.outputs import OutputCommitter
-from tests.kit.committed_outputs import (
+from runtime.taskexecutor.outputs import repeat_commit
+from runtime.taskexecutor.outputs.commit_records import commit_names
+from runtime.taskexecutor.outputs.committer import OutputCommitter
+from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX
+from tests.kit.control_plane.committed_outputs import (
     COMMIT,
     JOB,
     attempt,
@@ -40,7 +40,7 @@ from tests.kit.committed_outputs import (
     tree,
     visible,
 )
-from tests.kit.task_messages import VERTEX, job_id, report
+from tests.kit.control_plane.task_messages import VERTEX, job_id, report
 
 # --- the committer ----------------------------------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ import pytest
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
-from runtime.taskexecutor import repeat_commit
-from runtime.taskexecutor.commit_records import NAME_MAX, aside_name, claim, commit_names
-from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import OutputMove, Permit
-from runtime.taskexecutor.storage_failures import in_words, is_final
-from tests.kit.committed_outputs import JOB, attempt, attempt_path, commit, everything, order, visible
+from runtime.taskexecutor.outputs import repeat_commit
+from runtime.taskexecutor.outputs.commit_records import NAME_MAX, aside_name, claim, commit_names
+from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.outputs.output_move import OutputMove, Permit
+from runtime.taskexecutor.outputs.storage_failures import in_words, is_final
+from tests.kit.control_plane.committed_outputs import JOB, attempt, attempt_path, commit, everything, order, visible
 
 LONG = "n" * 245
 
@@ -122,7 +122,7 @@ import os, subprocess, sys
 from pathlib import Path
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import OutputDirectory
-from tests.kit.committed_outputs import attempt, attempt_path, commit, visible
+from tests.kit.control_plane.committed_outputs import attempt, attempt_path, commit, visible
 root, kind = Path(sys.argv[1]), sys.argv[2]
 base, other = root / "out", root / "mounted"
 other.mkdir()

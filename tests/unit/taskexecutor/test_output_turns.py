@@ -16,16 +16,16 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor import output_turns, repeat_commit
-from runtime.taskexecutor.commit_records import commit_names
 from runtime.taskexecutor.core.output_plan import Present
-from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import MoveStoppedError, Permit
-from runtime.taskexecutor.output_turns import Turns
-from tests.kit.commits_of_jobs import Known, killed_behind, move, moving, names, room_for, wanted, written
-from tests.kit.committed_outputs import everything, visible
-from tests.kit.task_messages import VERTEX, job_id
-from tests.kit.virtual_time import run_virtual
+from runtime.taskexecutor.outputs import output_turns, repeat_commit
+from runtime.taskexecutor.outputs.commit_records import commit_names
+from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.outputs.output_move import MoveStoppedError, Permit
+from runtime.taskexecutor.outputs.output_turns import Turns
+from tests.kit.control_plane.commits_of_jobs import Known, killed_behind, move, moving, names, room_for, wanted, written
+from tests.kit.control_plane.committed_outputs import everything, visible
+from tests.kit.control_plane.task_messages import VERTEX, job_id
+from tests.kit.control_plane.virtual_time import run_virtual
 
 T = TypeVar("T")
 

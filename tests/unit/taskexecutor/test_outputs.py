@@ -16,18 +16,18 @@ from runtime.aio.clock import LoopClock
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import VertexId
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor import repeat_commit
-from runtime.taskexecutor.commit_records import claim, commit_names, read_claim
-from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import (
+from runtime.taskexecutor.directories.partitions import RemoteFilesError
+from runtime.taskexecutor.outputs import repeat_commit
+from runtime.taskexecutor.outputs.commit_records import claim, commit_names, read_claim
+from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.outputs.output_move import (
     PARALLEL_MAX,
     MoveStoppedError,
     MoveSupersededError,
     OutputMove,
     Permit,
 )
-from runtime.taskexecutor.partitions import RemoteFilesError
-from tests.kit.committed_outputs import (
+from tests.kit.control_plane.committed_outputs import (
     COMMIT,
     JOB,
     attempt,
@@ -134,7 +134,7 @@ def test_a_plan_is_not_made_behind_done(tmp_path: Path, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch:
         patch.setattr(OutputMove, "_plan", plan)
-        patch.setattr("runtime.taskexecutor.output_move.claim_in", lambda _: None)
+        patch.setattr("runtime.taskexecutor.outputs.output_move.claim_in", lambda _: None)
         asyncio.run(run())
     assert visible(tmp_path) == {"a": "1"}
 
@@ -281,7 +281,7 @@ def shown(root: str) -> dict[str, str]:
 
 def killed_at(output: OutputDirectory, step: int, when: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many steps there were until then."""
-    from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
 
     count = 0
     with monkeypatch.context() as patch:
@@ -412,7 +412,7 @@ def test_no_file_of_somebody_else_is_taken_for_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_digest: bool
 ) -> None:
     """It appears between the plan and the copy, with the size of ours."""
-    from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
 
     files = fsspec.filesystem("memory")
     root = f"memory://{tmp_path}"
@@ -440,7 +440,7 @@ def test_no_file_of_somebody_else_is_taken_for_a_copy(
 
 
 def test_names_that_appeared_elsewhere_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
 
     files = fsspec.filesystem("memory")
     files.pipe_file(f"memory://{tmp_path}/a", b"1")

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from runtime.common.errors import FlinklikeError, StaleTokenError, UnavailableError
-from runtime.taskexecutor.resource_manager_connection import LEADER_BEGINS_SECONDS, failure_level
+from runtime.taskexecutor.connections.resource_manager_connection import LEADER_BEGINS_SECONDS, failure_level
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor import output_turns, repeat_commit
-from runtime.taskexecutor.commit_records import claim, commit_names
-from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import MoveStoppedError
-from runtime.taskexecutor.remote_output_files import RemoteOutputFiles
-from tests.kit.commits_of_jobs import Known, killed_behind, move, names, room_for, wanted, written
-from tests.kit.committed_outputs import visible
-from tests.kit.task_messages import VERTEX, job_id
+from runtime.taskexecutor.outputs import output_turns, repeat_commit
+from runtime.taskexecutor.outputs.commit_records import claim, commit_names
+from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.outputs.output_move import MoveStoppedError
+from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from tests.kit.control_plane.commits_of_jobs import Known, killed_behind, move, names, room_for, wanted, written
+from tests.kit.control_plane.committed_outputs import visible
+from tests.kit.control_plane.task_messages import VERTEX, job_id
 
 A, B, C, STRANGER = job_id(1), job_id(2), job_id(3), job_id(9)
 

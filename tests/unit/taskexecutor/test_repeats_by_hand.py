@@ -19,17 +19,17 @@ from runtime.common.errors import InvalidInputError, UnauthenticatedError, Unava
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
-from runtime.taskexecutor import output_turns, repeat_commit, turn_looks
-from runtime.taskexecutor.commit_records import commit_names
-from runtime.taskexecutor.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.output_move import PARALLEL_MAX, OutputMove, Permit
-from runtime.taskexecutor.output_turns import Turns
-from runtime.taskexecutor.repeat_commit import JOB_IS_OVER, AskCluster, KnownJob
-from runtime.taskexecutor.turn_looks import MoveReplacedError
-from tests.kit.commits_of_jobs import Known, move, names, room_for, wanted, written
-from tests.kit.committed_outputs import everything, visible
-from tests.kit.task_messages import VERTEX, job_id
-from tests.kit.virtual_time import ManualClock
+from runtime.taskexecutor.outputs import output_turns, repeat_commit, turn_looks
+from runtime.taskexecutor.outputs.commit_records import commit_names
+from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX, OutputMove, Permit
+from runtime.taskexecutor.outputs.output_turns import Turns
+from runtime.taskexecutor.outputs.repeat_commit import JOB_IS_OVER, AskCluster, KnownJob
+from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError
+from tests.kit.control_plane.commits_of_jobs import Known, move, names, room_for, wanted, written
+from tests.kit.control_plane.committed_outputs import everything, visible
+from tests.kit.control_plane.task_messages import VERTEX, job_id
+from tests.kit.control_plane.virtual_time import ManualClock
 
 T = TypeVar("T")
 
@@ -214,7 +214,7 @@ def test_who_waits_for_another_job_stops_when_a_later_repeat_has_come(tmp_path: 
 
 
 def test_a_look_counts_for_a_fraction_of_a_second_and_a_turn_that_was_taken_is_waited_behind() -> None:
-    from runtime.taskexecutor.turn_looks import LOOK, SETTLE
+    from runtime.taskexecutor.outputs.turn_looks import LOOK, SETTLE
 
     assert LOOK <= 0.5
     assert SETTLE >= 2 * LOOK

@@ -11,8 +11,8 @@ from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionRep
 from runtime.rpc import codec
 from runtime.rpc.settings import RpcLimits
 from runtime.taskexecutor.core.reports import messages_of, report_size_bytes
-from runtime.taskexecutor.slots.failures import of_exception
-from tests.kit.task_messages import attempt_id, job_id
+from runtime.taskexecutor.slot_protocol.failures import of_exception
+from tests.kit.control_plane.task_messages import attempt_id, job_id
 
 MESSAGE_MAX = RpcLimits().message_size_max
 SMILES = "\U0001f600" * 100_000

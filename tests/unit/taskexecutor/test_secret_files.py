@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.jobgraph.task_secrets import enter_task, task_secrets
-from runtime.taskexecutor.secret_files import SECRET_BYTES_MAX, SecretError, SecretFiles
+from runtime.taskexecutor.credentials.secret_files import SECRET_BYTES_MAX, SecretError, SecretFiles
 
 
 def test_values_are_the_files_without_the_last_line_end(tmp_path: Path) -> None:

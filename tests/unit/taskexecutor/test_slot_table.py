@@ -13,7 +13,7 @@ from runtime.taskexecutor.core.slot_table import (
     TaskSlot,
     TaskSlotTable,
 )
-from tests.kit.task_messages import allocation_id, attempt_id, job_id, task
+from tests.kit.control_plane.task_messages import allocation_id, attempt_id, job_id, task
 
 
 def table_with(state: SlotState) -> tuple[TaskSlotTable, TaskSlot]:

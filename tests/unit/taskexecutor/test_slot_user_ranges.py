@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from runtime.common.ids import JobId
-from runtime.taskexecutor.job_directory import JobDirectory
-from runtime.taskexecutor.job_users import JobUsers, SlotUsersError, _hand_over, _let_through, _show
-from runtime.taskexecutor.slots.users import Identity, SlotUsers, TaskUser
+from runtime.taskexecutor.containment.users import Identity, SlotUsers, TaskUser
+from runtime.taskexecutor.directories.job_directory import JobDirectory
+from runtime.taskexecutor.directories.job_users import JobUsers, SlotUsersError, _hand_over, _let_through, _show
 
 ONE = JobId("1" * 32)
 NOBODY = 65534

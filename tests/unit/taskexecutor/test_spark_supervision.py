@@ -14,7 +14,7 @@ from runtime.aio.retry import RetryPolicy
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, UnavailableError
 from runtime.taskexecutor.spark.environment import SparkLoss, SparkLostError
-from runtime.taskexecutor.spark_supervision import supervise_spark
+from runtime.taskexecutor.spark.supervision import supervise_spark
 
 pytestmark = pytest.mark.asyncio
 

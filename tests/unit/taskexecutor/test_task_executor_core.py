@@ -51,7 +51,7 @@ from runtime.taskexecutor.core.events import (
 from runtime.taskexecutor.core.jobs import ENDED_JOBS_REMEMBERED_MAX, JobMasterLocation
 from runtime.taskexecutor.core.slot_table import SlotState
 from runtime.taskexecutor.core.task_executor import CENSUS_ATTEMPTS_MAX, TaskExecutorCore
-from tests.kit.task_messages import (
+from tests.kit.control_plane.task_messages import (
     VERTEX,
     acknowledge,
     allocation_id,

@@ -16,7 +16,7 @@ from runtime.taskexecutor.core.events import (
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
-from tests.kit.task_messages import (
+from tests.kit.control_plane.task_messages import (
     answer_offers,
     attempt_id,
     deploy,

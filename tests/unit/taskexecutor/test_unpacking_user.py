@@ -19,14 +19,14 @@ import pytest
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import BlobReference
-from runtime.taskexecutor.job_directory import JobDirectories
-from runtime.taskexecutor.job_users import closed_to_others
+from runtime.taskexecutor.directories.job_directory import JobDirectories
+from runtime.taskexecutor.directories.job_users import closed_to_others
+from runtime.taskexecutor.directories.user_processes import processes_of
 from runtime.taskexecutor.unpacking.child_main import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.lending import lend, take_back
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 from runtime.taskexecutor.unpacking.process import unpack_archives_as
-from runtime.taskexecutor.user_processes import processes_of
-from tests.kit.task_messages import job_information
+from tests.kit.control_plane.task_messages import job_information
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="users of their own need root")
 

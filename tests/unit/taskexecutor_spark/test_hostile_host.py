@@ -16,8 +16,8 @@ from runtime.taskexecutor.spark import environment_process
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
-from tests.kit.beside_spark import spare_account
-from tests.kit.spark_box import spark_settings
+from tests.kit.cluster.beside_spark import spare_account
+from tests.kit.spark.spark_box import spark_settings
 
 READY = b'{"event": "ready"}'
 ANSWERS = (

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from runtime.taskexecutor.spark.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
+from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
 
 TASK = "Executor task launch worker for task 0.0 in stage 1.0 (TID 7)"
 HANDLER = "org.apache.spark.util.SparkUncaughtExceptionHandler.$anonfun$uncaughtException$1"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
-from runtime.taskexecutor.spark import python_marks
-from runtime.taskexecutor.spark.attach import AttachedSpark
+from runtime.taskexecutor.python_workers import python_marks
+from runtime.taskexecutor.slot_process.attach import AttachedSpark
+from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment
 from runtime.taskexecutor.spark.environment import SlotSession
 
 WORKER = {4711: "python-worker"}

@@ -20,14 +20,14 @@ import pytest
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.clock import Deadline
-from runtime.taskexecutor.spark import host as host_module
-from runtime.taskexecutor.spark import python_marks
-from runtime.taskexecutor.spark.driver import HOST_TAG, end_of, witness_file
-from runtime.taskexecutor.spark.host import SparkHost
-from runtime.taskexecutor.spark.sessions import Sessions
+from runtime.taskexecutor.credentials.token_values import TokenValues
+from runtime.taskexecutor.python_workers import python_marks
 from runtime.taskexecutor.spark.settings import crash_file, sessions_directory
-from runtime.taskexecutor.token_values import TokenValues
-from tests.kit.spark_box import spark_settings
+from runtime.taskexecutor.spark_host import host as host_module
+from runtime.taskexecutor.spark_host.driver import HOST_TAG, end_of, witness_file
+from runtime.taskexecutor.spark_host.host import SparkHost
+from runtime.taskexecutor.spark_host.sessions import Sessions
+from tests.kit.spark.spark_box import spark_settings
 
 SESSION = "slot-0-" + uuid.uuid4().hex
 """Of this process: the tests of another one beside it would find what these have started."""
@@ -192,7 +192,7 @@ def test_what_cannot_be_read_keeps_nobody_from_telling_the_end(
 
 def works_for(directory: Path) -> None:
     """In a process of its own: what it does to its limits and its name cannot be undone."""
-    code = "import sys; from runtime.taskexecutor.spark.python_marks import work_for; work_for(*sys.argv[1:])"
+    code = "import sys; from runtime.taskexecutor.python_workers.python_marks import work_for; work_for(*sys.argv[1:])"
     subprocess.run([sys.executable, "-c", code, SESSION, str(directory)], check=True, capture_output=True, text=True)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.slots.users import SlotUsers
+from runtime.taskexecutor.containment.users import SlotUsers
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.settings import crash_file, sessions_directory
-from tests.kit.beside_spark import spare_account
-from tests.kit.levels import reached
-from tests.kit.spark_box import spark_settings
+from tests.kit.cluster.beside_spark import spare_account
+from tests.kit.host.levels import reached
+from tests.kit.spark.spark_box import spark_settings
 
 RANGE = (23300, 23399)
 as_root = pytest.mark.skipif(os.geteuid() != 0 or not spare_account(range(0)), reason="takes root, and a spare account")

@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
+from runtime.taskexecutor.slot_process.attach import copy_into
+from runtime.taskexecutor.slot_process.static_conf import (
+    ConfJudge,
+    StaticConfError,
+    StaticConfPolicy,
+    StaticConfWarning,
+)
 from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark.attach import copy_into
-from runtime.taskexecutor.spark.driver import ActiveJob
 from runtime.taskexecutor.spark.environment import SparkProgress
-from runtime.taskexecutor.spark.progress import progress_by_tag, unwanted_jobs
-from runtime.taskexecutor.spark.static_conf import ConfJudge, StaticConfError, StaticConfPolicy, StaticConfWarning
-from tests.kit.spark_box import ROOT
+from runtime.taskexecutor.spark_host.driver import ActiveJob
+from runtime.taskexecutor.spark_host.progress import progress_by_tag, unwanted_jobs
+from tests.kit.spark.spark_box import ROOT
 
 
 def test_frames_travel_whole() -> None:
@@ -146,9 +151,8 @@ def test_what_the_worker_daemon_imports_before_it_forks_starts_no_thread() -> No
 
 
 def test_pitfall_9_pandas_is_one_that_pyspark_supports() -> None:
-    program = (
-        "from runtime.taskexecutor.spark.attach import preload; preload(); import pandas; print(pandas.__version__)"
-    )
+    load = "from runtime.taskexecutor.slot_process.attach import preload; preload()"
+    program = f"{load}; import pandas; print(pandas.__version__)"
     assert int(run_python(program).split(".")[0]) < 3
 
 
@@ -156,7 +160,7 @@ def test_pitfall_9_a_newer_pandas_is_refused_before_any_task() -> None:
     program = """
 import pandas
 pandas.__version__ = "3.1.1"
-from runtime.taskexecutor.spark.attach import preload
+from runtime.taskexecutor.slot_process.attach import preload
 try:
     preload()
 except Exception as error:
@@ -169,8 +173,8 @@ except Exception as error:
 def test_without_spark_every_way_to_one_is_refused(call: str) -> None:
     program = f"""
 import socket
-from runtime.taskexecutor.slots.channel import Channel
-from runtime.taskexecutor.slots.spark_attachment import SparkAttachment
+from runtime.taskexecutor.slot_process.channel import Channel
+from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment
 SparkAttachment(Channel(socket.socketpair()[0]), has_spark=False, is_static_conf_fatal=False)
 from pyspark import SparkContext
 from pyspark.sql import SparkSession

@@ -10,10 +10,16 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import OWNED
 from runtime.taskexecutor.spark import settings as module
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.java import JavaRuntime
-from runtime.taskexecutor.spark.launch import class_path, command_line, jvm_environment, properties_text, spark_home
 from runtime.taskexecutor.spark.settings import SparkSettings, allocations, effective_conf
-from tests.kit.spark_box import spark_settings
+from runtime.taskexecutor.spark_host.java import JavaRuntime
+from runtime.taskexecutor.spark_host.launch import (
+    class_path,
+    command_line,
+    jvm_environment,
+    properties_text,
+    spark_home,
+)
+from tests.kit.spark.spark_box import spark_settings
 
 JAVA = JavaRuntime(Path("/java/bin/java"), Path("/java"), 17, "build", "PATH")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark.worker_daemon import enter_working_directory
+from runtime.taskexecutor.python_workers.worker_daemon import enter_working_directory
 
 
 @pytest.fixture

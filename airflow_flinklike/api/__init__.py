@@ -1,0 +1,1 @@
+"""What users write jobs with: pipelines, functions, scripts, and handles on submitted jobs."""

@@ -1,0 +1,147 @@
+"""Function jobs: one Python function on a warm slot; its return value is the job's result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath
+from airflow_flinklike.api.operator_code import check_callable, code_of
+from airflow_flinklike.api.program import JobOptions, JobProgram, Program, assemble
+from airflow_flinklike.exceptions import PipelineError
+from runtime.jobgraph.function_call import INJECTED, FunctionCall
+from runtime.jobgraph.graph import (
+    DEFAULT_RESOURCES,
+    JobVertex,
+    Operator,
+    OperatorKind,
+    ResourceSpec,
+    vertex_id_of,
+)
+from runtime.jobgraph.limits import NAME_LENGTH_MAX
+from runtime.jobgraph.restart_strategy import RestartStrategy
+
+__all__ = ["INJECTED", "FunctionCall", "FunctionJob", "bind_call", "function_job", "function_name"]
+# FunctionCall is here, too, for what clients of earlier releases have pickled.
+
+_LAMBDA = (lambda: None).__name__
+_FILE_LENGTH_MAX = 100
+_ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
+
+
+class FunctionJob(Program):
+    """A job of one vertex with one operator."""
+
+    def __init__(self, name: str, call: FunctionCall, options: JobOptions, resources: ResourceSpec) -> None:
+        self.name = name
+        self._call = call
+        self._options = options
+        self._resources = resources
+
+    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
+        collector = ArtifactCollector()
+        operator = Operator(name=self.name, kind=OperatorKind.FUNCTION, code=code_of(self.name, self._call, collector))
+        vertex = JobVertex(
+            id=vertex_id_of(self.name),
+            name=self.name,
+            operators=(operator,),
+            max_parallelism=1,
+            resources=self._resources,
+        )
+        return assemble(self.name, [vertex], [], self._options, collector, params)
+
+
+def function_job(
+    function: Callable[..., Any],
+    *,
+    args: Iterable[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    py_files: Iterable[FilePath] = (),
+    files: Iterable[FilePath] = (),
+    archives: Iterable[FilePath] = (),
+    wheels: Iterable[FilePath] = (),
+    environment: Mapping[str, str] | None = None,
+    params: Mapping[str, Any] | None = None,
+    resources: ResourceSpec = DEFAULT_RESOURCES,
+    execution_timeout: float | timedelta | None = None,
+    secrets: Iterable[str] = (),
+    restart_strategy: RestartStrategy | str | None = None,
+    user_failures: str | None = None,
+) -> FunctionJob:
+    """`function(*args, **kwargs)` as a job. Parameters named `ctx`, `spark` or `sc` are filled in on the slot."""
+    call = bind_call(function, tuple(args), dict(kwargs or {}))
+    options = JobOptions(
+        params or {},
+        conf or {},
+        environment or {},
+        py_files,
+        files,
+        archives,
+        wheels,
+        execution_timeout,
+        secrets,
+        restart_strategy,
+        user_failures,
+    )
+    return FunctionJob(name or function_name(function), call, options, resources)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """What a function is called where nobody has given it another name: a lambda by its variable or its place."""
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.ismethod(function):
+        return ".".join(function.__qualname__.split(".")[-2:])[:NAME_LENGTH_MAX]
+    name = str(getattr(function, "__name__", type(function).__name__))
+    if inspect.isfunction(function) and name == _LAMBDA:
+        variables = (key for key, value in function.__globals__.items() if value is function)
+        code = function.__code__
+        name = next(variables, f"lambda at {Path(code.co_filename).name[-_FILE_LENGTH_MAX:]}:{code.co_firstlineno}")
+    return name[:NAME_LENGTH_MAX]
+
+
+def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
+    """Bind the arguments to the parameters, the injected ones left out wherever they stand. Raises PipelineError."""
+    check_callable(function_name(function), function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        message = f"{function!r} does not tell its parameters: wrap it in a function"
+        raise PipelineError(message) from error
+    parameters = signature.parameters
+    injected = tuple(name for name in INJECTED if name in parameters and name not in kwargs)
+    label = f"{getattr(function, '__qualname__', function)}{signature}"
+    if any(parameters[name].kind not in _ORDINARY for name in injected):
+        message = f"{label}: {' and '.join(injected)} are passed by name, so they must be ordinary parameters"
+        raise PipelineError(message)
+    rest = [parameter for name, parameter in parameters.items() if name not in injected]
+    try:
+        bound = signature.replace(parameters=rest).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        message = f"{label}: {error}"
+        raise PipelineError(message) from error
+    if not injected:
+        return FunctionCall(function, bound.args, bound.kwargs, ())
+    return FunctionCall(function, (), _by_name(label, bound), injected)
+
+
+def _by_name(label: str, bound: inspect.BoundArguments) -> dict[str, Any]:
+    """All arguments by name, as injected ones may stand before or between them."""
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif kind in _ORDINARY:
+            named[name] = value
+        else:
+            names = " or ".join(INJECTED)
+            message = f"{label}: with {names} all other arguments are passed by name, which {name!r} cannot be"
+            raise PipelineError(message)
+    return named

@@ -1,0 +1,1 @@
+"""Listeners of Airflow."""

@@ -1,0 +1,221 @@
+"""Cancels jobs that nobody waits for any more, where no `on_kill` of Airflow's runs.
+
+A task that runs is killed by Airflow, and so is the trigger of one that is deferred. But a job may run while its task
+does neither: its worker was lost and the retry has not begun, or the task only submitted it. When such a task is
+marked, its DAG run is set to a final state or deleted (also with its DAG), or its last try is lost with its worker,
+this listener cancels the job. It acts in the API server and in the scheduler only, does one query there, and talks to
+the cluster in a thread of its own. It also has the components that fork processes import what those need.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pluggy import HookimplMarker
+
+from airflow_flinklike.operators.adoption import STORE_KEY, StoredJob, parse_stored
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import ORMExecuteState, Session
+
+hookimpl = HookimplMarker("airflow")
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS = 6.0
+"""Airflow's own way goes first: a process that is killed ends its job itself, and says so in the task's log. A worker
+hears of it within 5 s; a triggerer that has just started may need longer, and jobs are to be cancelled within 10 s."""
+_RETRY_SECONDS = 60.0
+_PENDING = "flinklike_jobs_of_deleted_runs"
+_TIMED_OUT = "timed_out"
+_OF_FORKED = ("airflow_flinklike.operators.submit", "airflow_flinklike.decorators.flinklike")
+
+
+@hookimpl
+def on_starting(component: Any) -> None:
+    """The scheduler, the DAG processor and the triggerer fork the processes of tasks, DAG files and triggers: what they
+    have imported costs none of those anything."""
+    if type(component).__module__ == "airflow.jobs.job":
+        for module in _OF_FORKED:
+            importlib.import_module(module)
+        from airflow_flinklike.api.pickling import own_modules  # noqa: PLC0415 - the API server pickles nothing
+
+        list(own_modules)
+
+
+@hookimpl
+def on_task_instance_failed(task_instance: Any) -> None:
+    """A person has marked the task failed, or the scheduler has lost its worker and no try is left."""
+    if _is_of_server(task_instance) and task_instance.state == "failed":
+        _cancel_job_of(task_instance, "its task has failed")
+
+
+@hookimpl
+def on_task_instance_success(task_instance: Any) -> None:
+    """A person has marked the task success."""
+    if _is_of_server(task_instance):
+        _cancel_job_of(task_instance, "its task was marked success")
+
+
+@hookimpl
+def on_dag_run_failed(dag_run: Any, msg: str) -> None:
+    """A person has set the run to failed, or its time was over. A run that failed by itself has no jobs left."""
+    if msg == _TIMED_OUT or "manually" in msg:
+        cancel_later(_jobs_of_run(dag_run), f"its DAG run has failed: {msg}")
+
+
+@hookimpl
+def on_dag_run_success(dag_run: Any, msg: str) -> None:
+    """A person has set the run to success: what tasks have submitted and finished with goes on."""
+    if "manually" in msg:
+        cancel_later(_jobs_of_run(dag_run, but_of="success"), f"its DAG run has ended: {msg}")
+
+
+def watch_deletions() -> None:
+    """Airflow has no hook for a run that is deleted, so its model is watched, in the API server."""
+    if os.environ.get("_AIRFLOW_PROCESS_CONTEXT") != "server":
+        return
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import event  # noqa: PLC0415 - the same
+    from sqlalchemy.orm import Session  # noqa: PLC0415 - the same
+
+    if not event.contains(DagRun, "before_delete", _before_delete):
+        event.listen(DagRun, "before_delete", _before_delete)
+        event.listen(Session, "do_orm_execute", _before_statement)
+
+
+def _before_delete(mapper: Any, connection: Any, dag_run: Any) -> None:
+    from sqlalchemy.orm import object_session  # noqa: PLC0415 - see watch_deletions
+
+    del mapper
+    session = object_session(dag_run)
+    if session is not None:
+        _remember(session, _stored(connection, dag_run))
+
+
+def _before_statement(execution: ORMExecuteState) -> None:
+    """A DAG that is deleted takes its runs along, by one statement."""
+    if not execution.is_delete or execution.bind_mapper is None:
+        return
+    from airflow.models.dagrun import DagRun
+    from airflow.models.task_state_store import TaskStateStoreModel as Stored
+    from sqlalchemy import select  # noqa: PLC0415 - see watch_deletions
+
+    if execution.bind_mapper.class_ is DagRun:
+        statement: Any = execution.statement
+        runs = select(DagRun.id).where(statement.whereclause)
+        _remember(execution.session, _stored_where(execution.session, [Stored.dag_run_id.in_(runs)]))
+
+
+def _remember(session: Session, jobs: Sequence[StoredJob]) -> None:
+    """The jobs of runs, until their deletion is committed."""
+    from sqlalchemy import event  # noqa: PLC0415 - see watch_deletions
+
+    if not jobs:
+        return
+    session.info.setdefault(_PENDING, []).extend(jobs)
+    event.listen(session, "after_commit", _after_commit, once=True)
+    event.listen(session, "after_rollback", _after_rollback, once=True)
+
+
+def _after_commit(session: Session) -> None:
+    cancel_later(session.info.pop(_PENDING, ()), "its DAG run was deleted")
+
+
+def _after_rollback(session: Session) -> None:
+    session.info.pop(_PENDING, None)
+
+
+def _is_of_server(task_instance: Any) -> bool:
+    """False in a task's own process: there the operator knows what to do."""
+    return type(task_instance).__module__ == "airflow.models.taskinstance"
+
+
+def _cancel_job_of(task_instance: Any, reason: str) -> None:
+    jobs = _jobs_of_run(task_instance, task_id=task_instance.task_id, map_index=task_instance.map_index)
+    cancel_later(jobs, reason)
+
+
+def _jobs_of_run(seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
+    """Of a DAG run or one of its tasks, in the session of the caller, whose changes are not committed yet."""
+    from airflow.utils.session import create_session  # noqa: PLC0415 - see watch_deletions
+    from sqlalchemy.orm import object_session  # noqa: PLC0415 - the same
+
+    session = object_session(seen)
+    if session is not None:
+        return _stored(session, seen, but_of=but_of, **where)
+    with create_session() as own:
+        return _stored(own, seen, but_of=but_of, **where)
+
+
+def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
+    """What the tasks of a run have stored."""
+    from airflow.models.task_state_store import TaskStateStoreModel as Stored
+
+    names = {"dag_id": seen.dag_id, "run_id": seen.run_id, **where}
+    return _stored_where(executor, [getattr(Stored, name) == value for name, value in names.items()], but_of)
+
+
+def _stored_where(executor: Any, conditions: Sequence[Any], but_of: str | None = None) -> list[StoredJob]:
+    """`but_of`: leave out tasks in that state."""
+    from airflow.models.task_state_store import TaskStateStoreModel as Stored
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import and_, select  # noqa: PLC0415 - the same
+
+    names = ("dag_id", "run_id", "task_id", "map_index")
+    same_task = and_(*(getattr(Stored, name) == getattr(TaskInstance, name) for name in names))
+    query = (
+        select(Stored.value, TaskInstance.state)
+        .join(TaskInstance, same_task, isouter=True)
+        .where(Stored.key == STORE_KEY, *conditions)
+    )
+    rows = executor.execute(query).all()
+    found = (parse_stored(value) for value, state in rows if but_of is None or state != but_of)
+    return [job for job in found if job is not None and job.cancel_on_kill]
+
+
+def cancel_later(jobs: Iterable[StoredJob], reason: str) -> threading.Thread | None:
+    """Cancel those that are not over, in a thread: neither a page nor the scheduler waits for a cluster."""
+    listed = list(jobs)
+    if not listed:
+        return None
+    thread = threading.Thread(target=_cancel, args=(listed, reason), name="flinklike-cancel", daemon=True)
+    thread.start()
+    return thread
+
+
+def _cancel(jobs: Sequence[StoredJob], reason: str) -> None:
+    threading.Event().wait(GRACE_SECONDS)
+    by_connection: dict[str, list[StoredJob]] = defaultdict(list)
+    for job in jobs:
+        by_connection[job.conn_id].append(job)
+    for conn_id, group in by_connection.items():
+        try:
+            _cancel_there(conn_id, group, reason)
+        except Exception as error:  # noqa: BLE001 - the end of this thread: nobody else would hear of it
+            ids = ", ".join(job.job_id for job in group)
+            logger.warning("jobs %s could not be cancelled though %s: %s: %s", ids, reason, type(error).__name__, error)
+
+
+def _cancel_there(conn_id: str, jobs: Sequence[StoredJob], reason: str) -> None:
+    """One look at all jobs first: nearly always every one is over."""
+    from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError  # noqa: PLC0415 - keeps plugins light
+    from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook  # noqa: PLC0415 - the same
+    from runtime.common.states import JobStatus  # noqa: PLC0415 - the same
+
+    with FlinklikeHook(conn_id or DEFAULT_CONN_ID, retry_for=_RETRY_SECONDS).get_conn() as client:
+        overview = client.get("/jobs/overview")["jobs"]
+        alive = {one["jid"] for one in overview if not JobStatus(one["state"]).is_globally_terminal}
+        for job in jobs:
+            if job.job_id not in alive:
+                continue
+            try:
+                client.cancel(job.job_id)
+            except (JobConflictError, JobNotFoundError):
+                continue
+            logger.info("job %s: cancellation requested, %s", job.job_id, reason)

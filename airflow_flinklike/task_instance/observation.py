@@ -1,0 +1,198 @@
+"""Who is told of every look at a job's state: one object per waiting task, in the worker and in the triggerer.
+
+It says in the task's log how the job's state changes, how far the job is, and what its attempts write. The two waits
+(operators/job_run.py, triggers/job.py) know no more of it than these classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from airflow_flinklike.client.protocol import understood
+from airflow_flinklike.exceptions import FlinklikeClientError
+from airflow_flinklike.task_instance.task_log import LogLine, TaskLog
+from runtime.common.printable import printable
+from runtime.common.states import JobStatus
+
+if TYPE_CHECKING:
+    from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient, JobState
+
+_LOOK_SECONDS = 10.0
+"""How long a look at the logs may take: no job waits for its log."""
+_LAST_LOOKS_MAX = 20
+_LOOKS_AT_ONCE = 4
+_WORKER_QUIET_SECONDS = 30.0
+_TRIGGER_QUIET_SECONDS = 120.0
+_WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED})
+
+
+class Log(Protocol):
+    """The log of a task, in whichever form Airflow gives it."""
+
+    def info(self, message: str, /, *args: Any) -> Any:
+        """A line that says what goes on."""
+
+    def warning(self, message: str, /, *args: Any) -> Any:
+        """A line about something that is not as it should be."""
+
+    def error(self, message: str, /, *args: Any) -> Any:
+        """A line about something that has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What of a job's output the task's log shows: about `limit` bytes, and then where the rest is.
+
+    `pages` and a job's id make the address of its page.
+    """
+
+    limit: int
+    pages: str
+
+
+class _JobLines:
+    """One line in the task's log for every change of the job's state, and what TaskLog has to say."""
+
+    def __init__(
+        self,
+        log: Log,
+        bookmark: Mapping[str, Any] | None,
+        settings: LogSettings | None,
+        clock: Callable[[], float],
+        quiet_seconds: float,
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._quiet_seconds = quiet_seconds
+        bookmark = bookmark or {}
+        self._seen = str(bookmark.get("state", ""))
+        self._kept: Mapping[str, Any] = bookmark.get("log") or {}
+        if settings is None and self._kept:
+            settings = LogSettings(int(self._kept["limit"]), str(self._kept["pages"]))
+        self._settings = settings
+        self._task_log: TaskLog | None = None
+        self._has_failed = False
+
+    @property
+    def interval(self) -> float:
+        """Seconds after which it wants another look, although nothing has changed."""
+        return math.inf if self._task_log is None else self._task_log.seconds_to_look(self._clock())
+
+    def bookmark(self) -> dict[str, Any]:
+        """From which another process goes on: a few numbers, and no line of the log. It travels through a database."""
+        settings = self._settings
+        if settings is None:
+            return {"state": self._seen}
+        kept = self._kept if self._task_log is None else self._task_log.kept()
+        return {"state": self._seen, "log": {**kept, "limit": settings.limit, "pages": settings.pages}}
+
+    def _tell(self, state: JobState) -> None:
+        line = f"{state.status.value} {state.pending_reason}".rstrip()
+        if line != self._seen:
+            self._log.info("Job %s: %s", state.job_id, printable(line))
+        self._seen = line
+        if self._task_log is None and self._settings is not None and state.status not in _WAITING:
+            self._task_log = TaskLog(
+                state.job_id,
+                self._settings.pages + state.job_id,
+                now=self._clock(),
+                limit=self._settings.limit,
+                kept=self._kept,
+                quiet_seconds=self._quiet_seconds,
+            )
+
+    def _say(self, lines: Iterable[LogLine]) -> None:
+        for line in lines:
+            say = {logging.WARNING: self._log.warning, logging.ERROR: self._log.error}.get(line.level, self._log.info)
+            say("%s", line.text)
+
+    def _look_failed(self, task_log: TaskLog, error: Exception) -> None:
+        """The task goes on without: its log is not worth more."""
+        task_log.postpone(self._clock())
+        if not self._has_failed:
+            self._has_failed = True
+            self._log.warning("The output of job %s cannot be read now: %s", task_log.job_id, str(error) or "no answer")
+
+
+class JobObserver(_JobLines):
+    """In a worker. Called in the thread of the look, after every look, also after the one that shows the end.
+
+    At the end it reads what is left: one request for a job that has written little.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        bookmark: Mapping[str, Any] | None = None,
+        *,
+        settings: LogSettings | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        """`bookmark` is what the one before left, in another process."""
+        super().__init__(log, bookmark, settings, clock, _WORKER_QUIET_SECONDS)
+
+    def observe(self, client: FlinklikeClient, state: JobState) -> None:
+        """A look has shown this state."""
+        self._tell(state)
+        task_log = self._task_log
+        if task_log is None:
+            return
+        if state.status.is_globally_terminal:
+            looks = _LAST_LOOKS_MAX
+            while task_log.is_reading and looks and self._look(client, task_log, is_last=True):
+                looks = looks - 1 if task_log.has_more else 0
+        elif task_log.seconds_to_look(self._clock()) <= 0:
+            self._look(client, task_log)
+
+    def _look(self, client: FlinklikeClient, task_log: TaskLog, *, is_last: bool = False) -> bool:
+        """False when there was no answer."""
+        before = client.retry_for
+        client.retry_for = min(before, _LOOK_SECONDS)
+        try:
+            with understood("the look at its logs"):
+                lines = task_log.take(client.run(task_log.look()), self._clock(), is_last=is_last)
+        except FlinklikeClientError as error:
+            self._look_failed(task_log, error)
+            return False
+        finally:
+            client.retry_for = before
+        self._say(lines)
+        return True
+
+
+class AsyncJobObserver(_JobLines):
+    """In a triggerer. What is left at the end is for the worker to read, which then has the bookmark."""
+
+    def __init__(self, log: Log, bookmark: Mapping[str, Any] | None = None, *, clock: Callable[[], float]) -> None:
+        """`bookmark` is what the worker's observer left: whether to read the job's output, and how far that is."""
+        super().__init__(log, bookmark, None, clock, _TRIGGER_QUIET_SECONDS)
+
+    async def observe(self, client: AsyncFlinklikeClient, state: JobState) -> None:
+        """A look has shown this state."""
+        self._tell(state)
+        task_log = self._task_log
+        if task_log is None or state.status.is_globally_terminal or task_log.seconds_to_look(self._clock()) > 0:
+            return
+        try:
+            async with _gate(), asyncio.timeout(_LOOK_SECONDS):
+                answer = await client.run(task_log.look())
+            with understood("the look at its logs"):
+                lines = task_log.take(answer, self._clock())
+        except (FlinklikeClientError, TimeoutError) as error:
+            self._look_failed(task_log, error)
+            return
+        self._say(lines)
+
+
+_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def _gate() -> asyncio.Semaphore:
+    """A thousand triggers of one loop look a few at a time."""
+    return _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_LOOKS_AT_ONCE))

@@ -1,0 +1,95 @@
+"""OpenLineage: what the provider asks operators for, and what Spark is told of the task that runs it.
+
+The provider is optional: it calls the methods here, and only then is anything of it imported. On a warm Spark the
+properties are conf of the job's session: code of the job reads them there. What a listener of the JVM reads at its
+start (transport, the application's parent) is set with the TaskManager's Spark conf.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_flinklike.api.program import JobProgram
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+logger = logging.getLogger(__name__)
+
+Properties = dict[str, Any]
+Inject = Callable[[Properties, "Context"], Properties]
+
+
+@dataclass(frozen=True, slots=True)
+class LineageJob:
+    """What is known of a task's job: its id, and the cluster that ran it."""
+
+    job_id: str
+    cluster: str
+
+
+class OpenLineageMethods(ABC):
+    """The three methods, for operators that say in `lineage_job` what became of their job."""
+
+    @abstractmethod
+    def lineage_job(self) -> LineageJob | None:
+        """The job of this execution, None before there is one."""
+
+    def get_openlineage_facets_on_start(self) -> Any:
+        """OperatorLineage of a task that begins: the job, if an earlier try has submitted it."""
+        return operator_lineage(self.lineage_job())
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """OperatorLineage of a task that has ended well."""
+        del task_instance
+        return operator_lineage(self.lineage_job())
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
+        """OperatorLineage of a task that has failed. Why, the provider takes from the task's exception."""
+        del task_instance
+        return operator_lineage(self.lineage_job())
+
+
+def operator_lineage(job: LineageJob | None) -> Any:
+    """The provider's OperatorLineage; None where the provider is not installed."""
+    try:
+        from airflow.providers.openlineage.extractors import OperatorLineage  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    from airflow.providers.common.compat.openlineage import facet  # noqa: PLC0415 - comes with the provider
+
+    facets: dict[str, Any] = {}
+    if job is not None:
+        facets["externalQuery"] = facet.ExternalQueryRunFacet(externalQueryId=job.job_id, source=job.cluster)
+    return OperatorLineage(run_facets=facets)
+
+
+def with_lineage(program: JobProgram, context: Context, *, inject_parent: bool, inject_transport: bool) -> JobProgram:
+    """The program with the properties that were asked for in its Spark conf; what is there already is kept."""
+    before = dict(program.graph.spark_conf)
+    conf: Mapping[str, Any] = before
+    for is_wanted, name in (
+        (inject_parent, "inject_parent_job_information_into_spark_properties"),
+        (inject_transport, "inject_transport_information_into_spark_properties"),
+    ):
+        inject = _injection(name) if is_wanted else None
+        if inject is not None:
+            conf = inject(dict(conf), context)
+    if conf == before:
+        return program
+    texts = {str(key): str(value) for key, value in conf.items()}
+    return replace(program, graph=program.graph.model_copy(update={"spark_conf": texts}))
+
+
+def _injection(name: str) -> Inject | None:
+    try:
+        from airflow.providers.openlineage.utils import spark  # noqa: PLC0415 - optional
+    except ImportError:
+        logger.warning("apache-airflow-providers-openlineage is not installed: nothing is injected into the Spark conf")
+        return None
+    found: Inject = getattr(spark, name)
+    return found

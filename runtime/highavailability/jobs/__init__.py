@@ -1,0 +1,1 @@
+"""Durable jobs: graphs, owners, events, results and fences."""

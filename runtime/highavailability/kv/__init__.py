@@ -1,0 +1,1 @@
+"""The key-value store that everything durable lies in, and its leases."""

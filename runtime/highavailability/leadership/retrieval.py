@@ -1,0 +1,60 @@
+"""Follows the leader: its addresses and its epoch, as seen in the candidates' keys."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runtime.aio.watch import Watch
+from runtime.common.entropy import Entropy
+from runtime.common.fencing import FencingToken
+from runtime.common.ids import ClusterUuid
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv.follower import follow
+from runtime.highavailability.kv.key_value_store import KeyValue, KeyValueStore
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
+from runtime.highavailability.records import LeaderRecord
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderInformation:
+    """Who leads, and with which epoch: what a follower puts into *target* (R1)."""
+
+    record: LeaderRecord
+    epoch: int
+    token: FencingToken
+
+
+class LeaderRetrieval:
+    """`leader` is the latest known leader, None while nobody leads. `run` keeps it up to date."""
+
+    def __init__(
+        self, kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, entropy: Entropy, *, timeout: float
+    ) -> None:
+        self._kv = kv
+        self._keys = keys
+        self._cluster = cluster
+        self._entropy = entropy
+        self._timeout = timeout
+        self.leader: Watch[LeaderInformation | None] = Watch(None)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async for candidates in follow(self._kv, self._keys.leaders, timeout=self._timeout, entropy=self._entropy):
+            leader = self._leader_of(candidates)
+            if leader != self.leader.value:
+                self.leader.set(leader)
+
+    def _leader_of(self, candidates: Mapping[str, KeyValue]) -> LeaderInformation | None:
+        oldest = min(candidates.values(), key=lambda kv: kv.create_revision, default=None)
+        if oldest is None:
+            return None
+        try:
+            record = decode_record(LeaderRecord, oldest.value, key=oldest.key)
+        except UnreadableRecordError:
+            logger.exception("the leader's record cannot be read")
+            return None
+        return LeaderInformation(record, oldest.create_revision, FencingToken(self._cluster, oldest.create_revision))

@@ -1,0 +1,87 @@
+"""The census of a job by its new owner (R6): which TaskManagers have to answer, and what they have said.
+
+Invariants: the census is complete when every TaskManager that was registered at its beginning has told everything it
+has, or is registered no more (its processes are dead then, R13, R14); one whose stream is lost has to answer again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from runtime.common.ids import Incarnation
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import HeldAttempt, SlotOffer
+from runtime.scheduler.core.inheritance import CensusAnswer
+
+
+class Census:
+    """One job's. Begun by the first `registered`."""
+
+    __slots__ = ("_answers", "_awaited", "_is_begun")
+
+    def __init__(self) -> None:
+        self._awaited: set[Incarnation] = set()
+        self._answers: dict[Incarnation, CensusAnswer] = {}
+        self._is_begun = False
+
+    @property
+    def is_complete(self) -> bool:
+        """True when nobody can have anything of the job that is not in the answers."""
+        return self._is_begun and not self._awaited
+
+    @property
+    def awaited(self) -> frozenset[Incarnation]:
+        """The TaskManagers that have not answered yet."""
+        return frozenset(self._awaited)
+
+    def registered(self, incarnations: Iterable[Incarnation]) -> None:
+        """These are registered now. One that came later has nothing of the job; one that went has nothing any more."""
+        present = set(incarnations)
+        self._awaited = self._awaited & present if self._is_begun else present - self._complete()
+        self._answers = {incarnation: one for incarnation, one in self._answers.items() if incarnation in present}
+        self._is_begun = True
+
+    def answered(
+        self,
+        location: TaskManagerLocation,
+        slots: tuple[SlotOffer, ...],
+        attempts: Sequence[HeldAttempt],
+        *,
+        is_last: bool,
+        is_moving: bool = False,
+    ) -> None:
+        """One part of an answer. What follows the last part is another answer, which takes the place of the first."""
+        answer = self._answers.get(location.incarnation)
+        if answer is None or answer.is_complete:
+            answer = self._answers[location.incarnation] = CensusAnswer(location)
+        answer.slots = slots
+        answer.attempts.extend(attempts)
+        answer.is_complete = is_last
+        answer.is_moving = is_moving
+        if is_last:
+            self._awaited.discard(location.incarnation)
+        elif self._is_begun:
+            self._awaited.add(location.incarnation)
+
+    def gone(self, incarnation: Incarnation) -> None:
+        """What it had is known to run no more, or to be of no account: it is not waited for (R13, R14)."""
+        self._awaited.discard(incarnation)
+        self._answers.pop(incarnation, None)
+
+    def disconnected(self, incarnation: Incarnation) -> None:
+        """Its stream is lost: what it has may change unheard."""
+        if self._answers.pop(incarnation, None) is not None and self._is_begun:
+            self._awaited.add(incarnation)
+
+    @property
+    def heard(self) -> Sequence[CensusAnswer]:
+        """What has been said so far."""
+        return tuple(self._answers.values())
+
+    def answers(self) -> Sequence[CensusAnswer]:
+        """Those of all TaskManagers; only when it is complete."""
+        assert self.is_complete, self._awaited
+        return tuple(self._answers.values())
+
+    def _complete(self) -> set[Incarnation]:
+        return {incarnation for incarnation, answer in self._answers.items() if answer.is_complete}

@@ -1,0 +1,37 @@
+"""What a scheduler gets of a job that had an owner before: what is durable, and what TaskManagers have of it (R6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from runtime.common.ids import Incarnation
+from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.job_master import HeldAttempt, SlotOffer
+from runtime.scheduler.core import events as ev
+
+KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.SlotsClosed | ev.AttemptsReported
+
+
+@dataclass(slots=True)
+class CensusAnswer:
+    """What one TaskManager has of the job: slots that it had taken, attempts, and perhaps the move of its outputs."""
+
+    location: TaskManagerLocation
+    slots: tuple[SlotOffer, ...] = ()
+    attempts: list[HeldAttempt] = field(default_factory=list)
+    is_complete: bool = False
+    is_moving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """Everything, once it is complete. `kept` is to be handled after the answers.
+
+    `unheard`: TaskManagers that are there and have not answered, so that their slots are of no use to the job (R7).
+    """
+
+    read: ev.JobRead
+    answers: Sequence[CensusAnswer]
+    kept: Sequence[KeptEvent]
+    unheard: frozenset[Incarnation]

@@ -1,0 +1,1 @@
+"""What the operating system offers and Python has no name for."""

@@ -1,0 +1,1 @@
+"""Connections of a TaskManager: to the ResourceManager, to JobMaster processes, to etcd."""

@@ -1,0 +1,1 @@
+"""Credentials of other services that tasks use: secrets and delegation tokens."""

@@ -1,0 +1,74 @@
+"""Delegation tokens for storage: values `fsspec.<protocol>.<argument>` are what fsspec opens file systems with (R51).
+
+Who opens one gives only its URL: exchange, outputs, and jobs by themselves. fsspec has a place for arguments by
+protocol; here it is asked for the newest each time. A file system that is open goes on with what it was opened with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import fsspec.config
+
+from runtime.taskexecutor.credentials.token_values import TokenValues
+
+_PREFIX = "fsspec."
+
+
+class StorageCredentials:
+    """Of one process: its TaskManager, or a slot."""
+
+    def __init__(self, values: TokenValues) -> None:
+        self._values = values
+
+    @classmethod
+    def of_directory(cls, directory: Path) -> StorageCredentials:
+        """For who takes them."""
+        return cls(TokenValues(directory, _PREFIX))
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> StorageCredentials:
+        """For a slot."""
+        return cls(TokenValues.of_environment(environment, _PREFIX))
+
+    def install(self) -> None:
+        """For the protocols that there is something for by now. Idempotent, and cheap."""
+        for protocol in {name.partition(".")[0] for name in self._values.newest()}:
+            before: Any = fsspec.config.conf.get(protocol, {})
+            if not isinstance(before, _Newest):
+                fsspec.config.conf[protocol] = _Newest(self._values, f"{protocol}.", before)
+
+    def forget_opened(self) -> None:
+        """Let go of file systems opened with earlier ones, which fsspec keeps for ever. Who uses one still has it."""
+        for protocol in {name.partition(".")[0] for name in self._values.newest()}:
+            opened: Any = fsspec.registry.get(protocol)
+            if opened is not None:
+                opened.clear_instance_cache()
+
+
+class _Newest(Mapping[str, Any]):
+    """The arguments of one protocol, as they are when they are asked for; over those that were configured otherwise."""
+
+    def __init__(self, values: TokenValues, prefix: str, before: Mapping[str, Any]) -> None:
+        self._values = values
+        self._prefix = prefix
+        self._before = before
+
+    def _now(self) -> Mapping[str, Any]:
+        newest = self._values.newest()
+        own = {
+            name.removeprefix(self._prefix): value for name, value in newest.items() if name.startswith(self._prefix)
+        }
+        return {**self._before, **own}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())

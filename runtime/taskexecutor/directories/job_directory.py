@@ -1,0 +1,284 @@
+"""Directories of jobs on this TaskManager: the files each job brought along, prepared once for all its tasks.
+
+Layout below `<root>/<job id>/`: `work/` is the tasks' working directory with `files` and unpacked `archives`, as in
+spark-submit's cluster mode; `python/` holds py-files; `wheels/<n>/` unpacked wheels; `code/<sha256>/` code blobs.
+Invariants: a directory is complete before a task sees it; it is deleted when the job leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from runtime.aio.scope import ServiceScope
+from runtime.common.deletion import delete_tree
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId
+from runtime.gateways.task import BlobReference, JobInformation, TaskInformation
+from runtime.taskexecutor.directories.shared_work import SharedWork
+from runtime.taskexecutor.unpacking.child_main import ArchiveToUnpack
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from runtime.taskexecutor.unpacking.process import unpack_archives, unpack_archives_as
+
+logger = logging.getLogger(__name__)
+
+_IN_SYS_PATH_AS_THEY_ARE = (".zip", ".egg", ".whl", ".jar")
+_INLINE = "unpacking"
+
+
+class BlobFiles(Protocol):
+    """Local files of stored objects: `runtime.blob.client.BlobSharedClient`."""
+
+    def file(self, key: str, /) -> AbstractAsyncContextManager[Path]:
+        """A verified local copy that stays within the block; never written to. Raises NotFoundError."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDirectory:
+    """What the tasks of one job start from. `brought`: what lies at the top of `work` then, by name."""
+
+    root: Path
+    work: Path
+    python_path: tuple[Path, ...]
+    brought: tuple[str, ...] = ()
+
+
+class JobDirectories:
+    """All of them. One instance per TaskManager; `root` is its own.
+
+    `unpacker_of`: the number of the user who unpacks a job's archives; without it that is the TaskManager's user.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        blobs: BlobFiles,
+        scope: ServiceScope,
+        limits: UnpackLimits,
+        unpacker_of: Callable[[JobId], int] | None = None,
+    ) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self._unpacker_of = unpacker_of
+        self._root = root
+        self._blobs = blobs
+        self._limits = limits
+        self._prepared: dict[JobId, JobDirectory] = {}
+        self._preparing: SharedWork[JobId, JobDirectory] = SharedWork("job directory", scope)
+        self._fetching: SharedWork[tuple[JobId, str], Path] = SharedWork("code", scope)
+
+    async def prepare(self, job: JobInformation) -> JobDirectory:
+        """The job's directory, complete. Concurrent tasks share one preparation.
+
+        Raises InvalidInputError for names or archives that cannot be used, NotFoundError and RetryableError of the
+        blob store.
+        """
+        prepared = self._prepared.get(job.job_id)
+        if prepared is None:
+            if _has_files(job):
+                prepared = await self._preparing.run(job.job_id, lambda: self._prepare(job))
+            else:
+                prepared = self._empty(job.job_id)
+            self._prepared[job.job_id] = prepared
+        return prepared
+
+    async def code_files(self, job_id: JobId, task: TaskInformation) -> Mapping[str, Path]:
+        """The local file of each code blob, by its sha256."""
+        files: dict[str, Path] = {}
+        for blob in task.code_blobs:
+            path = self._code_path(job_id, blob)
+            if not path.exists():
+                path = await self._fetching.run((job_id, blob.sha256), partial(self._fetch_code, job_id, blob))
+            files[blob.sha256] = path
+        return files
+
+    async def delete(self, job_id: JobId) -> bool:
+        """Delete a job's directory; True when it is gone. Idempotent. What an abandoned preparation still writes is
+        awaited first.
+        """
+        await self._preparing.settle(lambda key: key == job_id)
+        await self._fetching.settle(lambda key: key[0] == job_id)
+        self._prepared.pop(job_id, None)
+        root = self._root / job_id
+        try:
+            # Most small jobs leave an empty directory: two system calls, no thread.
+            (root / "work").rmdir()
+            root.rmdir()
+        except FileNotFoundError:
+            return not root.exists() or await asyncio.to_thread(_remove, root)
+        except OSError:
+            return await asyncio.to_thread(_remove, root)
+        return True
+
+    def _empty(self, job_id: JobId) -> JobDirectory:
+        root = self._root / job_id
+        work = root / "work"
+        # Not parents=True: that begins with a call that fails, for every small job.
+        root.mkdir(exist_ok=True)
+        work.mkdir(exist_ok=True)
+        return JobDirectory(root, work, ())
+
+    async def _prepare(self, job: JobInformation) -> JobDirectory:
+        blobs = (*job.py_files, *job.files, *job.archives, *job.wheels)
+        root = self._root / job.job_id
+        async with AsyncExitStack() as held:
+            sources = {blob.sha256: await held.enter_async_context(self._local(blob)) for blob in blobs}
+            return await self._build(root, job, sources)
+
+    async def _build(self, root: Path, job: JobInformation, sources: Mapping[str, Path | bytes]) -> JobDirectory:
+        """Place everything below another directory, which becomes `root` at the end (R42)."""
+        building = root.with_name(f"{root.name}.building")
+        try:
+            laid_out = await asyncio.to_thread(_lay_out, building, job, sources)
+            if laid_out.archives:
+                await self._unpack(job.job_id, building, laid_out.archives)
+            await asyncio.to_thread(_move, building, root)
+        except BaseException:
+            # Whatever ended it, a cancel too: the process that unpacks is gone, and what it has left means nothing.
+            await asyncio.to_thread(delete_tree, building)
+            raise
+        brought = tuple(_name_in_work(blob) for blob in (*job.files, *job.archives))
+        return JobDirectory(root, root / "work", tuple(root / path for path in laid_out.python_path), brought)
+
+    async def _unpack(self, job_id: JobId, building: Path, archives: tuple[ArchiveToUnpack, ...]) -> None:
+        if self._unpacker_of is None:
+            await unpack_archives(archives, self._limits)
+        else:
+            await unpack_archives_as(self._unpacker_of(job_id), archives, self._limits, building)
+
+    def _code_path(self, job_id: JobId, blob: BlobReference) -> Path:
+        return self._root / job_id / "code" / _plain_name(blob.sha256) / _plain_name(blob.name)
+
+    async def _fetch_code(self, job_id: JobId, blob: BlobReference) -> Path:
+        path = self._code_path(job_id, blob)
+        async with self._local(blob) as source:
+            await asyncio.to_thread(_place, source, path)
+        return path
+
+    @asynccontextmanager
+    async def _local(self, blob: BlobReference) -> AsyncIterator[Path | bytes]:
+        """A local source of a file, for as long as the block lasts."""
+        if blob.key:
+            async with self._blobs.file(blob.key) as path:
+                yield path
+            return
+        if hashlib.sha256(blob.inline).hexdigest() != blob.sha256:
+            message = f"{blob.name} travelled inside the job and does not have the digest {blob.sha256}"
+            raise InvalidInputError(message)
+        yield blob.inline
+
+
+def _remove(root: Path) -> bool:
+    """Blocking. All that can be deleted, then whether something is left."""
+    failures = delete_tree(root)
+    if not root.exists():
+        return True
+    logger.warning("files of a job stay behind: %s", failures[0] if failures else root)
+    return False
+
+
+def _has_files(job: JobInformation) -> bool:
+    return bool(job.py_files or job.files or job.archives or job.wheels)
+
+
+@dataclass(frozen=True, slots=True)
+class _LaidOut:
+    """Everything but the `archives` is in its place. `python_path` is relative to the job's directory."""
+
+    archives: tuple[ArchiveToUnpack, ...]
+    python_path: tuple[Path, ...]
+
+
+def _lay_out(building: Path, job: JobInformation, sources: Mapping[str, Path | bytes]) -> _LaidOut:
+    """Blocking."""
+    delete_tree(building)  # of an attempt whose deletion has failed
+    (building / "work").mkdir(parents=True)
+    for blob in job.files:
+        _place(sources[blob.sha256], building / "work" / _name_in_work(blob))
+    archives: list[ArchiveToUnpack] = []
+    for blob in job.archives:
+        name, _ = _name_and_alias(blob.name)
+        target = _vacant(building / "work" / _name_in_work(blob))
+        if any(one.root == str(target) for one in archives):
+            raise _twice(target)
+        archives.append(_to_unpack(building, sources[blob.sha256], name, target))
+    python_path: list[Path] = []
+    for blob in job.py_files:
+        name = _plain_name(blob.name)
+        relative = Path("python") / name
+        _place(sources[blob.sha256], building / relative)
+        entry = relative if name.lower().endswith(_IN_SYS_PATH_AS_THEY_ARE) else relative.parent
+        if entry not in python_path:
+            python_path.append(entry)
+    for number, blob in enumerate(job.wheels):
+        relative = Path("wheels") / str(number)
+        name = _plain_name(blob.name)
+        archives.append(_to_unpack(building, sources[blob.sha256], name, building / relative, is_wheel=True))
+        python_path.append(relative)
+    return _LaidOut(tuple(archives), tuple(python_path))
+
+
+def _to_unpack(
+    building: Path, source: Path | bytes, name: str, target: Path, *, is_wheel: bool = False
+) -> ArchiveToUnpack:
+    """What travelled inside the job is a file first: the process that unpacks is given paths."""
+    if isinstance(source, bytes):
+        inline = building / _INLINE / f"{hashlib.sha256(source).hexdigest()}"
+        inline.parent.mkdir(exist_ok=True)
+        inline.write_bytes(source)
+        source = inline
+    return ArchiveToUnpack(str(source), name, str(target), is_wheel)
+
+
+def _move(building: Path, root: Path) -> None:
+    """All is there: it becomes the job's directory. Blocking."""
+    delete_tree(building / _INLINE)
+    delete_tree(root)
+    building.rename(root)
+
+
+def _place(source: Path | bytes, target: Path) -> None:
+    """Copy: user code may change its files, and the cache may lose its own."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(source, bytes):
+        _vacant(target).write_bytes(source)
+        return
+    building = target.with_name(f".{secrets.token_hex(8)}.building")  # which is no file that the job brings
+    shutil.copyfile(source, building)
+    building.rename(_vacant(target))
+
+
+def _vacant(target: Path) -> Path:
+    if target.exists():
+        raise _twice(target)
+    return target
+
+
+def _twice(target: Path) -> InvalidInputError:
+    return InvalidInputError(f"the job brings two files named {target.name}")
+
+
+def _name_in_work(blob: BlobReference) -> str:
+    name, alias = _name_and_alias(blob.name)
+    return alias or name
+
+
+def _name_and_alias(text: str) -> tuple[str, str]:
+    """`x.zip#alias` -> (x.zip, alias); the alias is "" when there is none."""
+    name, _, alias = text.partition("#")
+    return _plain_name(name), _plain_name(alias) if alias else ""
+
+
+def _plain_name(name: str) -> str:
+    if not name or name in {".", ".."} or "/" in name or "\\" in name or "\0" in name:
+        message = f"{name[:200]!r} is no plain file name"
+        raise InvalidInputError(message)
+    return name

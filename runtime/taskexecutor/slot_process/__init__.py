@@ -1,0 +1,1 @@
+"""The slot process: code that runs beside user code, and nothing else."""

@@ -1,0 +1,175 @@
+"""Exchanges between vertices, on the slot's side: reads input gates, writes result partitions.
+
+A DataFrame travels as parquet, written once by Spark into a directory of the attempt, routed so that each consumer
+reads its own files only. A JSON value travels inline, or as a file when many of its size would not fit one message.
+Never through pandas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runtime.common.ids import PartitionId
+from runtime.gateways.task import (
+    ExchangeMode,
+    InputGate,
+    PartitionDescriptor,
+    PartitionFile,
+    PartitionKind,
+    ResultPartitionSpec,
+)
+from runtime.taskexecutor.slot_process import partition_files, routing
+from runtime.taskexecutor.slot_process.json_values import encode_value
+from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
+from runtime.taskexecutor.slot_protocol.causes import TaskError
+from runtime.taskexecutor.slot_protocol.wire import WorkOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+ALL_CONSUMERS = -1
+_LISTED_IN_PROCESS_MAX = 32
+_LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+
+
+class Exchange:
+    """The in- and out-edges of one attempt."""
+
+    def __init__(self, order: WorkOrder, session: Callable[[], SparkSession], inline_bytes_max: int) -> None:
+        self._order = order
+        self._session = session
+        self._inline_bytes_max = inline_bytes_max
+        self._subtask_index = order.attempt_id.subtask_index
+
+    # --- in -------------------------------------------------------------------------------------------------
+
+    def read_inputs(self) -> list[Any]:
+        """One argument per in-edge: a DataFrame, or the list of the producers' JSON values in subtask order."""
+        schemas: list[tuple[InputGate, StructType]] = []
+        arguments: list[Any] = []
+        for gate in self._order.inputs:
+            partitions = self._partitions_of(gate)
+            if _kind_of(gate, partitions) is PartitionKind.JSON:
+                arguments.append([json.loads(_value_of(partition)) for partition in partitions])
+                continue
+            schema = routing.common_schema(gate.source_name, [partition.schema for partition in partitions])
+            schemas.append((gate, schema))
+            files = [file.path for partition in partitions for file in partition.files if self._is_mine(file)]
+            arguments.append(self._read_files(files, schema))
+        routing.check_key_types([(gate, schema) for gate, schema in schemas if gate.mode is ExchangeMode.HASH])
+        return arguments
+
+    def _partitions_of(self, gate: InputGate) -> Sequence[PartitionDescriptor]:
+        if gate.mode is not ExchangeMode.FORWARD:
+            return gate.partitions
+        return [p for p in gate.partitions if p.partition_id.producer.subtask_index == self._subtask_index]
+
+    def _is_mine(self, file: PartitionFile) -> bool:
+        return file.consumer in {ALL_CONSUMERS, self._subtask_index}
+
+    def _read_files(self, paths: Sequence[str], schema: StructType) -> DataFrame:
+        spark = self._session()
+        if not paths:
+            return routing.empty_frame(spark, schema)
+        if len(paths) <= _LISTED_IN_PROCESS_MAX:
+            return spark.read.schema(schema).parquet(*paths)
+        # Above the threshold Spark would start a job just to list the files.
+        before = str(spark.conf.get(_LISTING_THRESHOLD))
+        spark.conf.set(_LISTING_THRESHOLD, len(paths))
+        try:
+            return spark.read.schema(schema).parquet(*paths)
+        finally:
+            spark.conf.set(_LISTING_THRESHOLD, before)
+
+    # --- out ------------------------------------------------------------------------------------------------
+
+    def write_outputs(self, name: str, value: Any) -> tuple[PartitionDescriptor, ...]:
+        """One result partition per out-edge. A DataFrame is executed once, whatever the number of edges."""
+        if value is None:
+            message = f"{name!r} returned None, but it has a consumer: return a DataFrame or a JSON value"
+            raise TaskError(message)
+        if is_data_frame(value):
+            return self._write_frames(name, value)
+        data = encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {name!r}")
+        return tuple(self._write_value(spec, data) for spec in self._order.outputs)
+
+    def _write_value(self, spec: ResultPartitionSpec, data: bytes) -> PartitionDescriptor:
+        partition_id = PartitionId(self._order.attempt_id, spec.output)
+        if len(data) <= spec.inline_size_max:
+            return PartitionDescriptor(partition_id, PartitionKind.JSON, directory="", schema="", files=(), inline=data)
+        directory = self._directory_of(partition_id)
+        written = partition_files.write_value(directory, data)
+        if self._order.user is not None:
+            partition_files.let_read(directory)  # R50: on other TaskManagers the job's group has another number
+        file = PartitionFile(written, len(data), rows=0, consumer=ALL_CONSUMERS)
+        return PartitionDescriptor(partition_id, PartitionKind.JSON, directory, schema="", files=(file,), inline=b"")
+
+    def _directory_of(self, partition_id: PartitionId) -> str:
+        return f"{self._order.partition_directory}/{partition_id}"
+
+    def _write_frames(self, name: str, frame: DataFrame) -> tuple[PartitionDescriptor, ...]:
+        written: list[PartitionDescriptor] = []
+        schema = frame.schema
+        for spec in self._order.outputs:
+            routing.check_keys_exist(name, spec, schema)
+        for spec in self._order.outputs:
+            # The second edge reads what the first has written: the plan behind `frame` may be hours of work.
+            source = self._read_files([file.path for file in written[0].files], schema) if written else frame
+            written.append(self._write_frame(spec, source, schema))
+        return tuple(written)
+
+    def _write_frame(self, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType) -> PartitionDescriptor:
+        partition_id = PartitionId(self._order.attempt_id, spec.output)
+        directory = self._directory_of(partition_id)
+        routed, is_routed = routing.route(frame, spec)
+        writer = routed.write.mode("error")
+        # Published by the JobMaster's acceptance, never by the committer: no second round of renames, no marker.
+        writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        writer.parquet(directory)
+        return PartitionDescriptor(
+            partition_id=partition_id,
+            kind=PartitionKind.PARQUET,
+            directory=directory,
+            schema=schema.json(),
+            files=tuple(
+                PartitionFile(
+                    path=file.path,
+                    size_bytes=file.size_bytes,
+                    rows=file.rows,
+                    consumer=file.part if is_routed else self._single_consumer(spec),
+                )
+                for file in partition_files.written_files(directory)
+            ),
+            inline=b"",
+        )
+
+    def _single_consumer(self, spec: ResultPartitionSpec) -> int:
+        match spec.mode:
+            case ExchangeMode.FORWARD:
+                return self._subtask_index
+            case ExchangeMode.HASH | ExchangeMode.REBALANCE:
+                return 0
+            case _:
+                return ALL_CONSUMERS
+
+
+def _value_of(partition: PartitionDescriptor) -> bytes:
+    return partition_files.read_value(partition.files[0].path) if partition.files else partition.inline
+
+
+def _kind_of(gate: InputGate, partitions: Sequence[PartitionDescriptor]) -> PartitionKind:
+    kinds = {partition.kind for partition in partitions}
+    if len(kinds) > 1:
+        message = (
+            f"the subtasks of {gate.source_name!r} returned different kinds: some a DataFrame, some a JSON value; "
+            "all subtasks of a vertex must return the same kind"
+        )
+        raise TaskError(message)
+    if not kinds:
+        message = f"no partition of {gate.source_name!r} reached this task"
+        raise TaskError(message)
+    return kinds.pop()

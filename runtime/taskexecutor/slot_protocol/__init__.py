@@ -1,0 +1,1 @@
+"""What passes between a TaskManager and its slot processes: frames, and failures in words."""

@@ -1,0 +1,205 @@
+"""Frames between the TaskManager and a slot process, and between the TaskManager and the template process.
+
+A frame is a four byte length, one byte for its kind, and JSON. Nothing on the wire is pickled: user code on the other
+side can never make the TaskManager execute anything.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from runtime.common.errors import BugError, MessageTooLargeError
+from runtime.common.ids import ExecutionAttemptId
+from runtime.common.json_text import parse_json
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import (
+    FailureInfo,
+    InputGate,
+    OutputDirectory,
+    PartitionDescriptor,
+    ResultPartitionSpec,
+    TaskMetrics,
+)
+from runtime.taskexecutor.containment.users import TaskUser
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+OUTCOME_BYTES_MAX = 3 * 1024 * 1024
+"""Of DONE, and so of all that a slot process says: what is in it fits into one message to the JobMaster (4 mb)."""
+TEXT_LENGTH_MAX = 500
+"""Of report_progress()."""
+OUTPUTS_LENGTH_MAX = 512 * 1024
+"""Of the names of all output directories of an attempt: they travel in one message."""
+_HEAD = struct.Struct("!IB")
+
+
+class FrameError(BugError):
+    """Bytes that are no frame, or a frame that nobody sends. From a slot process it costs that process."""
+
+
+class FrameKind(IntEnum):
+    """What a frame says. 1 to 9 go to the slot process, 11 and above come from it."""
+
+    ATTACH = 1
+    NO_SPARK = 2
+    RUN = 3
+    CANCEL = 4
+    ATTACHED = 11
+    ATTACH_FAILED = 12
+    NEED_SPARK = 13
+    SPARK_USED = 14
+    PROGRESS = 15
+    DONE = 16
+    OUTPUT = 17
+    SIGNAL = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message."""
+
+    kind: FrameKind
+    payload: bytes = b""
+
+    def encode(self) -> bytes:
+        """The bytes on the wire. Raises MessageTooLargeError."""
+        if len(self.payload) > FRAME_BYTES_MAX:
+            message = f"frame {self.kind.name} of {len(self.payload)} bytes is above {FRAME_BYTES_MAX}"
+            raise MessageTooLargeError(message)
+        return _HEAD.pack(len(self.payload), self.kind) + self.payload
+
+
+class FrameDecoder:
+    """Puts frames together from pieces of the stream, none of which is larger than `bytes_max`."""
+
+    __slots__ = ("_buffer", "_bytes_max")
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._buffer = bytearray()
+        self._bytes_max = bytes_max
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Add what has arrived; all frames that are complete now. Raises FrameError for bytes that are no frame."""
+        self._buffer += data
+        frames: list[Frame] = []
+        while len(self._buffer) >= _HEAD.size:
+            length, kind = _HEAD.unpack_from(self._buffer)
+            if length > self._bytes_max:
+                message = f"a frame announces {length} bytes, above {self._bytes_max}"
+                raise FrameError(message)
+            end = _HEAD.size + length
+            if len(self._buffer) < end:
+                break
+            frames.append(Frame(_kind(kind), bytes(self._buffer[_HEAD.size : end])))
+            del self._buffer[:end]
+        return frames
+
+
+def _kind(number: int) -> FrameKind:
+    try:
+        return FrameKind(number)
+    except ValueError as error:
+        message = f"{number} is not a kind of frame"
+        raise FrameError(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """One attempt, as the slot process gets it. The `bytes` fields are JSON text.
+
+    `partition_directory` is where the job's result partitions go, `log_directory` the attempt's own. `ships_files`:
+    the job brings files or an environment, so that its Python workers must be its own. `brought`: what it has brought
+    into its directory, by name. `user`: as whom it runs, None: as the TaskManager's user.
+    """
+
+    attempt_id: ExecutionAttemptId
+    ordinal: int
+    job_name: str
+    vertex_name: str
+    operators: bytes
+    parallelism: int
+    splits: bytes
+    params: bytes
+    spark_conf: bytes
+    environment: bytes
+    inputs: tuple[InputGate, ...]
+    outputs: tuple[ResultPartitionSpec, ...]
+    job_directory: str
+    python_path: tuple[str, ...]
+    code_files: dict[str, str]
+    log_directory: str
+    partition_directory: str
+    ships_files: bool
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
+    brought: tuple[str, ...] = ()
+    user: TaskUser | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """How user code ended, when it ended by itself.
+
+    `is_clean`: nothing of the attempt is left in the process, neither threads nor children nor active Spark jobs.
+    `is_reusable`: another task may run in the process. `is_spark_lost`: it failed because the JVM did not answer.
+    """
+
+    state: ExecutionState
+    failure: FailureInfo | None
+    value: bytes
+    partitions: tuple[PartitionDescriptor, ...]
+    outputs: tuple[OutputDirectory, ...]
+    metrics: TaskMetrics
+    is_clean: bool
+    is_reusable: bool
+    is_spark_lost: bool
+
+
+_ORDERS = TypeAdapter(WorkOrder)
+_OUTCOMES = TypeAdapter(TaskOutcome)
+
+
+def encode_order(order: WorkOrder) -> bytes:
+    """RUN's payload."""
+    return _ORDERS.dump_json(order)
+
+
+def decode_order(payload: bytes) -> WorkOrder:
+    """The inverse."""
+    return _ORDERS.validate_json(payload)
+
+
+def encode_outcome(outcome: TaskOutcome) -> bytes:
+    """DONE's payload."""
+    return _OUTCOMES.dump_json(outcome)
+
+
+def decode_outcome(payload: bytes) -> TaskOutcome:
+    """The inverse. Raises FrameError."""
+    try:
+        return _OUTCOMES.validate_json(payload)
+    except ValidationError as error:
+        message = f"an outcome of {len(payload)} bytes cannot be read"
+        raise FrameError(message) from error
+
+
+def encode_fields(**fields: Any) -> bytes:
+    """A small message without a class of its own."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_fields(payload: bytes) -> dict[str, Any]:
+    """The inverse. Raises FrameError."""
+    try:
+        fields = parse_json(payload)
+    except ValueError as error:
+        message = "a message holds no JSON"
+        raise FrameError(message) from error
+    if not isinstance(fields, dict):
+        message = f"a message holds a {type(fields).__name__}, expected an object"
+        raise FrameError(message)
+    return fields

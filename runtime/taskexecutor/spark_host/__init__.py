@@ -1,0 +1,1 @@
+"""The Spark host process: it holds the driver JVM of one TaskManager."""

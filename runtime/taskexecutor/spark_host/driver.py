@@ -1,0 +1,268 @@
+"""The shared driver: its JVM with a SparkContext, seen from the Spark host process.
+
+What is private in Scala is used by the Java classes in `jvm/`, which check at start that it is there. Two contexts
+stand side by side: the real one, which only `stop` reaches, and the one that everybody else finds (SharedContext).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.common.clock import Clock, Deadline
+from runtime.common.deletion import delete_tree
+from runtime.config.log_files import cut_large
+from runtime.security.file_mask import PRIVATE_MODE
+from runtime.taskexecutor.spark import settings as spark_settings
+from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark_host.gateway import connect
+from runtime.taskexecutor.spark_host.java import JavaRuntime
+from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, load_classes
+from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
+from runtime.taskexecutor.spark_host.launch import (
+    JvmProcess,
+    JvmStartError,
+    command_line,
+    jvm_environment,
+    properties_text,
+    pyspark_version,
+)
+from runtime.taskexecutor.spark_host.secret_file import read_secret
+
+logger = logging.getLogger(__name__)
+
+HOST_TAG = "flinklike-host"
+
+_LOG_READ_MAX = 64 << 10
+_HEAD_READ_MAX = 4 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveJob:
+    """One running Spark job, from the status store."""
+
+    job_id: int
+    tags: frozenset[str]
+    stage_ids: tuple[int, ...]
+
+
+class Driver:
+    """A started driver. Methods may be called from any thread of the host."""
+
+    def __init__(self, process: JvmProcess, spark: Any, scala_context: Any, settings: SparkSettings) -> None:
+        self.process = process
+        self.spark = spark
+        self.settings = settings
+        self.context: Any = spark.sparkContext
+        self.java_context: Any = self.context._jsc  # noqa: SLF001 - pyspark has no public way to the Java side
+        self.java_session: Any = spark._jsparkSession  # noqa: SLF001 - as above
+        self.jvm: Any = self.context._jvm  # noqa: SLF001 - as above
+        self.conf: dict[str, str] = dict(self.context.getConf().getAll())
+        self._scala_context: Any = scala_context
+        self._shared_context: Any = self.jvm.org.apache.spark.SharedContext
+        self._mapper = self._json_mapper()
+
+    def _json_mapper(self) -> Any:
+        # The whole answer of the status store crosses py4j as one string; field by field it is thousands of calls.
+        mapper = self.jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        module = self.jvm.java.lang.Class.forName("com.fasterxml.jackson.module.scala.DefaultScalaModule")
+        mapper.registerModule(module.getDeclaredConstructor(None).newInstance(None))
+        return mapper
+
+    def problem(self) -> str:
+        """Why the SparkContext runs no jobs any more, for whatever reason; empty as long as it does."""
+        return str(self._shared_context.problemOf(self._scala_context) or "")
+
+    def bind_thread(self, tag: str, pool: str) -> None:
+        """Tag everything that this thread starts."""
+        self._scala_context.addJobTag(tag)
+        self._scala_context.setInterruptOnCancel(True)
+        self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
+
+    def open_session(self, tag: str, script_words: str, properties: Mapping[str, str]) -> Any:
+        """A SlotSession of `jvm/`: all of it in one call."""
+        slot_session = self.jvm.org.apache.spark.SlotSession
+        return slot_session.open(self._scala_context, self.java_session, tag, script_words, dict(properties))
+
+    def note_state(self) -> None:
+        """What all jobs share in the JVM has to stay as it is now (R45)."""
+        self.jvm.org.apache.spark.JvmState.note(self._scala_context, self.java_session)
+
+    def put_back(self, patience: float) -> str:
+        """What has become of a change that waits for others to end, in the words of `jvm/JvmState.java` (R45)."""
+        return str(self.jvm.org.apache.spark.JvmState.putBack(int(patience * 1000)))
+
+    def forget_session(self, session: Any) -> None:
+        """Let the JVM free a SlotSession now: its proxy here is part of a cycle that Python may find much later."""
+        self.context._gateway.detach(session)  # noqa: SLF001 - pyspark has no public way to it
+
+    def forget_job(self, job_id: str) -> None:
+        """The job has left: its databases and tables are found no more (R22), and its own Python workers end (R25)."""
+        try:
+            self.jvm.org.apache.spark.SlotCatalogs.forget(job_id)
+        finally:
+            self.jvm.org.apache.spark.WorkerPools.forgetJob(job_id)
+
+    def figures(self) -> dict[str, int]:
+        """What must not grow with the number of jobs, after a garbage collection."""
+        found = self.jvm.org.apache.spark.Figures.read(self._scala_context)
+        return {str(name): int(found[name]) for name in found}
+
+    def stop(self) -> None:
+        """Stop the real context: event log written, executors gone."""
+        self._scala_context.stop()
+
+    def cancel_job(self, job_id: int, reason: str) -> None:
+        """Cancel one job."""
+        self._scala_context.cancelJob(job_id, reason)
+
+    def active_jobs(self) -> list[ActiveJob]:
+        """All running jobs, in one call."""
+        running = self.jvm.java.util.Collections.singletonList(self.jvm.org.apache.spark.JobExecutionStatus.RUNNING)
+        jobs = json.loads(self._mapper.writeValueAsString(self._scala_context.statusStore().jobsList(running)))
+        return [ActiveJob(job["jobId"], frozenset(job["jobTags"]), tuple(job["stageIds"])) for job in jobs]
+
+    def active_stages(self) -> list[dict[str, Any]]:
+        """All running stages with their counters, in one call."""
+        stages: list[dict[str, Any]] = json.loads(
+            self._mapper.writeValueAsString(self._scala_context.statusStore().activeStages())
+        )
+        return stages
+
+
+def prepare_directories(settings: SparkSettings) -> None:
+    """Make what the JVM needs on disk; what an earlier life left in them goes."""
+    for place in (
+        spark_settings.local_directory,
+        spark_settings.sessions_directory,
+        spark_settings.temporary_directory,
+    ):
+        directory = place(settings)
+        delete_tree(directory)
+        directory.mkdir(parents=True, mode=0o700)
+    if settings.slot_gids:  # R50: slots go through to their own, and see no other
+        spark_settings.sessions_directory(settings).chmod(0o711)
+    settings.log_directory.mkdir(parents=True, exist_ok=True)
+    settings.cds_directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE_MODE)
+    spark_settings.allocation_file(settings).write_text(spark_settings.allocations(settings.slots))
+
+
+def start_driver(
+    settings: SparkSettings, java: JavaRuntime, archive_options: Sequence[str], clock: Clock, deadline: Deadline
+) -> Driver:
+    """Launch the JVM and make its SparkContext. Raises JvmStartError. Call it while single-threaded, once a life."""
+    secret = read_secret(Path(settings.secret_file)) if settings.secret_file else ""
+    conf = spark_settings.effective_conf(settings)
+    properties_file = settings.work_directory / "spark.properties"
+    _write_private(properties_file, properties_text(conf))
+    connection_file = settings.work_directory / "gateway"
+    connection_file.unlink(missing_ok=True)
+    witness_file(settings).unlink(missing_ok=True)
+    log_file = settings.log_file("jvm")
+    cut_large([log_file])
+    command = command_line(
+        java,
+        conf=conf,
+        properties_file=properties_file,
+        archive_options=(
+            *archive_options,
+            f"-Djava.io.tmpdir={spark_settings.temporary_directory(settings)}",
+            f"-XX:ErrorFile={str(spark_settings.crash_file(settings)).replace('%', '%%')}",
+            # R50: the home of an account may be anywhere, or nowhere.
+            *([f"-Duser.home={settings.work_directory}"] if settings.slot_gids else ()),
+        ),
+    )
+    environment = jvm_environment(os.environ, connection_file=connection_file, local_host=settings.driver_host)
+    process = JvmProcess(command, environment, log_file=log_file, cwd=settings.work_directory)
+    try:
+        address = process.wait_gateway(connection_file, clock, deadline)
+    except JvmStartError:
+        process.kill()
+        raise
+    connection_file.unlink()
+    gateway = connect(address.port, address.secret)
+    try:
+        load_classes(gateway, settings.cds_directory, pyspark_version())
+        gateway.jvm.org.apache.hadoop.fs.SlotDirectory.install()
+        gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
+    except UnsupportedSparkError:
+        process.kill()
+        raise
+    gateway.jvm.org.apache.spark.ExitWitness.install(str(witness_file(settings)))
+    if secret:
+        _give_secret(gateway, secret)
+    spark, scala_context = _start_context(gateway, conf)
+    return Driver(process, spark, scala_context, settings)
+
+
+def witness_file(settings: SparkSettings) -> Path:
+    """Where the JVM leaves whose call made it exit."""
+    return settings.work_directory / "exit-witness"
+
+
+def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
+    """How the driver's JVM has ended, and whose doing it was (R23). `otherwise`: what was noticed of it.
+
+    Raises nothing: that it has ended must be told whatever becomes of the question why.
+    """
+    try:
+        return _diagnosis(driver, otherwise, code)
+    except Exception as error:
+        logger.exception("how the JVM has ended cannot be found out")
+        return JvmEnd(f"{otherwise}; how and for whom is not known, since what it has left cannot be read: {error}")
+
+
+def _diagnosis(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
+    witness, report = witness_file(driver.settings), spark_settings.crash_file(driver.settings)
+    crash = problem_in(_head(report), driver.process.pid)
+    return end_of_jvm(
+        otherwise,
+        code,
+        Witness.parse(_head(witness)),
+        last_words(driver.process.last_output(_LOG_READ_MAX)),
+        f"{crash} (its report: {report})" if crash else "",
+    )
+
+
+def _head(file_of_jvm: Path) -> str:
+    try:
+        with file_of_jvm.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_HEAD_READ_MAX)
+    except FileNotFoundError:
+        return ""
+
+
+def _give_secret(gateway: Any, secret: str) -> None:
+    """R44: Spark looks for its secret in the credentials of the JVM's user first, and shows these to nobody."""
+    jvm = gateway.jvm
+    credentials = jvm.org.apache.hadoop.security.Credentials()
+    credentials.addSecretKey(jvm.org.apache.spark.SecurityManager.SECRET_LOOKUP_KEY(), secret.encode())
+    jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().addCredentials(credentials)
+
+
+def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:
+    """The session that others are made from, over a context that nobody can stop, and the real context."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    spark_conf.setAll(sorted(conf.items()))
+    context = SparkContext(gateway=gateway, conf=spark_conf)
+    scala_context = context._jsc.sc()  # noqa: SLF001 - pyspark has no public way to the Java side
+    shared = gateway.jvm.org.apache.spark.SharedContext.plant(scala_context)
+    context._jsc = gateway.jvm.JavaSparkContext(shared)  # noqa: SLF001 - as above
+    session = SparkSession(context)
+    gateway.jvm.org.apache.spark.SlotScripts.install(session._jsparkSession.extensions())  # noqa: SLF001 - as above
+    return session, scala_context
+
+
+def _write_private(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,97 @@
+"""Entry point of the Spark host process: `host_main FD PARENT_PID`. The first frame on FD carries the settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+
+from runtime.aio.clock import SystemClock
+from runtime.aio.entropy import SystemEntropy
+from runtime.common.clock import Clock, Deadline
+from runtime.common.errors import FlinklikeError
+from runtime.system.linux import die_with_parent, refuse_new_privileges
+from runtime.taskexecutor.slot_protocol.causes import java_chain
+from runtime.taskexecutor.spark import frames
+from runtime.taskexecutor.spark import settings as spark_settings
+from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.spark_host.driver import Driver, prepare_directories, start_driver
+from runtime.taskexecutor.spark_host.java import JavaRuntime, find_java
+from runtime.taskexecutor.spark_host.launch import JvmStartError, class_path, spark_home
+from runtime.taskexecutor.spark_host.warehouse import hold_metastore
+
+logger = logging.getLogger(__name__)
+
+_REASON_LENGTH_MAX = 2000
+
+
+def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
+    """Start the driver. A JVM that ends by itself is tried without the class archive, which goes if that helps."""
+    deadline = Deadline.after(clock, settings.start_timeout)
+    prepare_directories(settings)
+    options = archive.use_options() if settings.class_archive else ()
+    try:
+        return start_driver(settings, java, options, clock, deadline)
+    except JvmStartError as error:
+        if not options or not error.is_of_itself():
+            raise
+        logger.warning("the JVM does not start with its class archive, trying without: %s", error)
+        driver = start_driver(settings, java, (), clock, deadline)
+        archive.discard()
+        return driver
+
+
+def main(argv: list[str]) -> int:
+    """Serve until the TaskManager or the JVM is gone."""
+    die_with_parent(int(argv[2]))
+    refuse_new_privileges()  # R50: the JVM and its Python workers inherit it
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # py4j logs each failed call of user code as an error of ours.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with socket.socket(fileno=int(argv[1])) as connection:
+        hello = frames.receive_frame(connection)
+        if hello is None:
+            return 1
+        return _serve(SparkSettings.parse(hello["settings"]), connection)
+
+
+def refusal(error: Exception) -> str:
+    """Why Spark did not start: what its innermost Java exception says, or the error itself."""
+    chain = [cause for cause in java_chain(error) if cause.message]
+    if chain:
+        return f"{chain[-1].message[:_REASON_LENGTH_MAX]} ({chain[-1].class_name})"
+    return f"{type(error).__name__}: {error}".strip()[:_REASON_LENGTH_MAX]
+
+
+def _serve(settings: SparkSettings, connection: socket.socket) -> int:
+    clock = SystemClock()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    try:
+        java = find_java(os.environ)
+        conf = spark_settings.effective_conf(settings)
+        archive = ClassArchive.locate(java, settings.cds_directory, class_path(spark_home(), conf))
+        hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
+        driver = start(settings, java, archive, clock)
+    except (FlinklikeError, OSError) as error:
+        connection.sendall(frames.encode({"event": "failed", "reason": str(error)}))
+        return 1
+    except Exception as error:
+        # The boundary of the start: what Spark refuses is told where the TaskManager was started, and not only here.
+        logger.exception("Spark does not start")
+        connection.sendall(frames.encode({"event": "failed", "reason": refusal(error)}))
+        return 1
+    logger.info("Spark %s on Java %d (%s), JVM %d", driver.spark.version, java.version, java.source, driver.process.pid)
+    started = {"event": "started", "jvm_pid": driver.process.pid, "java": java.source, "java_version": java.version}
+    connection.sendall(frames.encode(started))
+    # Imported late: it needs py4j, and a missing Java should be told without it.
+    from runtime.taskexecutor.spark_host.host import SparkHost
+
+    SparkHost(driver, archive, connection, clock, SystemEntropy()).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

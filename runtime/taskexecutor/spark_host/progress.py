@@ -1,0 +1,49 @@
+"""From Spark's status store to progress per session, and to the jobs that nobody wants. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from runtime.taskexecutor.spark.environment import SparkProgress
+from runtime.taskexecutor.spark_host.driver import ActiveJob
+
+_SUMS: Mapping[str, str] = {
+    "tasks_active": "numActiveTasks",
+    "tasks_completed": "numCompleteTasks",
+    "tasks_failed": "numFailedTasks",
+    "tasks_total": "numTasks",
+    "read_bytes": "inputBytes",
+    "write_bytes": "outputBytes",
+    "read_records": "inputRecords",
+    "write_records": "outputRecords",
+}
+
+
+def progress_by_tag(
+    jobs: Iterable[ActiveJob], stages: Iterable[Mapping[str, Any]], tags: frozenset[str]
+) -> dict[str, SparkProgress]:
+    """Sums over the active jobs and stages of each tag in `tags`."""
+    owner_of_stage: dict[int, str] = {}
+    totals: dict[str, dict[str, int]] = {}
+    for job in jobs:
+        for tag in job.tags & tags:
+            total = totals.setdefault(tag, asdict(SparkProgress()))
+            total["jobs_active"] += 1
+            owner_of_stage.update(dict.fromkeys(job.stage_ids, tag))
+    for stage in stages:
+        owner = owner_of_stage.get(stage["stageId"])
+        if owner is None:
+            continue
+        total = totals[owner]
+        total["stages_active"] += 1
+        for name, key in _SUMS.items():
+            total[name] += int(stage.get(key) or 0)
+        total["cpu_millis"] += int(stage.get("executorCpuTime") or 0) // 1_000_000
+    return {tag: SparkProgress(**total) for tag, total in totals.items()}
+
+
+def unwanted_jobs(jobs: Sequence[ActiveJob], live_tags: frozenset[str]) -> list[int]:
+    """Active jobs that carry no live tag: what the reaper cancels (pitfall 3)."""
+    return [job.job_id for job in jobs if not job.tags & live_tags]

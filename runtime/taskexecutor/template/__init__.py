@@ -1,0 +1,1 @@
+"""The template process, from which slot processes are forked."""

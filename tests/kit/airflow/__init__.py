@@ -1,0 +1,1 @@
+"""Airflow: whole ones, and stand-ins for its parts."""

@@ -1,0 +1,1 @@
+"""Real clusters as processes, and what jobs on them run."""

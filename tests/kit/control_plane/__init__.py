@@ -1,0 +1,1 @@
+"""Components of the control plane in one process, and stand-ins for their peers."""

@@ -1,0 +1,1 @@
+"""Real etcds, and stores that lose answers."""

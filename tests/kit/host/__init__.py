@@ -1,0 +1,1 @@
+"""The machine: processes, descriptors, time, loopback."""

@@ -1,0 +1,1 @@
+"""Stand-ins for the cluster behind REST, and for its clients."""

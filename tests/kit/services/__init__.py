@@ -1,0 +1,1 @@
+"""Services of others: identity providers, token services, certificate authorities."""

@@ -1,0 +1,1 @@
+"""Peers that are hostile, broken or somebody else."""
