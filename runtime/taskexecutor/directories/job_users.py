@@ -47,7 +47,7 @@ _CHECK = (
     "import encodings.idna, json, ctypes, cloudpickle, runtime.jobgraph.graph, os\n"
     "for path in sys.argv[2:]: os.stat(path + '/.')"
 )
-_IMPORT_ROOT = Path(__file__).resolve().parents[2]
+_IMPORT_ROOT = Path(__file__).resolve().parents[3]
 
 
 class SlotUsersError(PermanentError):

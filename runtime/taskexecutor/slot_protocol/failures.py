@@ -80,10 +80,7 @@ def import_hint(error: ImportError, task_manager_id: str) -> str:
     )
 
 
-_OUR_FOLDER = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared with frames' file names
-
-
-_OUR_FOLDERS = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120 - as above
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120 - compared with frames' file names
 
 
 def _stack_of(error: BaseException) -> str:
@@ -91,8 +88,8 @@ def _stack_of(error: BaseException) -> str:
         stack = traceback.TracebackException.from_exception(error)
         whole = list(stack.stack)
         if isinstance(error, InvalidInputError):  # a sentence of ours about what the user has brought
-            whole = [frame for frame in whole if not frame.filename.startswith(_OUR_FOLDERS)]
-        users = next((i for i, frame in enumerate(whole) if not frame.filename.startswith(_OUR_FOLDER)), 0)
+            whole = [frame for frame in whole if not frame.filename.startswith(_OURS)]
+        users = next((i for i, frame in enumerate(whole) if not frame.filename.startswith(_OURS)), 0)
         stack.stack = traceback.StackSummary.from_list(whole[users:])
         return "".join(stack.format())
     except Exception:  # noqa: BLE001 - formatting runs user code (__str__, __repr__)

@@ -18,7 +18,7 @@ from runtime.security.cluster_key import read_cluster_key
 from runtime.security.internal import derived_credential
 from runtime.security.tokens import ClusterToken
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 JOB_MANAGER = "runtime.entrypoint.job_manager"
 JOB_MASTER = "jobmaster_process"
 

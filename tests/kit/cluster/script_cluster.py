@@ -28,7 +28,7 @@ from tests.kit.cluster.cluster_certificates import ClusterCertificates
 from tests.kit.host.process_tree import carrying, cpu_seconds
 from tests.kit.spark.class_archive import share
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TEST_RUN = "SPARK_TEST_RUN"
 """By which slots and Spark are found: variables of the cluster itself do not get there."""
 

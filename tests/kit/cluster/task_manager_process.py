@@ -34,7 +34,7 @@ from tests.kit.control_plane.task_messages import (
 )
 from tests.kit.spark.slot_work import operator
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT = 150.0
 """Spark on two cores that others use too."""
 

@@ -27,7 +27,7 @@ from runtime.taskexecutor.task_environment import TaskEnvironment
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 """A JVM that lives for a minute has no use for the second one, which takes half of its CPU time."""
 QUICK_JVM = {"spark.driver.extraJavaOptions": ONE_COMPILER}
