@@ -10,6 +10,13 @@ from enum import Enum
 from runtime.common.fsm import TransitionTable
 
 
+class JobType(Enum):
+    """What kind of job a graph makes (Flink's JobType)."""
+
+    BATCH = "BATCH"
+    """Every task ends: a consumer starts when what it reads is complete."""
+
+
 class JobStatus(Enum):
     """State of a job. Terminal: FINISHED, CANCELED, FAILED. SUSPENDED ends only this owner's part."""
 

@@ -20,6 +20,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId
 from runtime.common.restart_strategies import UserFailures
+from runtime.common.states import JobType
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph.code import (
     INLINE_BYTES_MAX,
@@ -200,6 +201,11 @@ class JobGraph(JobGraphModel):
     def edges_by_source(self) -> dict[VertexId, tuple[JobEdge, ...]]:
         """Index of the edges by producer, in the graph's order."""
         return _grouped(self.edges, lambda edge: edge.source)
+
+    @property
+    def job_type(self) -> JobType:
+        """What kind of job it is: each operator that a graph can have today ends."""
+        return JobType.BATCH
 
     @cached_property
     def edges_by_target(self) -> dict[VertexId, tuple[JobEdge, ...]]:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from runtime.aio.retry import RetryPolicy, retry
+from runtime.aio.turns import Turns
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import MessageTooLargeError, StaleTokenError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.failures import system_failure
@@ -27,21 +27,12 @@ from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobMasterListener
 from runtime.gateways.job_master import (
     CommitOutputs,
-    CommitProgress,
     DeployTasks,
-    JobCensus,
     JobMasterToTaskManager,
     JobMessage,
-    OfferSlots,
-    OutputsCommitted,
     RegisterJob,
-    SlotsDraining,
-    SlotsLost,
-    TaskProgresses,
-    TaskReports,
 )
 from runtime.gateways.kept_outputs import how_to_commit
-from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport, TaskMetrics
 from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.highavailability.jobs.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
@@ -90,7 +81,6 @@ class JobMaster:
         "_connections",
         "_core",
         "_entropy",
-        "_events",
         "_failure",
         "_fence_keeper",
         "_final",
@@ -100,6 +90,7 @@ class JobMaster:
         "_settings",
         "_store",
         "_timers",
+        "_turns",
         "_waiter",
         "epoch",
         "initialized",
@@ -138,7 +129,7 @@ class JobMaster:
         self._entropy = entropy
         self._jitter = entropy.child("restarts")
         self._settings = settings
-        self._events: deque[ev.Event] | None = None
+        self._turns = Turns(self._handle)
         self._pending_write: WriteEvents | WriteResult | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
@@ -200,22 +191,19 @@ class JobMaster:
 
     def post(self, event: ev.Event) -> None:
         """Give an event to the core and execute the effects. Events that effects bring about wait their turn."""
-        if self._events is not None:
-            self._events.append(event)
-            return
+        if self._failure is None:
+            self._turns.post(event)
+
+    def _handle(self, event: ev.Event) -> None:
         if self._failure is not None:
             return
-        self._events = deque([event])
         before = self._core.status
         try:
-            while self._events:
-                for effect in self._core.handle(self._events.popleft()):
-                    self._execute(effect)
+            for effect in self._core.handle(event):
+                self._execute(effect)
         except Exception as error:  # noqa: BLE001 - the boundary of this job: the caller serves other ones too
             self._failure = error
             self._wake()
-        finally:
-            self._events = None
         if self._core.status is not JobStatus.INITIALIZING:
             self.initialized.set()
         if self._core.status is not before:
@@ -225,27 +213,7 @@ class JobMaster:
 
     def receive(self, location: TaskManagerLocation, message: JobMessage) -> None:
         """A message of a TaskManager."""
-        at = self.moment()
-        match message:
-            case JobCensus():
-                done, is_moving = message.is_complete, message.is_moving
-                self.post(ev.JobCounted(location, message.slots, message.attempts, done, at, is_moving))
-            case OfferSlots():
-                self.post(ev.SlotsOffered(location, message.offers, at))
-            case TaskReports():
-                self.post(ev.AttemptsReported(message.reports, at, location.incarnation))
-            case TaskProgresses():
-                self.post(ev.AttemptsProgressed(message.progresses, at))
-            case SlotsLost():
-                self.post(ev.SlotsGone(location.incarnation, message.allocations, message.reason, at))
-            case SlotsDraining():
-                self.post(ev.SlotsClosed(location.incarnation, message.allocations, at))
-            case OutputsCommitted():
-                self.post(ev.OutputsMoved(message.order, message.failure, at))
-            case CommitProgress(_, _, order, moved, total, problem):
-                self.post(ev.OutputsMoving(order, moved, total, problem, at))
-            case _:
-                assert_never(message)
+        self.post(ev.TaskManagerSpoke(location, message, self.moment()))
 
     def task_manager_disconnected(self, incarnation: Incarnation, reason: str) -> None:
         """A stream has ended."""
@@ -253,11 +221,11 @@ class JobMaster:
 
     def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
         """A TaskManager was silent for too long."""
-        self.post(ev.TaskManagerGone(incarnation, reason, self.moment()))
+        self.post(ev.TaskManagerLost(incarnation, reason, self.moment()))
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         """Nothing of a TaskManager runs any more."""
-        self.post(ev.TaskManagerGone(incarnation, reason, self.moment(), is_reaped=True))
+        self.post(ev.TaskManagerDied(incarnation, reason, self.moment()))
 
     def task_managers_registered(self, addresses: Mapping[Incarnation, str]) -> None:
         """Who has to answer a census (R6), and where. Whoever does not within heartbeat.timeout counts as lost."""
@@ -327,7 +295,7 @@ class JobMaster:
         refusal = ""
         for message in messages:
             if refusal and isinstance(message, DeployTasks):
-                self._fail_attempts(message.tasks, refusal)
+                self._cannot_deploy(message, refusal)
                 continue
             try:
                 self._connections.send(incarnation, message)
@@ -341,33 +309,20 @@ class JobMaster:
                 return f"what the tasks of the job share cannot be sent: {error}"
             case DeployTasks(job_id, epoch, tasks, fence) if len(tasks) > 1:
                 self._send(incarnation, tuple(DeployTasks(job_id, epoch, (task,), fence) for task in tasks))
-            case DeployTasks(_, _, tasks):
-                self._fail_attempts(tasks, f"the task cannot be sent: {error}")
+            case DeployTasks():
+                self._cannot_deploy(message, f"the task cannot be sent: {error}")
             case CommitOutputs():
                 at = self.moment()
                 reason = f"outputs cannot be moved: {error}; {how_to_commit(message.outputs)}"
-                self.post(ev.OutputsMoved(message.order, system_failure(type(error).__name__, reason, at.millis), at))
+                self.post(ev.SendFailed(message, system_failure(type(error).__name__, reason, at.millis), at))
             case _:
                 raise error
         return ""
 
-    def _fail_attempts(self, tasks: tuple[TaskDeploymentDescriptor, ...], reason: str) -> None:
+    def _cannot_deploy(self, message: DeployTasks, reason: str) -> None:
         at = self.moment()
         failure = system_failure("MessageTooLargeError", reason, at.millis, kind="RESOURCE", is_recoverable=False)
-        reports = tuple(
-            TaskExecutionReport(
-                attempt_id=task.attempt_id,
-                state=ExecutionState.FAILED,
-                timestamp_millis=at.millis,
-                failure=failure,
-                value=b"",
-                partitions=(),
-                outputs=(),
-                metrics=TaskMetrics(),
-            )
-            for task in tasks
-        )
-        self.post(ev.AttemptsReported(reports, at))
+        self.post(ev.SendFailed(message, failure, at))
 
     # --- writes ---------------------------------------------------------------------------------------------------
 

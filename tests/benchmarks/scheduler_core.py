@@ -10,7 +10,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import AllocationId, Incarnation, JobId, PartitionId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import TaskManagerLocation
-from runtime.gateways.job_master import DeployTasks, SlotOffer
+from runtime.gateways.job_master import DeployTasks, OfferSlots, SlotOffer, TaskReports
 from runtime.gateways.task import (
     PartitionDescriptor,
     PartitionFile,
@@ -28,7 +28,9 @@ from runtime.scheduler.core.job_events import encode_events
 from tests.benchmarks.measure import Report, Target, percentile
 from tests.kit.control_plane.job_graphs import edge, graph, lone, source, vertex
 
+JOB_ID = JobId("1" * 32)
 LOCATION = TaskManagerLocation(Incarnation("c" * 32), "tm-1", "127.0.0.1:1")
+EPOCH = 7
 METRICS = TaskMetrics()
 
 
@@ -36,7 +38,7 @@ class Cluster:
     """Slots that finish every task at once, a store that is durable at once."""
 
     def __init__(self, data: bytes, *, reports_per_message: int) -> None:
-        self.core = JobMasterCore(JobId("1" * 32), 7, digest="d" * 64, submit_millis=0)
+        self.core = JobMasterCore(JOB_ID, EPOCH, digest="d" * 64, submit_millis=0)
         self.waiting: deque[TaskDeploymentDescriptor] = deque()
         self.todo: deque[ev.Event] = deque()
         self.reports_per_message = reports_per_message
@@ -52,7 +54,7 @@ class Cluster:
 
     def offer(self, slots: int) -> None:
         offers = tuple(SlotOffer(AllocationId(f"{number:032x}"), number) for number in range(slots))
-        self.handle(ev.SlotsOffered(LOCATION, offers, self.at()))
+        self.handle(ev.TaskManagerSpoke(LOCATION, OfferSlots(JOB_ID, EPOCH, offers), self.at()))
 
     def run(self, slots: int) -> None:
         self.load()
@@ -62,7 +64,7 @@ class Cluster:
             if self.waiting:
                 count = min(len(self.waiting), self.reports_per_message)
                 reports = tuple(report for _ in range(count) for report in finished(self.waiting.popleft()))
-                self.handle(ev.AttemptsReported(reports, self.at()))
+                self.handle(ev.TaskManagerSpoke(LOCATION, TaskReports(JOB_ID, EPOCH, reports), self.at()))
             while self.todo:
                 self.handle(self.todo.popleft())
 

@@ -178,7 +178,7 @@ class Scenario:
         if self.answers:
             epoch, order = self.answers.pop(self.pick(range(len(self.answers))))
             if epoch == self.job.epoch:
-                self.job.handle(ev.OutputsMoved(order, None, self.job.at()))
+                self.job.moved(order)
 
     def kill(self) -> None:
         """Its guard proves that nothing of it is left; another life begins under another number."""
@@ -225,7 +225,7 @@ class Scenario:
         for number, one in self.task_managers.items():
             one.epoch = self.job.epoch
             is_moving = one.moves.is_ordered(JOB_ID)
-            self.job.handle(ev.JobCounted(location(number), (), (), True, self.job.at(), is_moving))
+            self.job.counts(number, is_moving=is_moving)
         if has_slots:
             self.offer()
 

@@ -11,7 +11,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import AllocationId, ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.restart_strategies import USER_FAILURES
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.gateways.job_master import EndJob, ReleasePartitions
+from runtime.gateways.job_master import EndJob, ReleasePartitions, SlotsDraining
 from runtime.gateways.task import FailureInfo, Fault, OutputDirectory, TaskExecutionReport
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, OperatorKind
 from runtime.jobgraph.restart_strategy import (
@@ -27,6 +27,7 @@ from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, P
 from runtime.scheduler.core.slot_pool import AHEAD_MAX
 from tests.kit.control_plane.job_graphs import edge, graph, vertex
 from tests.kit.control_plane.job_master_driver import (
+    JOB_ID,
     UNCONFIRMED_WAIT,
     JobMasterDriver,
     durable_view,
@@ -221,7 +222,8 @@ class Scenario:
             drained = location(self.data.draw(st.integers(1, TASK_MANAGERS)))
             closed = tuple(sorted(one for one in self.job.slots if self.job.places[one] == drained))
             self.closed.update(closed)
-            self.job.handle(ev.SlotsClosed(drained.incarnation, closed, self.job.at()))
+            message = SlotsDraining(JOB_ID, self.job.epoch, closed, "draining")
+            self.job.handle(ev.TaskManagerSpoke(drained, message, self.job.at()))
 
     def cut_off_rarely(self) -> None:  # R11
         if self.data.draw(st.integers(0, self.trouble)) == 0:
@@ -326,7 +328,7 @@ class Scenario:
 
     def move_outputs(self) -> None:
         for _, commit in self.job.commits:
-            self.job.handle(ev.OutputsMoved(commit.order, None, self.job.at()))
+            self.job.moved(commit.order)
 
     def report(self, attempt_id: ExecutionAttemptId, state: ExecutionState) -> None:
         outputs: tuple[OutputDirectory, ...] = ()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from runtime.common.ids import Incarnation
 from runtime.executiongraph.core.execution import TaskManagerLocation
-from runtime.gateways.job_master import HeldAttempt, SlotOffer
+from runtime.gateways.job_master import JobCensus
 from runtime.scheduler.core.inheritance import CensusAnswer
 
 
@@ -41,24 +41,16 @@ class Census:
         self._answers = {incarnation: one for incarnation, one in self._answers.items() if incarnation in present}
         self._is_begun = True
 
-    def answered(
-        self,
-        location: TaskManagerLocation,
-        slots: tuple[SlotOffer, ...],
-        attempts: Sequence[HeldAttempt],
-        *,
-        is_last: bool,
-        is_moving: bool = False,
-    ) -> None:
+    def answered(self, location: TaskManagerLocation, census: JobCensus) -> None:
         """One part of an answer. What follows the last part is another answer, which takes the place of the first."""
         answer = self._answers.get(location.incarnation)
         if answer is None or answer.is_complete:
             answer = self._answers[location.incarnation] = CensusAnswer(location)
-        answer.slots = slots
-        answer.attempts.extend(attempts)
-        answer.is_complete = is_last
-        answer.is_moving = is_moving
-        if is_last:
+        answer.slots = census.slots
+        answer.attempts.extend(census.attempts)
+        answer.is_complete = census.is_complete
+        answer.is_moving = census.is_moving
+        if census.is_complete:
             self._awaited.discard(location.incarnation)
         elif self._is_begun:
             self._awaited.add(location.incarnation)

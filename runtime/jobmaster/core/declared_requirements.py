@@ -17,7 +17,7 @@ from runtime.gateways.resource_manager import JobRequirements, ResourceRequireme
 from runtime.gateways.task import ResourceProfile
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from runtime.scheduler.core.effects import DeclareRequirements
-from runtime.scheduler.core.work import Work
+from runtime.scheduler.core.scheduler import Scheduler
 
 FALL_SHOWN_FRACTION = 8
 
@@ -66,14 +66,14 @@ class DeclaredRequirements:
         before, now = sum(declared.values()), sum(wanted.values())
         return now <= slots_held or (before - now) * FALL_SHOWN_FRACTION >= before
 
-    def update(self, graph: ExecutionGraph, work: Work | None, *, is_alive: bool) -> list[DeclareRequirements]:
-        """What has to be told now. A job that is ending needs nothing."""
-        if work is None:
+    def update(self, graph: ExecutionGraph, scheduler: Scheduler | None) -> list[DeclareRequirements]:
+        """What has to be told now."""
+        if scheduler is None:
             return []
-        needed, unreachable = work.requirements() if is_alive else (), work.placement.unreachable
-        if not self.is_due(needed, slots_held=len(work.placement.pool), unreachable=unreachable):
+        needs = scheduler.slot_needs()
+        if not self.is_due(needs.requirements, slots_held=needs.held, unreachable=needs.unreachable):
             return []
-        return [DeclareRequirements(self.declare(graph, needed, unreachable))]
+        return [DeclareRequirements(self.declare(graph, needs.requirements, needs.unreachable))]
 
     def declare(
         self,

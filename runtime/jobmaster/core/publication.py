@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.common.states import JobStatus
-from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.scheduler.core.job_context import JobContext
 
 COUNTS_PUSHED_PER_JOB = 32
 
@@ -19,12 +19,12 @@ COUNTS_PUSHED_PER_JOB = 32
 class Publication:
     """The latest summary of one job, and the latest one that was pushed."""
 
-    __slots__ = ("_changes", "_graph", "_pushed", "latest")
+    __slots__ = ("_context", "_graph", "_pushed", "latest")
 
-    def __init__(self, graph: ExecutionGraph) -> None:
-        self._graph = graph
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._graph = graph = context.graph
         self._pushed: JobSummary | None = None
-        self._changes = 0
         start = min(graph.timestamps.values())
         self.latest = JobSummary(
             job_id=graph.job_id,
@@ -43,10 +43,6 @@ class Publication:
     def is_behind(self) -> bool:
         """True when something changed since the last push."""
         return self._pushed is not self.latest
-
-    def counted(self) -> None:
-        """An attempt has changed its state."""
-        self._changes += 1
 
     def refresh(self, pending_reason: str, millis: int) -> JobSummary:
         """Bring the summary up to date."""
@@ -98,10 +94,10 @@ class Publication:
         if (pushed.status, pushed.pending_reason) != (latest.status, latest.pending_reason):
             return True
         total = sum(self._graph.counts.values())
-        return self._changes * COUNTS_PUSHED_PER_JOB >= total
+        return self._context.changes * COUNTS_PUSHED_PER_JOB >= total
 
     def pushed(self) -> JobSummary:
         """The latest summary is pushed."""
         self._pushed = self.latest
-        self._changes = 0
+        self._context.changes = 0
         return self.latest

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.common.states import ExecutionState, JobStatus
-from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.scheduler.core.work import Work
+from runtime.common.states import JobStatus
+from runtime.scheduler.core.scheduler import Scheduler
 
 
 class Reasons:
@@ -17,22 +16,10 @@ class Reasons:
         self.resources = ""
         self.store = ""
 
-    def pending(self, graph: ExecutionGraph, work: Work | None) -> str:
+    def pending(self, status: JobStatus, scheduler: Scheduler | None) -> str:
         """What the job waits for now, "" if it gets on."""
         if self.store:
             return self.store
-        if graph.status is JobStatus.INITIALIZING:
+        if status is JobStatus.INITIALIZING:
             return self.initialization
-        if work is None:
-            return ""
-        if unseen := work.losses.reason():
-            return unseen
-        if graph.status in {JobStatus.CANCELLING, JobStatus.FAILING}:
-            running = graph.counts.get(ExecutionState.CANCELING, 0)
-            return f"waiting for {running} tasks to stop" if running else ""
-        return work.commit.reason() or work.failover.pending_reason() or self._shortage(work)
-
-    def _shortage(self, work: Work) -> str:
-        if not work.placement.is_waiting_for_slots:
-            return ""
-        return f"waiting for slots: {self.resources}" if self.resources else "waiting for slots"
+        return scheduler.pending_reason(self.resources) if scheduler is not None else ""

@@ -13,10 +13,20 @@ from typing import assert_never
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import (
+    CommitProgress,
+    JobCensus,
+    OfferSlots,
+    OutputsCommitted,
+    SlotsDraining,
+    SlotsLost,
+    TaskProgresses,
+    TaskReports,
+)
 from runtime.jobmaster.core.census import Census
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.fencing import Fences
-from runtime.scheduler.core.inheritance import CensusAnswer, Inheritance, KeptEvent
+from runtime.scheduler.core.inheritance import CensusAnswer, Inheritance
 from runtime.scheduler.core.job_events import OutputsCommitting
 from runtime.scheduler.core.outbox import Outbox
 
@@ -34,7 +44,7 @@ class Recovery:
         self._lost: set[Incarnation] = set()
         self._unheard: set[Incarnation] = set()
         self._unreadable: frozenset[Incarnation] = frozenset()
-        self._kept: list[tuple[Incarnation | None, KeptEvent]] = []
+        self._kept: list[ev.TaskManagerSpoke] = []
         self.cancel_reason: str | None = None
         """Of a cancel that has to wait until it is known what there is to stop (R16)."""
 
@@ -68,15 +78,6 @@ class Recovery:
         """The TaskManagers whose answers are missing."""
         return self._census.awaited
 
-    def _take_end(self, event: ev.TaskManagerDisconnected | ev.TaskManagerGone) -> None:
-        if isinstance(event, ev.TaskManagerGone) and event.is_reaped:
-            self._forget(event.incarnation)
-            return
-        self._census.disconnected(event.incarnation)
-        self._drop_kept(event.incarnation)
-        if isinstance(event, ev.TaskManagerGone):
-            self._lost.add(event.incarnation)
-
     def heed(self, fences: Fences) -> None:
         """A TaskManager that counts as lost need not answer when neither exclusive tasks nor a mover of the job's
         outputs can run there (any more).
@@ -106,7 +107,7 @@ class Recovery:
 
     def _drop_kept(self, incarnation: Incarnation) -> None:
         self._forget_told(incarnation)
-        self._kept = [(who, kept) for who, kept in self._kept if who != incarnation]
+        self._kept = [kept for kept in self._kept if kept.incarnation != incarnation]
 
     def take(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
         """Take one event."""
@@ -119,24 +120,38 @@ class Recovery:
                 self._census.registered(incarnations)
                 self._unreadable = unreadable
                 self._unheard &= {*incarnations}
-                self._kept = [(who, kept) for who, kept in self._kept if who is None or who in incarnations]
-            case ev.JobCounted():
-                self._forget_told(event.location.incarnation)
-                self._lost.discard(event.location.incarnation)
-                self._unheard.discard(event.location.incarnation)
-                self._census.answered(
-                    event.location, event.slots, event.attempts, is_last=event.is_last, is_moving=event.is_moving
-                )
-            case ev.TaskManagerDisconnected() | ev.TaskManagerGone():
-                self._take_end(event)
-            case ev.SlotsOffered(location):
-                self._kept.append((location.incarnation, event))
-            case ev.SlotsGone(incarnation) | ev.SlotsClosed(incarnation) | ev.AttemptsReported(incarnation=incarnation):
-                self._kept.append((incarnation, event))
-            case ev.AttemptsProgressed() | ev.OutputsMoved() | ev.OutputsMoving():
-                return  # progress comes again, and the outputs are asked to be moved again
+                self._kept = [kept for kept in self._kept if kept.incarnation in incarnations]
+            case ev.TaskManagerSpoke():
+                self._take_message(event)
+            case ev.TaskManagerDisconnected(incarnation):
+                self._disconnected(incarnation)
+            case ev.TaskManagerLost(incarnation):
+                self._disconnected(incarnation)
+                self._lost.add(incarnation)
+            case ev.TaskManagerDied(incarnation):
+                self._forget(incarnation)
+            case ev.SendFailed():
+                return  # nothing but cancels is sent before the job is taken over
             case _:
                 assert_never(event)
+
+    def _take_message(self, event: ev.TaskManagerSpoke) -> None:
+        match event.message:
+            case JobCensus() as census:
+                self._forget_told(event.incarnation)
+                self._lost.discard(event.incarnation)
+                self._unheard.discard(event.incarnation)
+                self._census.answered(event.location, census)
+            case OfferSlots() | SlotsLost() | SlotsDraining() | TaskReports():
+                self._kept.append(event)
+            case TaskProgresses() | OutputsCommitted() | CommitProgress():
+                return  # progress comes again, and the outputs are asked to be moved again
+            case _:
+                assert_never(event.message)
+
+    def _disconnected(self, incarnation: Incarnation) -> None:
+        self._census.disconnected(incarnation)
+        self._drop_kept(incarnation)
 
     def _forget_told(self, incarnation: Incarnation) -> None:
         self._told = {(who, attempt_id) for who, attempt_id in self._told if who != incarnation}
@@ -165,31 +180,30 @@ class Recovery:
         answers = self._census.answers()
         if _ending(answers) - self._ended():
             return None
-        return Inheritance(
-            self._read, answers, _losses_last([event for _, event in self._kept]), frozenset(self._unheard)
-        )
+        return Inheritance(self._read, answers, _losses_last(self._kept), frozenset(self._unheard))
 
     def _ended(self) -> set[ExecutionAttemptId]:
         return {
             report.attempt_id
-            for _, event in self._kept
-            if isinstance(event, ev.AttemptsReported)
-            for report in event.reports
+            for event in self._kept
+            if isinstance(event.message, TaskReports)
+            for report in event.message.reports
             if report.state.is_terminal
         }
 
 
-def _losses_last(kept: Sequence[KeptEvent]) -> Sequence[KeptEvent]:
-    """What has FINISHED somewhere comes before all that failed or was lost, for which it might be cancelled (R17)."""
-    good, rest = list[KeptEvent](), list[KeptEvent]()
+def _losses_last(kept: Sequence[ev.TaskManagerSpoke]) -> Sequence[ev.TaskManagerSpoke]:
+    """Reports of FINISHED come before all failures and losses, for which their attempts might be cancelled (R17)."""
+    good, rest = list[ev.TaskManagerSpoke](), list[ev.TaskManagerSpoke]()
     for event in kept:
-        if not isinstance(event, ev.AttemptsReported):
+        if not isinstance(event.message, TaskReports):
             rest.append(event)
             continue
-        failed = tuple(report for report in event.reports if report.state is ExecutionState.FAILED)
-        others = tuple(report for report in event.reports if report.state is not ExecutionState.FAILED)
-        good.append(replace(event, reports=others))
-        rest.append(replace(event, reports=failed))
+        reports = event.message.reports
+        failed = tuple(report for report in reports if report.state is ExecutionState.FAILED)
+        others = tuple(report for report in reports if report.state is not ExecutionState.FAILED)
+        good.append(replace(event, message=replace(event.message, reports=others)))
+        rest.append(replace(event, message=replace(event.message, reports=failed)))
     return [*good, *rest]
 
 

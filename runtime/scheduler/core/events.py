@@ -1,15 +1,17 @@
-"""What can happen to a job: the inputs of JobMasterCore. Every event carries the moment it was noticed."""
+"""What can happen to a job: the inputs of JobMasterCore. Every event carries the moment at which it was noticed.
+
+What a peer has sent stays the message that it was (`TaskManagerSpoke`): an event does not copy its fields.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.common.ids import AllocationId, Incarnation
-from runtime.common.states import ExecutionState
+from runtime.common.ids import Incarnation
 from runtime.executiongraph.core.execution import TaskManagerLocation
-from runtime.gateways.job_master import HeldAttempt, SlotOffer
+from runtime.gateways.job_master import CommitOutputs, DeployTasks, JobMessage
 from runtime.gateways.overview import Takeover
-from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
+from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.job_events import JobEvent
 
@@ -46,7 +48,10 @@ class JobRead:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagersRegistered:
-    """These TaskManagers are registered now: whoever is asked in a census. Of `unreadable` nobody knows where (R31)."""
+    """The TaskManagers that are registered now, and that a census has to ask.
+
+    The records of those in `unreadable` cannot be read, so that their addresses are not known (R31).
+    """
 
     incarnations: frozenset[Incarnation]
     at: Moment
@@ -78,36 +83,17 @@ class InitializationDelayed:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsOffered:
-    """A TaskManager offers slots that were allocated for this job."""
+class TaskManagerSpoke:
+    """A TaskManager has sent a message about the job."""
 
     location: TaskManagerLocation
-    offers: tuple[SlotOffer, ...]
+    message: JobMessage
     at: Moment
 
-
-@dataclass(frozen=True, slots=True)
-class JobCounted:
-    """A TaskManager says what it has of the job, on a new stream: slots that the job had taken, attempts, and whether
-    its outputs are being moved there.
-    """
-
-    location: TaskManagerLocation
-    slots: tuple[SlotOffer, ...]
-    attempts: tuple[HeldAttempt, ...]
-    is_last: bool
-    at: Moment
-    is_moving: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SlotsGone:
-    """Slots are lost on a TaskManager that is still there."""
-
-    incarnation: Incarnation
-    allocations: tuple[AllocationId, ...]
-    reason: str
-    at: Moment
+    @property
+    def incarnation(self) -> Incarnation:
+        """The TaskManager."""
+        return self.location.incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,62 +106,29 @@ class TaskManagerDisconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsClosed:
-    """These slots take nothing more, because their TaskManager drains; what runs in them goes on."""
-
-    incarnation: Incarnation
-    allocations: tuple[AllocationId, ...]
-    at: Moment
-
-
-@dataclass(frozen=True, slots=True)
-class TaskManagerGone:
-    """A TaskManager counts as lost (R18). `is_reaped`: there is proof that nothing of it runs any more (R13)."""
+class TaskManagerLost:
+    """A TaskManager was silent for too long (R18). What runs there may go on."""
 
     incarnation: Incarnation
     reason: str
     at: Moment
-    is_reaped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptsReported:
-    """News of attempts, in the order in which they happened. `incarnation`: the TaskManager that says so."""
+class TaskManagerDied:
+    """There is proof that nothing of a TaskManager runs any more (R13)."""
 
-    reports: tuple[TaskExecutionReport, ...]
-    at: Moment
-    incarnation: Incarnation | None = None
-
-    def failures_last(self) -> list[TaskExecutionReport]:
-        """What has FINISHED comes first: a failure might cancel it, and it would take effect again (R17)."""
-        return sorted(self.reports, key=lambda report: report.state is ExecutionState.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptsProgressed:
-    """What running attempts are doing."""
-
-    progresses: tuple[TaskProgress, ...]
+    incarnation: Incarnation
+    reason: str
     at: Moment
 
 
 @dataclass(frozen=True, slots=True)
-class OutputsMoved:
-    """The answer to the order to move the job's outputs that has this number."""
+class SendFailed:
+    """A message to a TaskManager is too large for any stream: what it asks for cannot be done."""
 
-    order: int
-    failure: FailureInfo | None
-    at: Moment
-
-
-@dataclass(frozen=True, slots=True)
-class OutputsMoving:
-    """How far the move under that order is. `problem`: why it does not get on, "" if it does."""
-
-    order: int
-    files_moved: int
-    files_total: int
-    problem: str
+    message: DeployTasks | CommitOutputs
+    failure: FailureInfo
     at: Moment
 
 
@@ -266,18 +219,7 @@ class Ticked:
 
 RecoveryEvent = JobRead | InitializationFailed | TaskManagersRegistered
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
-TaskManagerEvent = (
-    SlotsOffered
-    | JobCounted
-    | SlotsGone
-    | TaskManagerDisconnected
-    | SlotsClosed
-    | TaskManagerGone
-    | AttemptsReported
-    | AttemptsProgressed
-    | OutputsMoved
-    | OutputsMoving
-)
+TaskManagerEvent = TaskManagerSpoke | TaskManagerDisconnected | TaskManagerLost | TaskManagerDied | SendFailed
 StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
 FenceEvent = FenceWritten | FenceConfirmed
 ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked

@@ -10,8 +10,6 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import HeldAttempt, SlotOffer
 from runtime.scheduler.core import events as ev
 
-KeptEvent = ev.SlotsOffered | ev.SlotsGone | ev.SlotsClosed | ev.AttemptsReported
-
 
 @dataclass(slots=True)
 class CensusAnswer:
@@ -26,12 +24,12 @@ class CensusAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """Everything, once it is complete. `kept` is to be handled after the answers.
+    """All of it, once the census is complete. The scheduler handles what is `kept` after the answers.
 
     `unheard`: TaskManagers that are there and have not answered, so that their slots are of no use to the job (R7).
     """
 
     read: ev.JobRead
     answers: Sequence[CensusAnswer]
-    kept: Sequence[KeptEvent]
+    kept: Sequence[ev.TaskManagerSpoke]
     unheard: frozenset[Incarnation]

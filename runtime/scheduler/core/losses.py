@@ -14,8 +14,8 @@ from runtime.common.ids import ExecutionAttemptId, Incarnation, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.job_master import SlotsLost
 from runtime.gateways.task import TASK_ISOLATED, FailureInfo
-from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.output_commit import OutputCommit
 from runtime.scheduler.core.placement import Placement
@@ -88,37 +88,34 @@ class Losses:
                 )
         return ""
 
-    def handle(self, event: ev.SlotsClosed | ev.SlotsGone | ev.TaskManagerGone) -> list[Loss]:
-        """What has ended with it."""
-        match event:
-            case ev.SlotsClosed(allocations=allocations):
-                self._placement.pool.close(allocations)
-                return []
-            case ev.SlotsGone():
-                return self._slots_gone(event)
-            case ev.TaskManagerGone():
-                return self._task_manager_gone(event)
+    def slots_lost(self, message: SlotsLost) -> Loss | None:
+        """The TaskManager itself says so: what was in these slots is reaped."""
+        lost = [one for allocation in message.allocations for one in self._placement.pool.remove(allocation)]
+        return Loss(tuple(lost), "SlotLostError", message.reason) if lost else None
 
-    def _slots_gone(self, event: ev.SlotsGone) -> list[Loss]:
-        """The TaskManager itself says so: what was in them is reaped."""
-        lost = [one for allocation in event.allocations for one in self._placement.pool.remove(allocation)]
-        return [Loss(tuple(lost), "SlotLostError", event.reason)] if lost else []
-
-    def _task_manager_gone(self, event: ev.TaskManagerGone) -> list[Loss]:
-        """It counts as lost, or is proved dead."""
-        incarnation = event.incarnation
-        self._reconnection.gone(incarnation)
-        lost = self._placement.task_manager_gone(incarnation, is_reaped=event.is_reaped)
-        if problem := self._commit.task_manager_gone(incarnation, is_reaped=event.is_reaped):
-            return [Loss((), "OutputCommitError", f"{event.reason}; {problem}", is_recoverable=False)]
-        if event.is_reaped:
-            return self._reaped(incarnation, lost, event.reason)
+    def task_manager_lost(self, incarnation: Incarnation, reason: str) -> Loss | None:
+        """A TaskManager counts as lost: its exclusive attempts may still run, where a fence can tell (R14)."""
+        self._reconnection.lost(incarnation)
+        lost = self._placement.task_manager_lost(incarnation)
+        if problem := self._commit.task_manager_lost(incarnation):
+            return Loss((), "OutputCommitError", f"{reason}; {problem}", is_recoverable=False)
         exclusive = [one for one in lost if self._graph.vertices[one.vertex_id].is_exclusive]
         if not exclusive or not self._fences.are_available:
-            return self._loss(lost, event.reason, is_recoverable=not exclusive)
+            return _loss(lost, reason, is_recoverable=not exclusive)
         others = [one for one in lost if one not in exclusive]
-        self._wait_for(incarnation, exclusive, event.reason, is_counted=bool(others))
-        return self._loss(others, event.reason)
+        self._wait_for(incarnation, exclusive, reason, is_counted=bool(others))
+        return _loss(others, reason)
+
+    def task_manager_died(self, incarnation: Incarnation, reason: str) -> Loss | None:
+        """A TaskManager is proved dead: nothing of it runs any more (R13)."""
+        self._reconnection.lost(incarnation)
+        lost = self._placement.task_manager_died(incarnation)
+        self._commit.task_manager_died(incarnation)
+        unseen = self._unseen.pop(incarnation, None)
+        if unseen is None:
+            return _loss(lost, reason)
+        running = self._still_running(unseen)
+        return _loss([*lost, *running], reason, is_isolation=unseen.is_counted and not lost)
 
     def _wait_for(
         self, incarnation: Incarnation, attempts: list[ExecutionAttemptId], reason: str, *, is_counted: bool
@@ -129,13 +126,6 @@ class Losses:
         self._unseen[incarnation] = _Unseen(dict.fromkeys(attempts), execution.location.address, reason, is_counted)
         self._fences.ask(incarnation)
 
-    def _reaped(self, incarnation: Incarnation, lost: list[ExecutionAttemptId], reason: str) -> list[Loss]:
-        unseen = self._unseen.pop(incarnation, None)
-        if unseen is None:
-            return self._loss(lost, reason)
-        running = self._still_running(unseen)
-        return self._loss([*lost, *running], reason, is_isolation=unseen.is_counted and not lost)
-
     def refused(self, execution: Execution, failure: FailureInfo) -> None:
         """Its TaskManager did not let it begin, for a fence that this owner does not know, or that nobody can read: a
         newer one takes its place, and nothing is deployed there before that is confirmed (R31).
@@ -144,13 +134,13 @@ class Losses:
         if is_refused and execution.location is not None and self._fences.are_available:
             self._fences.ask(execution.location.incarnation)
 
-    def stopped(self, incarnation: Incarnation, how: str) -> list[Loss]:
+    def stopped(self, incarnation: Incarnation, how: str) -> Loss | None:
         """The fence says that nothing runs there any more."""
         self._commit.stopped(incarnation)
         unseen = self._unseen.pop(incarnation, None)
         if unseen is None:
-            return []
-        return self._loss(self._still_running(unseen), f"{unseen.reason}; {how}", is_isolation=True)
+            return None
+        return _loss(self._still_running(unseen), f"{unseen.reason}; {how}", is_isolation=True)
 
     def _still_running(self, unseen: _Unseen) -> Iterable[ExecutionAttemptId]:
         """Those that have not been heard of meanwhile."""
@@ -159,13 +149,9 @@ class Losses:
             if execution is not None and not execution.state.is_terminal:
                 yield attempt_id
 
-    def _loss(
-        self,
-        attempts: Iterable[ExecutionAttemptId],
-        reason: str,
-        *,
-        is_isolation: bool = False,
-        is_recoverable: bool = True,
-    ) -> list[Loss]:
-        lost = tuple(attempts)
-        return [Loss(lost, "TaskManagerLostError", reason, is_isolation, is_recoverable)] if lost else []
+
+def _loss(
+    attempts: Iterable[ExecutionAttemptId], reason: str, *, is_isolation: bool = False, is_recoverable: bool = True
+) -> Loss | None:
+    lost = tuple(attempts)
+    return Loss(lost, "TaskManagerLostError", reason, is_isolation, is_recoverable) if lost else None

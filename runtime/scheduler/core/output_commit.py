@@ -15,10 +15,10 @@ from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import Incarnation
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
+from runtime.gateways.job_master import CommitProgress
 from runtime.gateways.kept_outputs import commit_command
 from runtime.gateways.task import FailureInfo, OutputDirectory
 from runtime.scheduler.core.acceptance import Acceptance, Batch
-from runtime.scheduler.core.events import OutputsMoved, OutputsMoving
 from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.job_events import OutputsCommitting
 from runtime.scheduler.core.outbox import CommitOrder, Letter, Outbox
@@ -93,7 +93,7 @@ class OutputCommit:
         self._mover: Incarnation | None = None
         self._unstopped: set[Incarnation] = set()
         self._order = 0
-        self._progress: OutputsMoving | None = None
+        self._progress: CommitProgress | None = None
         if is_decided:
             self._enter(CommitState.SEEKING)
 
@@ -192,25 +192,27 @@ class OutputCommit:
         if self._machine.state is CommitState.MOVING and self._mover == incarnation:
             self._tell(letter)
 
-    def task_manager_gone(self, incarnation: Incarnation, *, is_reaped: bool) -> str:
-        """A TaskManager counts as lost, or is proved dead. Returns why the job must fail, "" if it goes on."""
-        if is_reaped and incarnation in self._unstopped:
-            self.stopped(incarnation)
+    def task_manager_lost(self, incarnation: Incarnation) -> str:
+        """A TaskManager counts as lost. Returns why the job must fail, "" if it goes on."""
         if self._mover != incarnation or self._machine.state not in _ENTRUSTED:
             return ""
-        if is_reaped:
-            self._enter(CommitState.SEEKING)
-        elif not self._fences.are_available:
+        if not self._fences.are_available:
             self._enter(CommitState.FAILED)
             return (
                 "the TaskManager that moves the outputs cannot be reached and may go on; what the job wrote is kept,"
                 f" visible or not; to commit what is left, when that TaskManager has ended: {self._command()}"
             )
-        else:
-            self._fences.ask(incarnation)
-            if self._machine.state is CommitState.MOVING:
-                self._enter(CommitState.STOPPING)
+        self._fences.ask(incarnation)
+        if self._machine.state is CommitState.MOVING:
+            self._enter(CommitState.STOPPING)
         return ""
+
+    def task_manager_died(self, incarnation: Incarnation) -> None:
+        """A TaskManager is proved dead: another one may move (R13)."""
+        if incarnation in self._unstopped:
+            self.stopped(incarnation)
+        if self._mover == incarnation and self._machine.state in _ENTRUSTED:
+            self._enter(CommitState.SEEKING)
 
     def stopped(self, incarnation: Incarnation) -> None:
         """The fence says that nothing of this job runs there any more (R14)."""
@@ -223,19 +225,18 @@ class OutputCommit:
     def _stands(self, order: int) -> bool:
         return self._mover is not None and self._machine.state in _ENTRUSTED and order == self._order
 
-    def told(self, event: OutputsMoved | OutputsMoving) -> FailureInfo | None:
-        """The mover's progress, or its last word; that of one that was given up counts for nothing.
+    def progressed(self, progress: CommitProgress) -> None:
+        """How far the mover is; that of one that was given up counts for nothing."""
+        if self._stands(progress.order):
+            self._progress = progress
 
-        Returns why the job must fail.
-        """
-        if not self._stands(event.order):
+    def answered(self, order: int, failure: FailureInfo | None) -> FailureInfo | None:
+        """The mover's last word about an order. Returns why the job must fail, None if it goes on."""
+        if not self._stands(order):
             return None
-        if isinstance(event, OutputsMoving):
-            self._progress = event
-            return None
-        self._enter(CommitState.DONE if event.failure is None else CommitState.FAILED)
+        self._enter(CommitState.DONE if failure is None else CommitState.FAILED)
         self._placement.seek(None)
-        return event.failure
+        return failure
 
     # --- what is shown --------------------------------------------------------------------------------------
 

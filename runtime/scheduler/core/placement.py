@@ -283,15 +283,19 @@ class Placement:
             letter = self._outbox.to(incarnation)
             letter.ends, letter.keeps_outputs = True, keeps_outputs
 
-    def task_manager_gone(self, incarnation: Incarnation, *, is_reaped: bool) -> list[ExecutionAttemptId]:
+    def task_manager_lost(self, incarnation: Incarnation) -> list[ExecutionAttemptId]:
+        """Forget its slots until it says what it has. Returns the attempts that were in them."""
+        attempts = self.task_manager_died(incarnation)
+        self.lost[incarnation] = None
+        return attempts
+
+    def task_manager_died(self, incarnation: Incarnation) -> list[ExecutionAttemptId]:
         """Forget a TaskManager and its slots. Returns the attempts that were in them."""
         self._outbox.drop(incarnation)
         self.task_managers.pop(incarnation, None)
         self.met.pop(incarnation, None)
         self.absent.pop(incarnation, None)
         self.lost.pop(incarnation, None)
-        if not is_reaped:
-            self.lost[incarnation] = None
         self._released.pop(incarnation, None)
         allocations = self.pool.of_task_manager(incarnation)
         return [attempt_id for allocation in allocations for attempt_id in self.pool.remove(allocation)]

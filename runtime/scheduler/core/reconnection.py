@@ -7,13 +7,13 @@ nothing is decided that rests on the TaskManager's having heard it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.job_master import HeldAttempt
-from runtime.scheduler.core.events import JobCounted
+from runtime.gateways.job_master import HeldAttempt, JobCensus, SlotOffer
 from runtime.scheduler.core.outbox import Letter, Outbox
 from runtime.scheduler.core.output_commit import OutputCommit
 from runtime.scheduler.core.placement import Placement
@@ -36,31 +36,31 @@ class Reconnection:
         self._parts.pop(incarnation, None)
         self._placement.disconnected(incarnation)
 
-    def gone(self, incarnation: Incarnation) -> None:
-        """It counts as lost."""
+    def lost(self, incarnation: Incarnation) -> None:
+        """It counts as lost, or is dead: what it has said so far of what it has is of no account."""
         self._parts.pop(incarnation, None)
 
-    def counted(self, event: JobCounted) -> None:
+    def counted(self, location: TaskManagerLocation, census: JobCensus) -> None:
         """One part of what it has; the last one settles everything."""
-        incarnation = event.location.incarnation
+        incarnation = location.incarnation
         there = self._parts.setdefault(incarnation, {})
-        there.update({held.attempt_id: held for held in event.attempts})
-        if not event.is_last:
+        there.update({held.attempt_id: held for held in census.attempts})
+        if not census.is_complete:
             return
         del self._parts[incarnation]
-        self._settle_slots(event)
+        self._settle_slots(incarnation, census.slots)
         letter = self._outbox.to(incarnation)
         self._settle_attempts(letter, incarnation, there)
         self._stop_strangers(letter, there)
-        self._placement.reconnected(event.location, has_something=bool(event.slots or there))
+        self._placement.reconnected(location, has_something=bool(census.slots or there))
         self._commit.counted(incarnation, letter)
 
-    def _settle_slots(self, event: JobCounted) -> None:
+    def _settle_slots(self, incarnation: Incarnation, slots: Sequence[SlotOffer]) -> None:
         """An ACTIVE slot that is not ours is freed. Of one that is not ACTIVE we are told whether it is lost."""
-        letter, pool = self._outbox.to(event.location.incarnation), self._placement.pool
-        active = {slot.allocation_id for slot in event.slots}
+        letter, pool = self._outbox.to(incarnation), self._placement.pool
+        active = {slot.allocation_id for slot in slots}
         letter.freed.extend(allocation_id for allocation_id in active if allocation_id not in pool)
-        ours = pool.of_task_manager(event.location.incarnation)
+        ours = pool.of_task_manager(incarnation)
         letter.accepted.extend(allocation_id for allocation_id in ours if allocation_id not in active)
 
     def _settle_attempts(

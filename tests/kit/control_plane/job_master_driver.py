@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId
+from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
@@ -18,11 +18,20 @@ from runtime.gateways.job_master import (
     AnswerSlotOffers,
     CancelTasks,
     CommitOutputs,
+    CommitProgress,
     DeployTasks,
     FreeSlots,
     HeldAttempt,
+    JobCensus,
     JobMasterToTaskManager,
+    JobMessage,
+    OfferSlots,
+    OutputsCommitted,
     SlotOffer,
+    SlotsDraining,
+    SlotsLost,
+    TaskProgresses,
+    TaskReports,
 )
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.gateways.task import (
@@ -38,6 +47,7 @@ from runtime.gateways.task import (
     TaskDeploymentDescriptor,
     TaskExecutionReport,
     TaskMetrics,
+    TaskProgress,
 )
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
@@ -129,6 +139,11 @@ class Fence:
     epoch: int
     obeyed_by: float
     """By then its TaskManager has obeyed it, or has stopped what is exclusive for want of contact."""
+
+
+def with_census(event: ev.TaskManagerSpoke, **changes: object) -> ev.TaskManagerSpoke:
+    """A census with other fields."""
+    return replace(event, message=replace(event.message, **changes))  # type: ignore[arg-type]
 
 
 class JobMasterDriver:
@@ -256,7 +271,42 @@ class JobMasterDriver:
         """A TaskManager offers slots."""
         offers = tuple(SlotOffer(allocation(number), number, profile) for number in numbers)
         self.places.update({allocation(number): location(tm) for number in numbers})
-        return self.handle(ev.SlotsOffered(location(tm), offers, self.at()))
+        return self.says(OfferSlots(JOB_ID, self.epoch, offers), tm)
+
+    def says(self, message: JobMessage, tm: int = 0) -> list[Effect]:
+        """A TaskManager sends a message about the job."""
+        return self.handle(ev.TaskManagerSpoke(location(tm), message, self.at()))
+
+    def counts(
+        self,
+        tm: int = 0,
+        slots: tuple[SlotOffer, ...] = (),
+        attempts: tuple[HeldAttempt, ...] = (),
+        *,
+        is_moving: bool = False,
+    ) -> list[Effect]:
+        """A TaskManager says all that it has of the job."""
+        return self.says(JobCensus(JOB_ID, self.epoch, slots, attempts, is_complete=True, is_moving=is_moving), tm)
+
+    def drains(self, tm: int, *allocations: AllocationId) -> list[Effect]:
+        """A TaskManager drains: these slots take nothing more."""
+        return self.says(SlotsDraining(JOB_ID, self.epoch, allocations, "draining"), tm)
+
+    def loses(self, tm: int, *allocations: AllocationId, reason: str) -> list[Effect]:
+        """A TaskManager has lost slots of the job."""
+        return self.says(SlotsLost(JOB_ID, self.epoch, allocations, reason), tm)
+
+    def progresses(self, progress: TaskProgress) -> list[Effect]:
+        """A TaskManager says what a running attempt does."""
+        return self.says(TaskProgresses(JOB_ID, self.epoch, (progress,)))
+
+    def moving(self, order: int, files_moved: int, files_total: int, problem: str = "") -> list[Effect]:
+        """The mover says how far it is."""
+        return self.says(CommitProgress(JOB_ID, self.epoch, order, files_moved, files_total, problem))
+
+    def moved(self, order: int, failure: FailureInfo | None = None) -> list[Effect]:
+        """The mover's last word about an order."""
+        return self.says(OutputsCommitted(JOB_ID, self.epoch, VertexId("0" * 32), failure, order))
 
     def running(self) -> list[ExecutionAttemptId]:
         """Attempts that were deployed and have not been reported as terminal, in order of deployment."""
@@ -309,7 +359,10 @@ class JobMasterDriver:
                         self.unacknowledged[report.attempt_id] = (self.places[number], report)
             if self.whereabouts(report.attempt_id).incarnation not in self.cut:
                 heard.append(report)
-        return self.handle(ev.AttemptsReported(tuple(heard), self.at())) if heard else []
+        if not heard:
+            return []
+        place = self.whereabouts(heard[0].attempt_id)
+        return self.handle(ev.TaskManagerSpoke(place, TaskReports(JOB_ID, self.epoch, tuple(heard)), self.at()))
 
     def whereabouts(self, attempt_id: ExecutionAttemptId) -> TaskManagerLocation:
         """Where an attempt was deployed to."""
@@ -328,7 +381,7 @@ class JobMasterDriver:
         kept = tuple(report for where, report in self.unacknowledged.values() if where == place)
         self.handle(self.census_of(place))
         if kept:
-            self.handle(ev.AttemptsReported(kept, self.at(), place.incarnation))
+            self.handle(ev.TaskManagerSpoke(place, TaskReports(JOB_ID, self.epoch, kept), self.at()))
 
     def finish_all(self) -> None:
         """Report FINISHED for everything that runs, and make all writes durable, until nothing moves."""
@@ -386,14 +439,15 @@ class JobMasterDriver:
             if place == location(tm):
                 self.in_slot.pop(number, None)
                 self.slots.discard(number)
-        return self.handle(ev.TaskManagerGone(location(tm).incarnation, reason, self.at(), is_reaped))
+        event = ev.TaskManagerDied if is_reaped else ev.TaskManagerLost
+        return self.handle(event(location(tm).incarnation, reason, self.at()))
 
     # --- fences (R14) -------------------------------------------------------------------------------------
 
     def go_silent(self, tm: int = 0) -> list[Effect]:
         """A TaskManager counts as lost and lives."""
         self.cut_off(tm)
-        return self.handle(ev.TaskManagerGone(location(tm).incarnation, "no sign of life", self.at()))
+        return self.handle(ev.TaskManagerLost(location(tm).incarnation, "no sign of life", self.at()))
 
     def write_fences(self) -> None:
         """What was asked for is durable, and its owner knows."""
@@ -458,14 +512,14 @@ class JobMasterDriver:
         self.handle(ev.JobRead(self.graph, batches, self.at()))
         for one in everyone:
             if one.incarnation in unheard:
-                self.handle(ev.TaskManagerGone(one.incarnation, "no answer", self.at()))
+                self.handle(ev.TaskManagerLost(one.incarnation, "no answer", self.at()))
                 continue
             self.handle(self.census_of(one))
             kept = tuple(report for place, report in self.unacknowledged.values() if place == one)
             if kept:
-                self.handle(ev.AttemptsReported(kept, self.at(), one.incarnation))
+                self.handle(ev.TaskManagerSpoke(one, TaskReports(JOB_ID, self.epoch, kept), self.at()))
 
-    def census_of(self, place: TaskManagerLocation) -> ev.JobCounted:
+    def census_of(self, place: TaskManagerLocation) -> ev.TaskManagerSpoke:
         """What a TaskManager has of the job."""
         numbers = [number for number in sorted(self.slots) if self.places[number] == place]
         attempts = [
@@ -480,7 +534,8 @@ class JobMasterDriver:
             if where == place
         ]
         slots = tuple(SlotOffer(number, 0) for number in numbers)
-        return ev.JobCounted(place, slots, tuple(attempts), True, self.at())
+        census = JobCensus(JOB_ID, self.epoch, slots, tuple(attempts), is_complete=True)
+        return ev.TaskManagerSpoke(place, census, self.at())
 
     def _held(self, attempt_id: ExecutionAttemptId, state: ExecutionState, place: AllocationId | None) -> HeldAttempt:
         deployed, running = self.deployed[attempt_id], self.running_millis.get(attempt_id, 0)

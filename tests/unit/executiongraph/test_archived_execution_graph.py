@@ -11,7 +11,6 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ARCHIVE_SCHEMA_VERSION, ArchivedExecution, ArchivedExecutionGraph
 from runtime.gateways.task import TaskMetrics, TaskProgress
 from runtime.jobgraph.graph import FunctionReference, Operator, OperatorKind, vertex_id_of
-from runtime.scheduler.core import events as ev
 from tests.kit.control_plane.job_graphs import diamond, edge, graph, source, vertex
 from tests.kit.control_plane.job_master_driver import JobMasterDriver, user_failure
 
@@ -37,7 +36,7 @@ def test_json_round_trip_of_a_finished_and_a_failed_job() -> None:
     job = JobMasterDriver(diamond())
     job.offer(1, 2)
     progress = TaskProgress(job.running()[0], 0.25, "reading", 1, 2, 3, 4)
-    job.handle(ev.AttemptsProgressed((progress,), job.at()))
+    job.progresses(progress)
     for attempt_id in job.running():
         job.report(attempt_id, E.FAILED, failure=user_failure("grün \x00 \u2028"))
     job.result_durable()

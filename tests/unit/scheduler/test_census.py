@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from runtime.common.ids import ExecutionAttemptId, Incarnation, JobId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import TaskManagerLocation
-from runtime.gateways.job_master import HeldAttempt, SlotOffer
+from runtime.gateways.job_master import HeldAttempt, JobCensus, SlotOffer
 from runtime.jobmaster.core.census import Census
 from tests.kit.control_plane.job_master_driver import allocation, location
 
@@ -26,7 +26,8 @@ def incarnations(*numbers: int) -> list[Incarnation]:
 
 def answer(census: Census, number: int, *subtasks: int, is_last: bool = True) -> None:
     slots = tuple(SlotOffer(allocation(subtask), subtask) for subtask in subtasks)
-    census.answered(location(number), slots, [attempt(subtask) for subtask in subtasks], is_last=is_last)
+    attempts = tuple(map(attempt, subtasks))
+    census.answered(location(number), JobCensus(JOB, 7, slots, attempts, is_complete=is_last))
 
 
 def test_it_is_not_complete_before_it_has_begun() -> None:

@@ -26,8 +26,7 @@ def wide(parallelism: int) -> JobMasterDriver:
 
 
 def close(job: JobMasterDriver, *numbers: int) -> None:
-    allocations = tuple(map(allocation, numbers))
-    job.handle(ev.SlotsClosed(location(1).incarnation, allocations, job.at()))
+    job.drains(1, *map(allocation, numbers))
 
 
 def freed(job: JobMasterDriver) -> list[AllocationId]:
@@ -83,7 +82,7 @@ def test_an_heir_is_told_before_it_deploys() -> None:
     job.begin_next_owner()
     assert job.graph is not None
     job.handle(ev.TaskManagersRegistered(frozenset({location(1).incarnation}), job.at()))
-    job.handle(ev.SlotsClosed(location(1).incarnation, (allocation(1), allocation(2)), job.at()))
+    close(job, 1, 2)
     job.handle(job.census_of(location(1)))
     job.handle(ev.JobRead(job.graph, (), job.at()))
     job.report(first)

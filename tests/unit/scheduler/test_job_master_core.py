@@ -35,7 +35,6 @@ from tests.kit.control_plane.job_master_driver import (
     JobMasterDriver,
     allocation,
     inline,
-    location,
 )
 
 E = ExecutionState
@@ -158,7 +157,7 @@ def test_what_a_lost_stream_left_behind_ends_when_its_task_manager_comes_back() 
     slots = (SlotOffer(allocation(1), 1),)
     attempts = (HeldAttempt(first, 0, E.RUNNING, allocation(1)), HeldAttempt(second, 0, E.FAILED, None))
     job.cancelled.clear()
-    job.handle(ev.JobCounted(location(0), slots, attempts, True, job.at()))
+    job.counts(0, slots, attempts)
     assert job.cancelled == [first]
     assert job.messages(FreeSlots)[-1].allocations == (allocation(1),)
 

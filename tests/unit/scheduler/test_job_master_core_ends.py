@@ -71,7 +71,7 @@ def test_outputs_are_moved_after_acceptance_and_before_the_result() -> None:
         (OutputDirectory("base", "hidden-0"), OutputDirectory("base", "hidden-1"))
     ]
     assert not job.has_result()
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.pending_result is not None
     job.result_durable()
     assert job.status() is J.FINISHED
@@ -83,7 +83,7 @@ def test_failed_move_of_outputs_fails_the_job() -> None:
     attempt_id = job.running()[0]
     job.report(attempt_id, outputs=(OutputDirectory("base", "hidden"),))
     job.events_durable()
-    job.handle(ev.OutputsMoved(1, user_failure("disk full"), job.at()))
+    job.moved(1, user_failure("disk full"))
     assert job.pending_result is not None
     assert job.pending_result.status is J.FAILED
     assert job.pending_result.archived.exceptions[0].task_name == "the commit of the outputs"
@@ -108,7 +108,7 @@ def test_another_task_manager_moves_the_outputs_when_the_first_is_lost() -> None
     assert allocation(3) in job.slots
     assert allocation(4) in job.rejected
     assert not job.has_result()
-    job.handle(ev.OutputsMoved(job.commits[-1][1].order, None, job.at()))
+    job.moved(job.commits[-1][1].order)
     assert job.pending_result is not None
     assert job.pending_result.status is J.FINISHED
     job.result_durable()
@@ -278,7 +278,7 @@ def test_task_manager_with_a_slot_but_no_task_hears_of_the_end_too() -> None:
     job = JobMasterDriver(two_stages())
     job.offer(1, 2, tm=1)
     job.reports(*(job.make_report(attempt_id) for attempt_id in job.running()))
-    job.handle(ev.SlotsGone(location(1).incarnation, (allocation(1),), "gone", job.at()))
+    job.loses(1, allocation(1), reason="gone")
     job.offer(3, tm=2)
     job.handle(ev.CancelWanted(job.at()))
     job.events_durable()
@@ -291,7 +291,7 @@ def test_lost_slot_fails_what_ran_in_it() -> None:
     job = JobMasterDriver(lone())
     job.offer(1)
     job.in_slot.clear()
-    job.handle(ev.SlotsGone(location().incarnation, (allocation(1), allocation(9)), "slot process died", job.at()))
+    job.loses(0, allocation(1), allocation(9), reason="slot process died")
     assert job.pending_result is not None
     failure = job.pending_result.archived.failure
     assert failure is not None
@@ -367,7 +367,7 @@ def test_progress_of_running_attempts_is_kept_with_the_graph() -> None:
     job = JobMasterDriver(lone())
     job.offer(1)
     progress = TaskProgress(job.running()[0], 0.5, "half way", 1, 2, 3, 4)
-    job.handle(ev.AttemptsProgressed((progress,), job.at()))
+    job.progresses(progress)
     shown = job.core.archived().vertices[0].subtasks[0].current.progress
     assert shown is not None
     assert (shown.fraction, shown.text, shown.spark_tasks_total) == (0.5, "half way", 4)

@@ -123,7 +123,7 @@ def test_a_cancel_is_before_it_or_too_late() -> None:
     job.events_durable()
     job.handle(ev.CancelWanted(job.at()))
     job.handle(ev.DeadlineReached(job.at()))
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.pending_result is not None
     assert job.pending_result.status is J.FINISHED
 
@@ -196,11 +196,11 @@ def test_the_answers_of_a_mover_that_was_given_up_count_for_nothing() -> None:
     job = committing()
     job.lose_task_manager(2, is_reaped=True)
     assert movers(job) == [(2, 1), (1, 2)]
-    job.handle(ev.OutputsMoved(1, user_failure("no such file"), job.at()))
+    job.moved(1, user_failure("no such file"))
     assert job.status() is J.RUNNING
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert not job.has_result()
-    job.handle(ev.OutputsMoved(2, None, job.at()))
+    job.moved(2)
     assert job.pending_result is not None
     assert job.pending_result.status is J.FINISHED
 
@@ -208,7 +208,7 @@ def test_the_answers_of_a_mover_that_was_given_up_count_for_nothing() -> None:
 def test_a_mover_that_has_done_it_while_it_could_not_be_reached_has_done_it() -> None:
     job = committing()
     job.go_silent(2)
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.has_result()
 
 
@@ -217,10 +217,10 @@ def test_a_slow_mover_is_waited_for() -> None:
     for _ in range(5):
         job.now += 3600
         job.handle(ev.Ticked(job.at()))
-        job.handle(ev.OutputsMoving(1, 12_000, 120_000, "", job.at()))
+        job.moving(1, 12_000, 120_000)
     assert movers(job) == [(2, 1)]
     assert job.core.summary().pending_reason == "committing: 12 000 of 120 000 files"
-    job.handle(ev.OutputsMoving(1, 12_000, 120_000, "the storage fails", job.at()))
+    job.moving(1, 12_000, 120_000, "the storage fails")
     assert job.core.summary().pending_reason == "committing: 12 000 of 120 000 files: the storage fails"
 
 
@@ -247,7 +247,7 @@ def test_who_fails_behind_the_decision_has_its_outputs_kept() -> None:
     """Also where no mover could claim them: the order could not be sent, or the storage took nothing."""
     job = committing()
     failure = system_failure("MessageTooLargeError", "outputs cannot be moved", 0)
-    job.handle(ev.OutputsMoved(1, failure, job.at()))
+    job.moved(1, failure)
     job.events_durable()
     assert job.pending_result is not None
     assert (job.pending_result.status, job.pending_result.summary.keeps_outputs) == (J.FAILED, True)
@@ -306,9 +306,9 @@ def take_over(job: JobMasterDriver, moving: int | None, silent: tuple[int, ...] 
     assert job.graph is not None
     job.handle(ev.TaskManagersRegistered(frozenset(one.incarnation for one in everyone), job.at()))
     job.handle(ev.JobRead(job.graph, tuple(job.durable), job.at()))
-    for tm, one in enumerate(everyone, 1):
+    for tm in range(1, len(everyone) + 1):
         if tm not in silent:
-            job.handle(ev.JobCounted(one, (), (), True, job.at(), is_moving=tm in {moving, also}))
+            job.counts(tm, is_moving=tm in {moving, also})
 
 
 def test_the_next_owner_leaves_the_move_to_the_mover_that_has_it() -> None:
@@ -316,7 +316,7 @@ def test_the_next_owner_leaves_the_move_to_the_mover_that_has_it() -> None:
     take_over(job, moving=2)
     assert movers(job)[1:] == [(2, 1)]
     assert job.commits[-1][1].epoch == job.epoch
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.has_result()
 
 
@@ -324,7 +324,7 @@ def behind_its_fence() -> JobMasterDriver:
     """TaskManager 2 was slow to answer the next owner, which fences it off."""
     job = committing()
     take_over(job, moving=2, silent=(2,))
-    job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
+    job.handle(ev.TaskManagerLost(location(2).incarnation, "no answer", job.at()))
     job.write_fences()
     return job
 
@@ -332,18 +332,18 @@ def behind_its_fence() -> JobMasterDriver:
 def test_a_mover_that_answers_behind_its_fence_gets_the_order_when_it_has_confirmed_that() -> None:
     """An order before that would end with the move that the fence ends, and nobody would be told."""
     job = behind_its_fence()
-    job.handle(ev.JobCounted(location(2), (), (), True, job.at(), is_moving=True))
+    job.counts(2, is_moving=True)
     assert job.status() is J.RUNNING
     assert len(movers(job)) == 1
     job.obey_fence(location(2).incarnation)
     assert movers(job)[1:] == [(2, 1)]
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.has_result()
 
 
 def test_one_that_answers_behind_its_fence_and_falls_silent_again_is_waited_out() -> None:
     job = behind_its_fence()
-    job.handle(ev.JobCounted(location(2), (), (), True, job.at(), is_moving=True))
+    job.counts(2, is_moving=True)
     job.lose_task_manager(2, is_reaped=False)
     job.wait_out_fences()
     job.offer(9, tm=1)
@@ -353,11 +353,11 @@ def test_one_that_answers_behind_its_fence_and_falls_silent_again_is_waited_out(
 def test_one_that_answers_when_its_fence_was_waited_out_has_stopped() -> None:
     job = committing()
     take_over(job, moving=None, silent=(1, 2))
-    job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
+    job.handle(ev.TaskManagerLost(location(2).incarnation, "no answer", job.at()))
     job.write_fences()
     job.wait_out_fences()
-    job.handle(ev.JobCounted(location(2), (), (), True, job.at(), is_moving=True))
-    job.handle(ev.JobCounted(location(1), (), (), True, job.at()))
+    job.counts(2, is_moving=True)
+    job.counts(1)
     job.offer(9, tm=1)
     assert movers(job)[1:] == [(1, 1)]
 
@@ -371,7 +371,7 @@ def test_two_movers_that_the_next_owner_finds_are_stopped_before_one_goes_on() -
     assert len(movers(job)) == 1
     job.obey_fence(location(1).incarnation)
     assert movers(job)[1:] == [(2, 1)]
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.has_result()
 
 
@@ -387,7 +387,7 @@ def test_of_two_movers_that_the_next_owner_finds_one_may_die() -> None:
 def test_the_next_owner_orders_nothing_before_the_last_mover_has_answered_or_stopped() -> None:
     job = committing()
     take_over(job, moving=None, silent=(2,))
-    job.handle(ev.TaskManagerGone(location(2).incarnation, "no answer", job.at()))
+    job.handle(ev.TaskManagerLost(location(2).incarnation, "no answer", job.at()))
     assert len(movers(job)) == 1
     job.write_fences()
     assert len(movers(job)) == 1
@@ -403,7 +403,7 @@ def test_a_cancel_that_the_next_owner_finds_behind_the_decision_is_too_late() ->
     job.handle(ev.CancelWanted(job.at()))
     take_over(job, moving=2)
     assert job.status() is J.RUNNING
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.pending_result is not None
     assert job.pending_result.status is J.FINISHED
 

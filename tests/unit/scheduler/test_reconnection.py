@@ -27,6 +27,7 @@ from tests.kit.control_plane.job_master_driver import (
     location,
     running_pair,
     user_failure,
+    with_census,
 )
 
 E = ExecutionState
@@ -94,7 +95,7 @@ def test_slots_that_nobody_knows_are_freed_and_ours_are_confirmed() -> None:
     job.cut_off(1)
     job.sent.clear()
     foreign = SlotOffer(allocation(9), 3)
-    job.handle(replace(job.census_of(location(1)), slots=(foreign,)))
+    job.handle(with_census(job.census_of(location(1)), slots=(foreign,)))
     assert [one.allocations for one in job.messages(FreeSlots)] == [(allocation(9),)]
     assert [one.accepted for one in job.messages(AnswerSlotOffers)] == [(allocation(1),)]
 
@@ -107,10 +108,10 @@ def test_what_was_replaced_meanwhile_is_stopped_or_acknowledged() -> None:
     job.cut_off(1)
     job.sent.clear()
     stale = (HeldAttempt(first, 0, E.RUNNING, allocation(1)), HeldAttempt(second, 0, E.FAILED, None))
-    job.handle(replace(job.census_of(location(1)), attempts=stale))
+    job.handle(with_census(job.census_of(location(1)), attempts=stale))
     assert [one.attempts for one in job.messages(CancelTasks)] == [(first,)]
     ended = replace(second, counter=77)
-    job.handle(replace(job.census_of(location(1)), attempts=(HeldAttempt(ended, 0, E.FAILED, None),)))
+    job.handle(with_census(job.census_of(location(1)), attempts=(HeldAttempt(ended, 0, E.FAILED, None),)))
     assert (ended,) in [one.attempts for one in job.messages(AcknowledgeReports)]
 
 
@@ -137,15 +138,15 @@ def test_a_census_in_parts_is_settled_by_the_last_one() -> None:
     whole = job.census_of(location(1))
     job.cut_off(1)
     job.sent.clear()
-    job.handle(replace(whole, is_last=False))
+    job.handle(with_census(whole, is_complete=False))
     assert job.sent == []
-    job.handle(replace(whole, attempts=()))
+    job.handle(with_census(whole, attempts=()))
     assert job.messages(DeployTasks) == [], "it was in the first part"
-    job.handle(replace(whole, is_last=False))
+    job.handle(with_census(whole, is_complete=False))
     job.cut_off(1)
     job.cut.clear()
     job.deployed.clear()
-    job.handle(replace(whole, attempts=()))
+    job.handle(with_census(whole, attempts=()))
     assert list(job.deployed) == [first], "a part of an earlier stream is nothing"
 
 
@@ -177,7 +178,7 @@ def test_a_commit_is_asked_for_again() -> None:
     job.cut_off(1)
     job.reconnect(1)
     assert [commit for _, commit in job.commits] == [job.commits[0][1]] * 2
-    job.handle(ev.OutputsMoved(1, None, job.at()))
+    job.moved(1)
     assert job.has_result()
 
 

@@ -28,6 +28,7 @@ from tests.kit.control_plane.job_master_driver import (
     location,
     running_pair,
     user_failure,
+    with_census,
 )
 
 E = ExecutionState
@@ -175,7 +176,7 @@ def test_what_was_replaced_before_is_stopped() -> None:  # R9
     job.events_durable()
     stale = HeldAttempt(first, 0, E.RUNNING, allocation(1))
     job.slots.add(allocation(1))
-    census = replace(job.census_of(location(1)), slots=(SlotOffer(allocation(1), 1),), attempts=(stale,))
+    census = with_census(job.census_of(location(1)), slots=(SlotOffer(allocation(1), 1),), attempts=(stale,))
     job.begin_next_owner()
     everyone = frozenset({location(1).incarnation, location(2).incarnation})
     job.handle(ev.TaskManagersRegistered(everyone, job.at()))
@@ -248,7 +249,7 @@ def test_on_a_new_stream_an_unreadable_jobs_tasks_are_told_again_to_stop() -> No
     unreadable(job, 1, 2)
     for one in census:
         job.handle(one)
-    job.handle(ev.TaskManagerGone(location(2).incarnation, "stream ended", job.at()))
+    job.handle(ev.TaskManagerLost(location(2).incarnation, "stream ended", job.at()))
     job.handle(census[1])
     assert job.cancelled == [first, second, second]
 

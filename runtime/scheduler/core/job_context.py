@@ -1,0 +1,31 @@
+"""What the parts of a job's owner share: one job under one epoch."""
+
+from __future__ import annotations
+
+from runtime.executiongraph.core.failures import FailureHistory
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.scheduler.core.effects import Effect
+from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.outbox import Outbox
+
+
+class JobContext:
+    """The JobMaster owns it; the scheduler reads and writes through it while it handles an event.
+
+    `at`: when the event of this turn was noticed. `effects`: what this turn brings about, in order. `changes`: how many
+    attempts have changed their state since the job's summary was published last.
+    """
+
+    __slots__ = ("at", "changes", "effects", "failures", "fences", "graph", "outbox", "settings")
+
+    def __init__(self, graph: ExecutionGraph, settings: FailoverSettings, at: Moment) -> None:
+        self.graph = graph
+        self.settings = settings
+        self.outbox = Outbox(graph.job_id, graph.epoch)
+        self.failures = FailureHistory(graph, settings.exceptions_max, settings.enrich)
+        self.fences = Fences(settings.unconfirmed_wait)
+        self.effects: list[Effect] = []
+        self.changes = 0
+        self.at = at

@@ -1,0 +1,107 @@
+"""What the JobMaster asks of any scheduler (Flink's SchedulerNG): one job, from its graph to its last task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from runtime.common.ids import Incarnation
+from runtime.common.states import JobStatus
+from runtime.gateways.resource_manager import ResourceRequirement
+from runtime.jobgraph.graph import JobGraph
+from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
+from runtime.scheduler.core.inheritance import Inheritance
+from runtime.scheduler.core.job_context import JobContext
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """Nothing of the job runs any more, and this is how it ends. `keeps_outputs`: TaskManagers delete none (R28)."""
+
+    status: JobStatus
+    keeps_outputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNeeds:
+    """What the job needs of the ResourceManager now.
+
+    `held`: how many slots the job has. `unreachable`: TaskManagers whose slots are of no use to it (R7).
+    """
+
+    requirements: tuple[ResourceRequirement, ...]
+    held: int
+    unreachable: tuple[Incarnation, ...]
+
+
+class Scheduler(Protocol):
+    """Decides about the tasks of one job under one owner.
+
+    A method handles one event: it changes the execution graph, writes letters to TaskManagers, and appends effects. The
+    JobMaster calls `advance` after each event; effects and letters leave together when the turn is over.
+    """
+
+    @classmethod
+    def started(cls, context: JobContext, job_graph: JobGraph) -> Self:
+        """A scheduler for a job of which nothing has run."""
+
+    @classmethod
+    def restored(cls, context: JobContext, found: Inheritance) -> Self:
+        """A scheduler for a job that had an owner before: it adopts what runs, then handles what was kept (R6, R9)."""
+
+    @property
+    def is_decided(self) -> bool:
+        """True once the job can only finish, or fail with what is left for a repeat (R26)."""
+
+    @property
+    def wants_tick(self) -> bool:
+        """True when something was left for the wheel of the process."""
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def message(self, event: TaskManagerSpoke) -> None:
+        """A TaskManager has sent a message about slots, attempts or outputs."""
+
+    def send_failed(self, event: SendFailed) -> None:
+        """A message to a TaskManager cannot be sent."""
+
+    def task_manager_disconnected(self, incarnation: Incarnation) -> None:
+        """The stream to a TaskManager has ended."""
+
+    def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
+        """A TaskManager was silent for too long (R18)."""
+
+    def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
+        """A TaskManager is proved dead (R13)."""
+
+    def task_manager_stopped(self, incarnation: Incarnation, how: str) -> None:
+        """The fence on a TaskManager says that nothing runs there any more (R14)."""
+
+    def events_written(self, number: int) -> None:
+        """Batch `number` of events is durable (R10)."""
+
+    def deadline_reached(self) -> None:
+        """The execution timeout of the job is over."""
+
+    def ticked(self) -> None:
+        """The wheel of the process has turned."""
+
+    def cancel(self, reason: str) -> None:
+        """End the job, unless it is ending."""
+
+    def advance(self) -> JobEnd | None:
+        """Do what follows from the event. Returns how the job ends once nothing of it runs any more."""
+
+    def ended(self, *, keeps_outputs: bool) -> None:
+        """The result is durable: slots go back, TaskManagers forget the job."""
+
+    # --- what others are told -----------------------------------------------------------------------------
+
+    def slot_needs(self) -> SlotNeeds:
+        """Slots that the job needs while it is not ending."""
+
+    def pending_reason(self, resources: str) -> str:
+        """What the job waits for, "" if it gets on. `resources`: what the ResourceManager has said of its slots."""
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the scheduler contradicts itself."""

@@ -1,0 +1,29 @@
+"""Which scheduler a job gets: Flink's selection, by the type of the job.
+
+| job type | scheduler |
+|---|---|
+| BATCH | DefaultScheduler: pipelined regions, every task is restarted with its region |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime.common.states import JobType
+from runtime.jobgraph.graph import JobGraph
+from runtime.scheduler.core.default_scheduler import DefaultScheduler
+from runtime.scheduler.core.inheritance import Inheritance
+from runtime.scheduler.core.job_context import JobContext
+from runtime.scheduler.core.scheduler import Scheduler
+
+SCHEDULERS: Mapping[JobType, type[Scheduler]] = {JobType.BATCH: DefaultScheduler}
+
+
+def start_scheduler(context: JobContext, job_graph: JobGraph) -> Scheduler:
+    """The scheduler of a job of which nothing has run."""
+    return SCHEDULERS[job_graph.job_type].started(context, job_graph)
+
+
+def restore_scheduler(context: JobContext, found: Inheritance) -> Scheduler:
+    """The scheduler of a job that had an owner before."""
+    return SCHEDULERS[found.read.graph.job_type].restored(context, found)
