@@ -17,6 +17,12 @@ class JobType(Enum):
     """Every task ends: a consumer starts when what it reads is complete."""
 
 
+class SchedulerType(Enum):
+    """Which scheduler runs a job (Flink's SchedulerType)."""
+
+    DEFAULT = "Default"
+
+
 class JobStatus(Enum):
     """State of a job. Terminal: FINISHED, CANCELED, FAILED. SUSPENDED ends only this owner's part."""
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, VertexId
 from runtime.common.json_text import parse_json
-from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.gateways.overview import Takeover
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
@@ -218,6 +218,8 @@ class ArchivedExecutionGraph:
     config: ArchivedConfig
     result: str
     takeovers: tuple[Takeover, ...] = ()
+    job_type: JobType = JobType.BATCH
+    scheduler_type: SchedulerType = SchedulerType.DEFAULT
 
     @property
     def start_millis(self) -> int:

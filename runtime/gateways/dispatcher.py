@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, JobType, SchedulerType
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import JobRequirements, RegistrationRefused
 
@@ -99,6 +99,8 @@ class JobSummary:
     keeps_outputs: bool = False
     submitter: str = ""
     namespace: str = ""
+    job_type: JobType = JobType.BATCH
+    scheduler_type: SchedulerType = SchedulerType.DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ def job_overview(summary: JobSummary, now: int) -> Body:
     return {
         "jid": summary.job_id,
         "name": summary.name,
-        "jobType": "BATCH",
-        "schedulerType": "Default",
+        "jobType": summary.job_type.value,
+        "schedulerType": summary.scheduler_type.value,
         "start-time": summary.start_millis,
         "end-time": summary.end_millis,
         "duration": duration(summary.start_millis, summary.end_millis, now),
@@ -74,8 +74,8 @@ def job_details(graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, now:
         "name": graph.name,
         "isStoppable": False,
         "state": graph.status.value,
-        "job-type": "BATCH",
-        "schedulerType": "Default",
+        "job-type": graph.job_type.value,
+        "schedulerType": graph.scheduler_type.value,
         "start-time": graph.start_millis,
         "end-time": graph.end_millis,
         "duration": duration(graph.start_millis, graph.end_millis, now),
@@ -174,7 +174,7 @@ def plan(graph: ArchivedExecutionGraph) -> Body:
     return {
         "jid": graph.job_id,
         "name": graph.name,
-        "type": "BATCH",
+        "type": graph.job_type.value,
         "nodes": [_plan_node(graph, vertex) for vertex in reversed(graph.vertices)],
     }
 

@@ -143,8 +143,13 @@ def encoder(message_type: type[Any]) -> Converter:
 
 @once_per_type
 def decoder(message_type: type[Any]) -> Converter:
-    """Protobuf message -> dataclass. Raises KeyError for an enum number this version does not know."""
+    """Protobuf message -> dataclass. Raises KeyError for an enum number this version does not know.
+
+    An enum that a peer of an earlier release does not send has the default of its field, if there is one.
+    """
     names: dict[str, Any] = {"Message": message_type}
+    fields = dataclasses.fields(message_type)
+    defaults = {one.name: {0: one.default} for one in fields if one.default is not dataclasses.MISSING}
     arguments: list[str] = []
     for name, shape in field_shapes(message_type).items():
         value = f"p.{name}"
@@ -152,7 +157,7 @@ def decoder(message_type: type[Any]) -> Converter:
         converted = item
         if issubclass(shape.kind, Enum):
             numbers = enum_numbers(shape.kind)
-            names[f"convert_{name}"] = {numbers[member.name]: member for member in shape.kind}
+            names[f"convert_{name}"] = {**defaults.get(name, {}), **{numbers[one.name]: one for one in shape.kind}}
             converted = f"convert_{name}[{item}]"
         elif shape.kind not in _SCALARS:
             names[f"convert_{name}"] = decoder(shape.kind)

@@ -307,7 +307,7 @@ def test_the_guard_is_small() -> None:
         ),
         "runtime.taskexecutor.guard.channel",
         "runtime.taskexecutor.guard.isolation",
-        "runtime.taskexecutor.slots",
+        "runtime.system",
         "runtime.system.linux",
     }
 

@@ -62,6 +62,8 @@ def archive(
         config=_config(graph.job_graph, policy) if graph.job_graph is not None else NO_CONFIG,
         result=result,
         takeovers=graph.takeovers,
+        job_type=graph.job_type,
+        scheduler_type=graph.scheduler_type,
     )
 
 

@@ -13,7 +13,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.fsm import StateMachine
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.states import JOB_TRANSITIONS, ExecutionState, JobStatus
+from runtime.common.states import JOB_TRANSITIONS, ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
@@ -99,6 +99,7 @@ class ExecutionGraph:
         "name",
         "namespace",
         "prior_attempts_max",
+        "scheduler_type",
         "status_machine",
         "takeovers",
         "timestamps",
@@ -119,6 +120,12 @@ class ExecutionGraph:
         """The outcome is decided, and what the job wrote becomes visible (R26)."""
         self.takeovers: tuple[Takeover, ...] = ()
         self.namespace = DEFAULT_NAMESPACE
+        self.scheduler_type = SchedulerType.DEFAULT
+
+    @property
+    def job_type(self) -> JobType:
+        """What kind of job it is; before the graph is attached, the kind that most are."""
+        return self.job_graph.job_type if self.job_graph is not None else JobType.BATCH
 
     @property
     def status(self) -> JobStatus:

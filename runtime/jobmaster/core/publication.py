@@ -67,6 +67,8 @@ class Publication:
                 tasks=tasks,
                 pending_reason=pending_reason,
                 is_committing=is_committing,
+                job_type=graph.job_type,
+                scheduler_type=graph.scheduler_type,
             )
         return self.latest
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from runtime.common.ids import Incarnation
-from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.states import ExecutionState, JobStatus, SchedulerType
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, shown, system_failure
 from runtime.gateways.job_master import (
@@ -130,6 +130,11 @@ class DefaultScheduler:
             self._context.effects.append(ScheduleDeadline(deadline))
 
     # --- what others are told -----------------------------------------------------------------------------
+
+    @property
+    def scheduler_type(self) -> SchedulerType:
+        """Flink's Default."""
+        return SchedulerType.DEFAULT
 
     @property
     def is_decided(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from runtime.common.ids import Incarnation
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, SchedulerType
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
@@ -48,6 +48,10 @@ class Scheduler(Protocol):
     @classmethod
     def restored(cls, context: JobContext, found: Inheritance) -> Self:
         """A scheduler for a job that had an owner before: it adopts what runs, then handles what was kept (R6, R9)."""
+
+    @property
+    def scheduler_type(self) -> SchedulerType:
+        """Which one it is."""
 
     @property
     def is_decided(self) -> bool:

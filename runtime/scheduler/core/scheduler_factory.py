@@ -21,9 +21,14 @@ SCHEDULERS: Mapping[JobType, type[Scheduler]] = {JobType.BATCH: DefaultScheduler
 
 def start_scheduler(context: JobContext, job_graph: JobGraph) -> Scheduler:
     """The scheduler of a job of which nothing has run."""
-    return SCHEDULERS[job_graph.job_type].started(context, job_graph)
+    return _chosen(context, SCHEDULERS[job_graph.job_type].started(context, job_graph))
 
 
 def restore_scheduler(context: JobContext, found: Inheritance) -> Scheduler:
     """The scheduler of a job that had an owner before."""
-    return SCHEDULERS[found.read.graph.job_type].restored(context, found)
+    return _chosen(context, SCHEDULERS[found.read.graph.job_type].restored(context, found))
+
+
+def _chosen(context: JobContext, scheduler: Scheduler) -> Scheduler:
+    context.graph.scheduler_type = scheduler.scheduler_type
+    return scheduler
