@@ -1,4 +1,4 @@
-"""Asking every registered TaskManager what it has of a job that had an owner before (R6).
+"""Taking a census: asking every registered TaskManager what it has of a job that had an owner before (R6).
 
 The calls are asked again until they are taken; the answers come over the streams that the TaskManagers open.
 """
@@ -36,7 +36,7 @@ TaskManagers = Callable[[], AsyncIterator[Mapping[Incarnation, TaskManagerAddres
 
 @dataclass(frozen=True, slots=True)
 class CensusSettings:
-    """Who asks. `timeout` of one call, in seconds."""
+    """Settings of a CensusAsker. `timeout`: of one call, in seconds."""
 
     incarnation: Incarnation
     cluster: ClusterUuid
@@ -81,7 +81,7 @@ class CensusTaker:
         self._entropy = entropy
 
     async def take(self, job_id: JobId, epoch: int, registered: Callable[[Mapping[Incarnation, str]], None]) -> None:
-        """Ask all, and tell who is registered and where, now and after each change, until cancelled.
+        """Ask all TaskManagers, and report which are registered and where, now and after each change, until cancelled.
 
         Raises StaleTokenError in an ExceptionGroup when a TaskManager knows a higher epoch, or that the job has ended.
         """

@@ -1,9 +1,9 @@
 """The streams between this process and TaskManagers, shared by all its JobMasters.
 
 Invariants: one stream per TaskManager is current, the newest (R11); a message reaches a job only under the epoch of its
-owner here (R1); the end of a stream is told to every job that has used it, and so is, once, that its TaskManager is
-lost: when it has not told that job what it has within heartbeat.timeout (R18); one wheel per process serves all jobs,
-so that no job has a timer of its own. The process's HeartbeatService keeps the streams alive and ends silent ones.
+owner here (R1); every job that has used a stream is told of its end, and, once, that the TaskManager is lost: when its
+census for the job is not complete within heartbeat.timeout (R18); one wheel per process serves all jobs, so that no job
+has a timer of its own. The HeartbeatService of the process keeps the streams alive and ends silent ones.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from runtime.rpc.service import MessageStream
 logger = logging.getLogger(__name__)
 
 AskCensus = Callable[[JobId, int, str], Awaitable[None]]
-"""Ask the TaskManager at an address for what it has of a job at an epoch: it answers over its stream."""
+"""Ask the TaskManager at an address for a census of a job at an epoch: it answers over its stream."""
 
 
 class ConnectedJob(Protocol):
@@ -63,10 +63,10 @@ class ConnectedJob(Protocol):
         """The stream to a TaskManager that this job has used has ended. Its next one begins with a JobCensus."""
 
     def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
-        """A TaskManager that this job has used has said nothing to it for heartbeat.timeout."""
+        """A TaskManager that this job has used counts as lost (R18)."""
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
-        """Nothing of a TaskManager runs any more (R13), which this job may have used."""
+        """A TaskManager that this job may have used is dead (R13)."""
 
     def tick(self) -> None:
         """The wheel has turned."""
@@ -83,14 +83,14 @@ class _Connection:
         self._location = TaskManagerLocation(stream.hello.dialer, stream.hello.dialer, stream.hello.dialer_address)
 
     def location(self, task_manager_id: str) -> TaskManagerLocation:
-        """Who this is; one object for all slots and attempts of all jobs. Only offers tell the name."""
+        """The TaskManager: one object for all slots and attempts of all jobs. Offers and censuses tell its name."""
         if task_manager_id and task_manager_id != self._location.task_manager_id:
             self._location = replace(self._location, task_manager_id=task_manager_id)
         return self._location
 
 
 class TaskManagerConnections:
-    """All of them. `serve` is the handler of StreamKind.TASK_MANAGER_TO_JOB_MASTER, `run` the wheel.
+    """The streams of one process. `serve` is the handler of StreamKind.TASK_MANAGER_TO_JOB_MASTER, `run` the wheel.
 
     The caller runs both this and the HeartbeatService.
     """
@@ -120,7 +120,7 @@ class TaskManagerConnections:
         self._jobs[job.job_id] = job
 
     def expect(self, job_id: JobId, addresses: Mapping[Incarnation, str]) -> None:
-        """These have been asked for a census of the job; whoever does not answer in time is lost for it (R18)."""
+        """A census of the job was asked of these TaskManagers: one that does not answer in time is lost (R18)."""
         now = self._clock.monotonic()
         for incarnation, address in addresses.items():
             reason = f"the TaskManager at {address} does not answer the job's new owner"
@@ -189,7 +189,7 @@ class TaskManagerConnections:
         self._addresses[incarnation] = address
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
-        """Nothing of it runs any more (R13). Told to every job: some have used a stream that is long gone."""
+        """A TaskManager is dead (R13). Every job is told: some have used a stream that ended long ago."""
         self._addresses.pop(incarnation, None)
         connection = self._connections.get(incarnation)
         if connection is not None:
@@ -221,13 +221,13 @@ class TaskManagerConnections:
             return
         logger.debug("%s for job %s at epoch %d: not here", type(message).__name__, message.job_id, message.epoch)
         if isinstance(message, OfferSlots) and (job is None or job.epoch > message.epoch):
-            # The job has ended, or moved on, while its slot was being allocated: the slot is nobody's.
+            # The job has ended, or moved on, while its slot was being allocated: no job takes the slot.
             rejected: tuple[AllocationId, ...] = tuple(offer.allocation_id for offer in message.offers)
             answer = AnswerSlotOffers(message.job_id, message.epoch, (), rejected)
             self.send(connection.stream.hello.dialer, answer)
 
     def send(self, incarnation: Incarnation, message: JobMasterToTaskManager) -> None:
-        """Queue a message. A TaskManager without a stream gets nothing: its next one begins with what it has (R11).
+        """Queue a message. A TaskManager without a stream gets nothing: its next stream begins with a census (R11).
 
         Raises MessageTooLargeError.
         """
@@ -260,13 +260,13 @@ class TaskManagerConnections:
                     self._ask(scope, absence)
 
     def turn(self) -> None:
-        """Let every job do what it has left for later, and judge who is lost."""
+        """Let every job do what it has left for later, and say which TaskManagers are lost."""
         self._judge()
         for job in list(self._jobs.values()):
             job.tick()
 
     def _ask(self, scope: Scope, absence: Absence) -> None:
-        """A TaskManager that has nothing of a job (any more) does not come back for it by itself."""
+        """Ask TaskManagers again: one that has nothing of a job does not open a stream for it by itself."""
         address = absence.address or self._addresses.get(absence.incarnation, "")
         if self.ask_census is not None and address and absence.incarnation not in self._asked:
             self._asked.add(absence.incarnation)

@@ -1,7 +1,7 @@
 """One JobMaster: executes what the core decides, over the job store and the streams to TaskManagers.
 
-Invariants: the core is only ever called from `post`, one event at a time; one write is in flight, repeated identically
-until its outcome is known (R2); a refused write ends this JobMaster and nothing else: another owner has a higher epoch.
+Invariants: events go to the core by `post` only, one at a time; one write is in flight, repeated identically until its
+outcome is known (R2); a refused write ends this JobMaster and nothing else, since another owner has a higher epoch.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class JobMaster:
         return ev.Moment(self._clock.monotonic(), self._clock.epoch_millis(), self._jitter.uniform(-1.0, 1.0))
 
     async def run(self) -> JobSummary | None:
-        """Execute writes until the job's result is durable (its summary) or the job is somebody else's (None).
+        """Execute writes until the job's result is durable (returns its summary) or another owner has the job (None).
 
         Raises what broke this JobMaster; nothing has an effect on it any more then.
         """
@@ -228,7 +228,7 @@ class JobMaster:
         self.post(ev.TaskManagerDied(incarnation, reason, self.moment()))
 
     def task_managers_registered(self, addresses: Mapping[Incarnation, str]) -> None:
-        """Who has to answer a census (R6), and where. Whoever does not within heartbeat.timeout counts as lost."""
+        """The TaskManagers that the census has to ask, with their addresses (R6)."""
         known = self._core.awaited
         unreadable = frozenset(incarnation for incarnation, address in addresses.items() if not address)
         self.post(ev.TaskManagersRegistered(frozenset(addresses), self.moment(), unreadable))

@@ -28,7 +28,7 @@ class TypeFailureEnricher:
     output_keys = frozenset({"type"})
 
     def enrich(self, context: FailureContext, /) -> Mapping[str, str]:
-        """Whose mistake it was."""
+        """The label `type` of a failure."""
         return label_type(context)
 
 

@@ -1,8 +1,8 @@
 """Writing fences for the JobMasters of a process, and waiting until TaskManagers have obeyed them (R14).
 
-Invariants: a fence is written under the owner's epoch, again and again until it is known to be written (R2), and anew
-when something else stands in its place, under which nobody has confirmed it; one that is confirmed is lifted before its
-job hears of it: what its TaskManager refuses from then on it knows by itself.
+Invariants: a fence is written under the owner's epoch, repeatedly until it is known to be written (R2), and anew if
+another value has replaced it before the TaskManager confirmed it. A confirmed fence is lifted before its job hears of
+the confirmation: its TaskManager remembers by itself what it refuses from then on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FencedJob(Protocol):
         """The fence is acknowledged."""
 
     def fence_confirmed(self, incarnation: Incarnation) -> None:
-        """Nothing that the fence was for runs there."""
+        """No attempt that the fence was for runs there."""
 
     def superseded(self, reason: str) -> None:
         """The job has another owner."""

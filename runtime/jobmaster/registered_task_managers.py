@@ -1,6 +1,6 @@
-"""The TaskManagers' keys, followed for all JobMasters of a process: whose key is deleted is reaped (R13).
+"""The keys of TaskManagers, followed for all JobMasters of a process: a TaskManager whose key is deleted is dead (R13).
 
-Only a TaskManager that has ended everything deletes its key, or whoever has established its death.
+The key is deleted by its TaskManager, when all its processes have ended, or by the leader, which has a proof of death.
 """
 
 from __future__ import annotations

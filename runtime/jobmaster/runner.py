@@ -49,13 +49,13 @@ class JobGraphCorruptError(PermanentError):
 
 
 NO_CENSUS = (
-    "it had an owner before, and without high-availability.type: etcd nobody knows which TaskManagers may still run "
+    "it had an owner before, and without high-availability.type: etcd it is not known which TaskManagers may still run "
     "something of it: it is not started a second time"
 )
 
 
 class NotAdoptableError(PermanentError):
-    """Something of the job may be running under an earlier owner, and nobody can say whether it does (R6)."""
+    """Attempts of an earlier owner may run, and no census can be taken (R6)."""
 
 
 class DefaultJobManagerRunner:
@@ -133,7 +133,7 @@ class DefaultJobManagerRunner:
         self._job_master.post(ev.ResourcesNotified(reason, self._job_master.moment()))
 
     async def run(self) -> JobManagerRunnerResult:
-        """Run the job until its result is durable or it is somebody else's. Cancelling ends it here only."""
+        """Run the job until its result is durable or another owner has it. Cancelling this call ends it here only."""
         assignment, self._assignment = self._assignment, None  # the graph's bytes are not kept
         assert assignment is not None, f"runner of job {self.job_id} runs twice"
         self._connections.register(self._job_master)
@@ -159,7 +159,7 @@ class DefaultJobManagerRunner:
         return summary
 
     async def _take_census(self, taker: CensusTaker) -> None:
-        """R6, until the job is taken over."""
+        """Take the census until the job is taken over (R6)."""
         try:
             async with Scope(f"census of job {self.job_id}") as scope:
                 taking = scope.start(
@@ -201,7 +201,7 @@ class DefaultJobManagerRunner:
             await asyncio.sleep(delay)
 
     async def _what_is_kept(self) -> Kept:
-        """R28, of a job that cannot be read: its events are read by themselves, as soon as they can be."""
+        """The outputs to keep of a job that cannot be read: its events are read alone, as soon as they can be (R28)."""
 
         async def read() -> Kept:
             try:
@@ -250,7 +250,7 @@ class DefaultJobManagerRunner:
         self._job_master.post(ev.JobGraphLoaded(graph, at) if is_fresh else ev.JobRead(graph, batches, at, takeovers))
 
     def _may_run(self, assignment: AssignJob) -> bool:
-        """May TaskManagers run something of the job, and can they be asked (R6)?"""
+        """True when attempts of the job may run, and TaskManagers can be asked for them (R6)."""
         return not assignment.is_fresh and self._census_taker is not None
 
     def _fail(self, error: FlinklikeError, data: bytes, kept: Kept, *, may_run: bool) -> None:

@@ -1,8 +1,8 @@
-"""Which TaskManagers have not told which jobs what they have, and when they count as lost (R18).
+"""Absences: TaskManagers whose census a job awaits, and when they count as lost (R18).
 
-Invariants: the end of a stream says nothing about what runs behind it: a TaskManager is lost for a job only when it was
-silent for heartbeat.timeout, or has not told the job what it has for as long since it is back (R11); an observer that
-ran late itself gives everybody the whole timeout first (R4).
+Invariants: the end of a stream says nothing about the attempts behind it: a TaskManager is lost for a job only when it
+was silent for heartbeat.timeout, or is back for that long and its census for the job is not complete (R11). A process
+that ran late itself gives every TaskManager the whole timeout again (R4).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 
 @dataclass(slots=True)
 class Absence:
-    """One TaskManager whose word is awaited by `jobs` since the monotonic time `since`, and wanted by `lost` ones.
+    """One TaskManager whose census `jobs` await, since the monotonic time `since`.
 
-    For those it counts as lost already, and is of no use before it has said what it has.
+    `lost`: jobs for which it counts as lost already. They cannot use it before its census, either.
     """
 
     incarnation: Incarnation
@@ -30,7 +30,7 @@ class Absence:
 
 
 class Absences:
-    """Those of one process."""
+    """The absences that the JobMasters of one process know."""
 
     def __init__(self, timing: HeartbeatTiming) -> None:
         self._timing = timing
@@ -40,7 +40,7 @@ class Absences:
     def begin(
         self, incarnation: Incarnation, address: str, reason: str, jobs: Iterable[JobId], last_heard: float
     ) -> None:
-        """These jobs do not know (any more) what the TaskManager has. It was heard last at `last_heard`."""
+        """These jobs await a census of the TaskManager, which was heard last at `last_heard`."""
         absence = self._absences.get(incarnation)
         fresh = dict.fromkeys(jobs)
         if absence is None:
@@ -52,12 +52,12 @@ class Absences:
         absence.jobs.update((job_id, None) for job_id in fresh if job_id not in absence.lost)
 
     def heard(self, incarnation: Incarnation, now: float) -> None:
-        """It is back: from now on it has the timeout to say what it has."""
+        """The TaskManager is back: it has the timeout from now on to send its censuses."""
         if absence := self._absences.get(incarnation):
             absence.since = now
 
     def counted(self, incarnation: Incarnation, job_id: JobId) -> None:
-        """It has told that job everything."""
+        """The census for that job is complete."""
         absence = self._absences.get(incarnation)
         if absence is None:
             return
@@ -67,7 +67,7 @@ class Absences:
             del self._absences[incarnation]
 
     def forget(self, incarnation: Incarnation) -> None:
-        """It is known to be dead."""
+        """The TaskManager is dead."""
         self._absences.pop(incarnation, None)
 
     def forget_job(self, job_id: JobId) -> None:
@@ -80,7 +80,7 @@ class Absences:
         self._armed_at = now
 
     def overdue(self, now: float) -> list[tuple[Absence, tuple[JobId, ...]]]:
-        """Those that are lost now, and for whom; it is said once."""
+        """TaskManagers that are lost now, each with the jobs for which it is; told once."""
         lost = []
         for absence in self._absences.values():
             if absence.jobs and now - max(absence.since, self._armed_at) >= self._timing.timeout:
@@ -90,5 +90,5 @@ class Absences:
         return lost
 
     def unanswered(self, now: float) -> list[Absence]:
-        """Those that should be asked: about what they have, they would have spoken by themselves on a new stream."""
+        """TaskManagers to be asked for a census: one with a new stream would have sent it by itself."""
         return [one for one in self._absences.values() if now - one.since >= self._timing.interval / 2]

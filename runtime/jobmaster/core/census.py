@@ -1,7 +1,8 @@
 """The census of a job by its new owner (R6): which TaskManagers have to answer, and what they have said.
 
-Invariants: the census is complete when every TaskManager that was registered at its beginning has told everything it
-has, or is registered no more (its processes are dead then, R13, R14); one whose stream is lost has to answer again.
+Invariants: the census is complete when every TaskManager that was registered at its beginning has sent its whole
+answer, or is registered no more (its processes are dead then, R13, R14); if a stream ends, its TaskManager has to
+answer again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from runtime.scheduler.core.inheritance import CensusAnswer
 
 
 class Census:
-    """One job's. Begun by the first `registered`."""
+    """The census of one job. It begins with the first `registered`."""
 
     __slots__ = ("_answers", "_awaited", "_is_begun")
 
@@ -26,7 +27,7 @@ class Census:
 
     @property
     def is_complete(self) -> bool:
-        """True when nobody can have anything of the job that is not in the answers."""
+        """True when the answers show everything that any TaskManager has of the job."""
         return self._is_begun and not self._awaited
 
     @property
@@ -35,7 +36,7 @@ class Census:
         return frozenset(self._awaited)
 
     def registered(self, incarnations: Iterable[Incarnation]) -> None:
-        """These are registered now. One that came later has nothing of the job; one that went has nothing any more."""
+        """The TaskManagers that are registered now. A later one has nothing of the job; one that is missing is dead."""
         present = set(incarnations)
         self._awaited = self._awaited & present if self._is_begun else present - self._complete()
         self._answers = {incarnation: one for incarnation, one in self._answers.items() if incarnation in present}
@@ -56,22 +57,22 @@ class Census:
             self._awaited.add(location.incarnation)
 
     def gone(self, incarnation: Incarnation) -> None:
-        """What it had is known to run no more, or to be of no account: it is not waited for (R13, R14)."""
+        """Do not wait for a TaskManager that is dead, or on which no attempt of the job can matter (R13, R14)."""
         self._awaited.discard(incarnation)
         self._answers.pop(incarnation, None)
 
     def disconnected(self, incarnation: Incarnation) -> None:
-        """Its stream is lost: what it has may change unheard."""
+        """The stream has ended: what the TaskManager has may change unheard, so it has to answer again."""
         if self._answers.pop(incarnation, None) is not None and self._is_begun:
             self._awaited.add(incarnation)
 
     @property
     def heard(self) -> Sequence[CensusAnswer]:
-        """What has been said so far."""
+        """The answers so far, whole or in part."""
         return tuple(self._answers.values())
 
     def answers(self) -> Sequence[CensusAnswer]:
-        """Those of all TaskManagers; only when it is complete."""
+        """The answers of all TaskManagers. Only when the census is complete."""
         assert self.is_complete, self._awaited
         return tuple(self._answers.values())
 

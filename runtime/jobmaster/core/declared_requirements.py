@@ -1,8 +1,8 @@
 """When a job's requirements are declared anew.
 
-The set is exact whenever it rises, whenever it has fallen to what the job holds, and in between whenever it has fallen
-by an eighth: a job with 500 short subtasks says so about forty times, not five hundred, and in no moment asks for
-slots that it would have to give back at once by more than that eighth.
+The job declares its requirements when they rise, when they have fallen to the slots that it holds, and in between
+whenever they have fallen by an eighth: a job with 500 short subtasks declares about forty times, not five hundred, and
+never asks for more than an eighth too many slots.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FALL_SHOWN_FRACTION = 8
 
 @dataclass(frozen=True, slots=True)
 class SparkNeeds:
-    """What a job asks of a TaskManager's Spark, in the words of JobRequirements."""
+    """What a job needs of a TaskManager's Spark, as fields of JobRequirements."""
 
     static_conf: bytes = b""
     needs_spark: bool = False
@@ -39,7 +39,7 @@ def spark_needs(graph: JobGraph) -> SparkNeeds:
 
 
 class DeclaredRequirements:
-    """What was declared last."""
+    """The requirements that a job has declared last."""
 
     __slots__ = ("_declared", "_spark_needs", "_unreachable")
 
@@ -55,7 +55,7 @@ class DeclaredRequirements:
         slots_held: int,
         unreachable: tuple[Incarnation, ...] = (),
     ) -> bool:
-        """True if the difference to what was declared last has to be told."""
+        """True if requirements differ so much from those declared last that they have to be declared."""
         if unreachable != self._unreachable:
             return bool(requirements or self._declared)
         if requirements == self._declared:
@@ -67,7 +67,7 @@ class DeclaredRequirements:
         return now <= slots_held or (before - now) * FALL_SHOWN_FRACTION >= before
 
     def update(self, graph: ExecutionGraph, scheduler: Scheduler | None) -> list[DeclareRequirements]:
-        """What has to be told now."""
+        """The declaration that is due now, if one is."""
         if scheduler is None:
             return []
         needs = scheduler.slot_needs()
@@ -81,7 +81,7 @@ class DeclaredRequirements:
         requirements: tuple[ResourceRequirement, ...],
         unreachable: tuple[Incarnation, ...] = (),
     ) -> JobRequirements:
-        """They are told now, like this."""
+        """Remember requirements as declared. Returns the declaration."""
         self._declared = requirements
         self._unreachable = unreachable
         if requirements and self._spark_needs is None and graph.job_graph is not None:

@@ -115,7 +115,7 @@ class JobMasterCore:
 
     @property
     def _is_decided(self) -> bool:
-        """Too late for a cancel (R26)."""
+        """True when a cancel comes too late (R26)."""
         return self._result is not None or (self._scheduler is not None and self._scheduler.is_decided)
 
     @property
@@ -248,7 +248,7 @@ class JobMasterCore:
                 assert_never(event)
 
     def _recover(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
-        """R6: nothing is decided before everything is known that earlier owners have left."""
+        """Collect what earlier owners have left. The core decides nothing before it has all of that (R6)."""
         if self.status is not JobStatus.INITIALIZING or self._result is not None:
             return
         self._recovery = self._recovery or Recovery()
@@ -296,7 +296,7 @@ class JobMasterCore:
                 assert_never(event)
 
     def _heed_fences(self) -> None:
-        """What has been waited out, and what is to be written after this event."""
+        """Note fences that are waited out, and ask for those that are to be written."""
         fences = self._context.fences
         for incarnation in fences.waited_out(self._context.at.monotonic):
             self._stopped(incarnation, "they are stopped by its guard (taskmanager.isolation-timeout)")

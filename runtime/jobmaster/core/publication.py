@@ -1,8 +1,8 @@
-"""What is shown of a job in lists: its summary, when it changes, and when a change is worth a push.
+"""The summary of a job: when it changes, and when a change is pushed to the Dispatcher.
 
 Invariants: `sequence` rises with every summary that differs from the one before; the time of the last modification
 rises with it, because long polls compare it; a status or a reason is pushed at once, mere counts when a thirty-second
-of the subtasks have moved, or when the process's wheel turns.
+of the subtasks have changed, or when the wheel of the process turns.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Publication:
         return self.latest
 
     def ended(self, status: JobStatus, millis: int, *, keeps_outputs: bool = False) -> JobSummary:
-        """The summary that will be shown once `status` is durable. One more may be shown before: that it takes long."""
+        """The summary to show once `status` is durable. One before it may say that the write takes long."""
         latest = self.refresh("", millis)
         return replace(
             latest,

@@ -1,4 +1,4 @@
-"""Why a job does not get on, in one sentence that does not change while it does not."""
+"""Why a job does not get on, in one sentence that stays the same while it waits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runtime.scheduler.core.scheduler import Scheduler
 
 
 class Reasons:
-    """What was said last of the job store, of the job's beginning, and of the slots it waits for; "" if nothing."""
+    """The latest word of the job store, of the initialization, and of the ResourceManager; "" if there is none."""
 
     __slots__ = ("initialization", "resources", "store")
 

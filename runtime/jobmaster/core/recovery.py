@@ -1,8 +1,8 @@
-"""What a later owner of a job has to know before it decides anything (R6): graph, durable events, and a whole census.
+"""The start of a takeover: a new owner collects graph, durable events and a whole census before it decides (R6).
 
-Invariants: until that is together all other news of TaskManagers is kept, in order, and nothing is decided; of a
-TaskManager whose stream is lost nothing is kept, since its next stream begins with everything again (R11). A job that
-cannot be read is over only when everything that the census shows of it is stopped (R16).
+Invariants: until they are complete, all other messages of TaskManagers are kept, in order, and nothing is decided; if a
+stream ends, the messages of its TaskManager are dropped, since its next stream begins with a census (R11). A job that
+cannot be read ends only when every attempt that the census shows has stopped (R16).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runtime.scheduler.core.outbox import Outbox
 
 
 class Recovery:
-    """Collects, from the first thing that says that the job had an owner before."""
+    """Collects what earlier owners of one job have left."""
 
     __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "_unheard", "_unreadable", "cancel_reason")
 
@@ -50,7 +50,7 @@ class Recovery:
 
     @property
     def reason(self) -> str:
-        """What is waited for, for people."""
+        """What the takeover waits for, as people see it."""
         if self._read is None and self._failed is None:
             return "reading what the job's last owner wrote"
         waits = len(self._census.awaited)
@@ -63,7 +63,7 @@ class Recovery:
 
     @property
     def _unreadable_reason(self) -> str:
-        """R31: nothing but the record's end, or its TaskManager, helps."""
+        """What a person can do about records of TaskManagers that cannot be read (R31)."""
         keys = ", ".join(f"taskmanagers/{incarnation}" for incarnation in sorted(self._unreadable & self.awaited))
         if not keys:
             return ""
@@ -79,9 +79,7 @@ class Recovery:
         return self._census.awaited
 
     def heed(self, fences: Fences) -> None:
-        """A TaskManager that counts as lost need not answer when neither exclusive tasks nor a mover of the job's
-        outputs can run there (any more).
-        """
+        """Do not wait for lost TaskManagers on which neither an exclusive attempt nor a mover can run (any more)."""
         if self._read is None and self._failed is None:
             return
         for incarnation in sorted(self._lost & self._census.awaited):
@@ -157,7 +155,7 @@ class Recovery:
         self._told = {(who, attempt_id) for who, attempt_id in self._told if who != incarnation}
 
     def stop(self, outbox: Outbox) -> None:
-        """Cancel what runs of a job that cannot be read, once on each stream."""
+        """Cancel the attempts of a job that cannot be read, once on each stream."""
         for answer in self._census.heard if self._failed is not None else ():
             for attempt_id in sorted(self._running(answer), key=str):
                 told = (answer.location.incarnation, attempt_id)
@@ -169,9 +167,9 @@ class Recovery:
         return {one.attempt_id for one in answer.attempts if not one.state.is_terminal} - self._ended()
 
     def complete(self) -> Inheritance | ev.InitializationFailed | None:
-        """All of it, once nobody can have what is not in it, and every attempt that was ending has ended.
+        """The inheritance, once the census is complete and every attempt that was ending has ended.
 
-        A job that cannot be read is complete when none of its attempts runs.
+        InitializationFailed for a job that cannot be read, once none of its attempts runs. None before that.
         """
         if self._failed is not None and self._census.is_complete:
             return None if any(map(self._running, self._census.answers())) else self._failed
@@ -208,7 +206,7 @@ def _losses_last(kept: Sequence[ev.TaskManagerSpoke]) -> Sequence[ev.TaskManager
 
 
 def _ending(answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:
-    """Attempts that have ended, or run in a slot that is being freed: their terminal reports are on their way."""
+    """Attempts that have ended, or whose slot is being freed: their terminal reports are on their way."""
     ending = set()
     for answer in answers:
         held = {slot.allocation_id for slot in answer.slots}

@@ -1,12 +1,13 @@
-"""Which finished attempts still have to be made durable, when that is due, and what follows once they are (R10).
+"""Finished attempts between FINISHED and durable: when they are written, and what follows once they are (R10).
 
-Invariants: one batch is in flight at most; a batch holds every attempt that had finished when it was made, so what
-comes meanwhile goes into the next; nothing is accepted, acknowledged or released before its batch is durable.
+Invariants: one batch is in flight at most; a batch holds every attempt that had finished when the batch was made, and
+an attempt that finishes meanwhile goes into the next one; no attempt is accepted or acknowledged, and no partition is
+released, before its batch is durable.
 
-A batch is *due* when somebody waits for it: consumers that will read, outputs to be moved, partitions to be deleted. A
-finished attempt that nobody waits for rides along with the next batch, and is due by itself only when many have
-gathered or the process's wheel turns, so that TaskManagers do not have to keep reports without bound. What the job's
-result subsumes is never written: a no-op job has no events.
+A batch is *due* when something waits for it: consumers that will read, outputs to be moved, partitions to be deleted. A
+finished attempt for which nothing waits is a *rider*: the next batch takes it along. Riders are due by themselves only
+when many have gathered or the wheel of the process turns, so that TaskManagers do not have to keep reports without
+bound. What the job's result contains is never written as an event: a no-op job has no events.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from runtime.gateways.task import PartitionDescriptor
 from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, PartitionsReleased, SubtasksReset
 
 RIDERS_MAX = 64
-"""So many finished attempts that nobody waits for are a batch of their own."""
+"""This many riders make a batch due."""
 
 RIDER_BYTES_MAX = 256 * 1024
-"""And so many bytes of their values."""
+"""This many bytes of their values make it due, too."""
 
 
 class Batch:
@@ -54,7 +55,7 @@ class Batch:
 
 
 class Acceptance:
-    """The attempts between FINISHED and accepted."""
+    """The attempts of one job between FINISHED and accepted."""
 
     __slots__ = ("_graph", "_is_due", "_next_number", "_records", "_rider_bytes", "_unrecorded", "in_flight")
 
@@ -69,7 +70,7 @@ class Acceptance:
 
     @property
     def has_riders(self) -> bool:
-        """True when finished attempts, or events that nobody waits for, wait for a batch."""
+        """True when riders wait for a batch."""
         return bool(self._unrecorded or self._records)
 
     @property
@@ -90,16 +91,16 @@ class Acceptance:
             self._is_due = self._is_due or bool(vertex.inputs) or vertex.has_output_directories
 
     def make_due(self) -> None:
-        """The wheel has turned: whatever waits is written."""
+        """The wheel of the process has turned: riders are due."""
         self._is_due = self._is_due or self.has_riders
 
     def record(self, event: JobEvent, *, rides: bool = False) -> None:
-        """Something else has happened that the next owner must know. If it `rides`, nobody waits for it."""
+        """Write an event that the next owner must know. If it `rides`, it does not make a batch due."""
         self._records.append(event)
         self._is_due = self._is_due or not rides
 
     def begin(self, resets: Sequence[Execution] = ()) -> Batch:
-        """Put everything that waits into a batch; it is in flight from now on. What is reset is not accepted."""
+        """Make a batch of everything that waits; it is in flight from now on. Attempts in `resets` are not accepted."""
         assert self.in_flight is None, self._next_number
         unwanted = {execution.attempt_id for execution in resets}
         executions = [execution for execution in self._unrecorded if execution.attempt_id not in unwanted]
@@ -114,7 +115,7 @@ class Acceptance:
         return self.in_flight
 
     def complete(self, number: int) -> Batch:
-        """The batch in flight is durable: its attempts are accepted from now on. The caller resets."""
+        """The batch in flight is durable: its attempts are accepted from now on. The caller replaces `resets`."""
         batch = self.in_flight
         assert batch is not None, number
         assert batch.number == number, (batch.number, number)
@@ -124,7 +125,7 @@ class Acceptance:
         return batch
 
     def _deleted_with(self, resets: Sequence[Execution]) -> list[PartitionDescriptor]:
-        """What producers that run again have written: their new attempts write their own."""
+        """Partitions of producers that run again: their next attempts write partitions of their own."""
         accepted = [execution for execution in resets if execution.is_accepted]
         found = [
             edge.partition(execution.attempt_id.subtask_index)

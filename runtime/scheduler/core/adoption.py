@@ -1,8 +1,8 @@
-"""Which of the attempts that TaskManagers have are the job's current ones, for an owner that has not started them (R6).
+"""Adoption: a new owner takes the attempts that TaskManagers have for the job's current ones, or stops them (R6).
 
-Invariant: a subtask that is not accepted gets the attempt that its ordinal names, if there is one, and keeps its id
-(R9) and the times at which it began, and one that was being cancelled goes on being cancelled; whatever else runs was
-replaced before, and is stopped.
+Invariant: a subtask without an accepted attempt adopts the attempt that its ordinal names, if a TaskManager has it.
+An adopted attempt keeps its id (R9), the times at which it began, and a cancel that is under way. Every other attempt
+that runs was replaced before, and is stopped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.gateways.job_master import HeldAttempt
 from runtime.scheduler.core.inheritance import CensusAnswer
 
 NOWHERE = AllocationId("")
-"""The place of an adopted attempt that has ended: its slot is free, or somebody else's."""
+"""The slot of an adopted attempt that has ended: it has none any more."""
 
 
 _CANCELLED = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED})
@@ -26,7 +26,7 @@ _CANCELLED = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED})
 
 @dataclass(slots=True)
 class Adoption:
-    """What becomes of the attempts of one TaskManager. `in_slots`: adopted ones that wait or run."""
+    """The attempts of one TaskManager: adopted ones that wait or run (`in_slots`), those to stop, those to forget."""
 
     answer: CensusAnswer
     in_slots: dict[AllocationId, list[ExecutionAttemptId]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Adoption:
 
 
 def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int) -> list[Adoption]:
-    """Put the current attempts into the graph, which has what is durable. Says what becomes of all, by TaskManager."""
+    """Put adopted attempts into a graph that has all that is durable. Returns one Adoption for each answer."""
     current = _current(graph, answers)
     adoptions = []
     for answer in answers:
@@ -56,7 +56,7 @@ def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int
 
 
 def _current(graph: ExecutionGraph, answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:
-    """Of each subtask that is not accepted the youngest attempt of its ordinal."""
+    """The youngest attempt of the current ordinal, for each subtask without an accepted attempt."""
     youngest: dict[tuple[str, int], ExecutionAttemptId] = {}
     for held in _attempts(answers):
         execution = _subtask(graph, held.attempt_id)

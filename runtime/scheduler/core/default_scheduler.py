@@ -226,7 +226,7 @@ class DefaultScheduler:
         self._lose(self._losses.task_manager_died(incarnation, reason))
 
     def task_manager_stopped(self, incarnation: Incarnation, how: str) -> None:
-        """Exclusive attempts there have ended, which counts against nobody (R14)."""
+        """Exclusive attempts there have ended, which counts as no failure (R14)."""
         self._lose(self._losses.stopped(incarnation, how))
 
     # --- reports ------------------------------------------------------------------------------------------

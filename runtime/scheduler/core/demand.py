@@ -1,9 +1,9 @@
-"""What wants to run: regions become runnable when their inputs are durable, and their subtasks queue per slot kind.
+"""Which subtasks want a slot: regions become runnable when their inputs are durable; subtasks queue by slot kind.
 
-Invariants: a region is started once, all its vertices together, and what is reset of it waits anew; a subtask is queued
-only when every partition it reads is accepted (R10); *anticipated* subtasks are those whose inputs are all FINISHED but
-not durable yet: they keep slots and count as required, and are never deployed. So does an *errand*, for which some
-TaskManager is needed when none is known any more.
+Invariants: a region starts once, all its vertices together, and subtasks that are reset wait anew; a subtask is queued
+only when every partition that it reads is accepted (R10). An *anticipated* subtask is one whose inputs are all FINISHED
+but not durable yet: it keeps a slot and counts as required, and is not deployed. An *errand* counts in the same way: it
+is work for a TaskManager at a time when the job knows none.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Demand:
         self._queues.setdefault(kind, deque()).append(execution)
 
     def withdraw(self, executions: Sequence[Execution]) -> None:
-        """Attempts that wait for slots are not to get any."""
+        """Take attempts out of the queues: they get no slot."""
         unwanted = {execution.attempt_id for execution in executions}
         for kind in {self.kinds[attempt_id.vertex_id] for attempt_id in unwanted} & self._queues.keys():
             kept = (execution for execution in self._queues[kind] if execution.attempt_id not in unwanted)
@@ -172,7 +172,7 @@ class Demand:
 
 
 def kind_of(vertex: ExecutionJobVertex) -> SlotKind:
-    """What a vertex asks of a slot."""
+    """The slot kind that subtasks of a vertex need."""
     spec = vertex.vertex.resources
     profile = ResourceProfile(spec.cpu_cores, spec.memory_bytes, spec.spark_profile)
     return SlotKind(profile, vertex.vertex.slot_sharing_group)

@@ -1,4 +1,4 @@
-"""What slots are sent: what all tasks of a job share, what all subtasks of a vertex share, and one attempt's own part.
+"""Deployment descriptors: a part that all tasks of a job share, one of all subtasks of a vertex, one of the attempt.
 
 Invariants: the shared parts are built once per job and vertex; splits are dealt out round robin, so which subtask gets
 which split depends on the graph alone (R12); equal programs have equal reuse keys, whatever uploads brought their

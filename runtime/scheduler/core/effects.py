@@ -1,4 +1,4 @@
-"""What a job wants done: the outputs of JobMasterCore, executed by the JobMaster in this order."""
+"""The outputs of JobMasterCore: the JobMaster executes them in this order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WriteEvents:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Make the terminal state durable, then say ResultWritten. Nobody is told of it before (R3)."""
+    """Make the terminal state durable, then say ResultWritten. No component is told of it before (R3)."""
 
     status: JobStatus
     archived: ArchivedExecutionGraph
@@ -75,7 +75,7 @@ class WriteFence:
 
 @dataclass(frozen=True, slots=True)
 class EndRunner:
-    """Nothing is left to do. `summary` of a job with a durable result, None when the job is somebody else's."""
+    """Nothing is left to do. `summary` is that of a durable result, None when another owner has the job."""
 
     summary: JobSummary | None
 

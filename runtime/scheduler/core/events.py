@@ -20,7 +20,7 @@ from runtime.scheduler.core.job_events import JobEvent
 class Moment:
     """Both clocks, read once. Decisions rest on `monotonic` (seconds) only; `millis` is for people.
 
-    `draw` is a number in [-1, 1), for what must not happen to all jobs at the same time.
+    `draw` is a random number in [-1, 1): the jitter of pauses, so that jobs do not restart all at the same time.
     """
 
     monotonic: float
@@ -62,8 +62,9 @@ class TaskManagersRegistered:
 class InitializationFailed:
     """The job cannot be built, and why: its graph is unreadable, or the owner must not start it.
 
-    `name` is the job's as far as it could be read. `may_run`: what earlier owners have started is stopped first (R16).
-    `keeps_outputs`: its outcome was decided, or nobody can read whether it was (R28); `is_decided`: for sure (R26).
+    `name`: the job's name as far as it could be read. `may_run`: attempts of earlier owners may run, and are stopped
+    first (R16). `is_decided`: the outcome of the job was decided (R26). `keeps_outputs`: it was, or may have been: the
+    events cannot be read (R28).
     """
 
     failure: FailureInfo
@@ -76,7 +77,7 @@ class InitializationFailed:
 
 @dataclass(frozen=True, slots=True)
 class InitializationDelayed:
-    """The graph cannot be had now; it is asked for again. "" when that is over."""
+    """The graph cannot be read now, for `reason`; the runner asks again. "" when that is over."""
 
     reason: str
     at: Moment
@@ -143,7 +144,7 @@ class FenceWritten:
 
 @dataclass(frozen=True, slots=True)
 class FenceConfirmed:
-    """The TaskManager has obeyed the fence, or its key is gone: nothing that it was for runs there (R14, R15)."""
+    """The TaskManager has obeyed the fence, or is dead: no attempt that the fence was for runs there (R14, R15)."""
 
     incarnation: Incarnation
     at: Moment
@@ -159,7 +160,7 @@ class EventsWritten:
 
 @dataclass(frozen=True, slots=True)
 class WriteDelayed:
-    """The write in flight does not get through; it is repeated without limit (R2, R20)."""
+    """The store does not take the write in flight; the JobMaster repeats it without limit (R2, R20)."""
 
     reason: str
     at: Moment
@@ -182,7 +183,7 @@ class OwnershipLost:
 
 @dataclass(frozen=True, slots=True)
 class CancelWanted:
-    """A person wants the job to end, or the cluster does: because of `reason`."""
+    """The job is to be cancelled. `reason` is why the cluster wants that, "" if a person does."""
 
     at: Moment
     reason: str = ""
@@ -204,7 +205,7 @@ class RestartDue:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesNotified:
-    """Why requirements are not fulfilled, "" when they are."""
+    """Why the ResourceManager cannot fulfil the job's requirements, "" when it can."""
 
     reason: str
     at: Moment
@@ -212,7 +213,7 @@ class ResourcesNotified:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The process's wheel has turned: do what was left for later."""
+    """The wheel of the process has turned: do what was left for later."""
 
     at: Moment
 

@@ -1,7 +1,7 @@
-"""The execution timeout of a job: it runs from the job's first start, whoever owns the job by then.
+"""The execution timeout of a job: it runs from the job's first start, also under later owners.
 
-Invariant: a job with a timeout has one durable JobStarted, unless it ended before that was due. It rides with the next
-batch: an owner that is lost before counts from the next owner's start, a moment later.
+Invariant: a job with a timeout has one durable JobStarted event, unless the job ended before the event was due. The
+event rides with the next batch. If the owner is lost before that, the timeout runs from the next owner's start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.scheduler.core.job_events import JobStarted
 
 
 class ExecutionTimeout:
-    """Of one job. `started_millis`: when it started under an earlier owner."""
+    """The timeout of one job. `started_millis`: when the job started under an earlier owner."""
 
     __slots__ = ("_acceptance", "_graph", "_started_millis")
 

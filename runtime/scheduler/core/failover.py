@@ -1,11 +1,11 @@
 """What follows from failed tasks while the job goes on: which tasks stop, how long the pause is, when they are reset.
 
 Invariants: a failure is counted by the restart strategy, and made durable, before anything restarts because of it
-(R10); tasks are reset all at once, when each of them is terminal and the event that says so is durable; what restarts
-is looked up again at that moment, so that nothing is deployed on a partition that went or goes; a partition that
-cannot be read counts against its producer, never against its reader nor the restart strategy, and ends the job after
-PARTITION_LOSSES_MAX times; a failure that an earlier owner has handled is neither counted nor shown again; a failure of
-user code ends the job where `user_failures` says so, whatever the restart strategy has left (R36).
+(R10); tasks are reset all at once, when each of them is terminal and the event that says so is durable; which tasks
+restart is looked up again at that moment, so that no attempt is deployed on a partition that is deleted; a partition
+that cannot be read counts against its producer, never against its reader nor the restart strategy, and ends the job
+after PARTITION_LOSSES_MAX times; a failure that an earlier owner has handled is neither counted nor shown again; a
+failure of user code ends the job where `user_failures` says so, even if the restart strategy has restarts left (R36).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from runtime.scheduler.core.restart_strategy import CountedFailure, create_strat
 from runtime.scheduler.core.uncounted import UncountedPauses
 
 PARTITION_LOSSES_MAX = 3
-"""So often a subtask is run again because its partitions could not be read."""
+"""A subtask runs again at most this many times because its partitions could not be read."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Failover:
         return bool(self._pending) or self._is_resetting
 
     def restore(self, recovered: RecoveredJob, at: Moment) -> None:
-        """Count what earlier owners have counted. Their clocks were others: only how long ago it was is known."""
+        """Count the failures that earlier owners have counted. Clocks differ, so only the age of a failure is used."""
         for millis, backoff in recovered.counted:
             seconds_ago = max(0, at.millis - millis) / 1000
             self._restart_strategy.note(CountedFailure(at.monotonic - seconds_ago, backoff))
@@ -131,7 +131,7 @@ class Failover:
         return self._counted(executions, exception, at)
 
     def final(self, executions: Sequence[Execution], failure: FailureInfo) -> str:
-        """Why none of these may run again after a failure that came late, or while they were being stopped (R36)."""
+        """Why attempts may not run again after a failure that came late or during a cancel (R36); "" if they may."""
         if problem := _vain(failure):
             return problem
         is_theirs = failure.at_fault is Fault.USER and not failure.lost_partitions
@@ -141,13 +141,13 @@ class Failover:
         return f"a failure of user code is final here (restart-strategy.user-failures: {self._user_failures})"
 
     def _is_final(self, executions: Sequence[Execution]) -> bool:
-        """R36: whether user code that has failed in these tasks may run again."""
+        """True when a failure of user code in these tasks ends the job (R36)."""
         if self._user_failures == "final-when-exclusive":
             return any(self._graph.vertex_of(execution).is_exclusive for execution in executions)
         return self._user_failures == "final"
 
     def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:
-        """An earlier owner has counted and noted it."""
+        """An earlier owner has counted and noted the failure: only the restart is left."""
         lost = self._lost_partitions(failure)
         _ = self._lose(lost)
         return self._restart(PendingRestart(_ids(executions), due, lost), at)
@@ -173,7 +173,7 @@ class Failover:
         return ""
 
     def concurrent(self, exception: ArchivedException, at: Moment) -> None:
-        """A task that was being stopped has failed instead: that changes nothing."""
+        """A task that was being stopped has failed instead: the history shows it, and nothing follows."""
         self._note(exception, (), at, is_concurrent=True, backoff=None)
 
     def _note(
@@ -191,7 +191,7 @@ class Failover:
             self._acceptance.record(event)
 
     def _lost_partitions(self, failure: FailureInfo) -> list[PartitionId]:
-        """Of those that the failure names, the ones that are still what consumers would read."""
+        """The partitions that the failure names and that consumers would still read."""
         return [
             partition
             for partition in failure.lost_partitions
@@ -213,7 +213,7 @@ class Failover:
         return ""
 
     def _lose(self, lost: Sequence[PartitionId]) -> list[Subtask]:
-        """They are gone, and that counts against those who wrote them: the subtasks that are returned."""
+        """Mark partitions as lost, and count that against their producers. Returns the producers' subtasks."""
         producers: dict[Subtask, None] = {}
         for partition in lost:
             producer = partition.producer
@@ -233,7 +233,7 @@ class Failover:
         return ""
 
     def _current(self, pending: PendingRestart) -> list[Execution]:
-        """Those that were not reset together with others meanwhile."""
+        """The failed attempts that are current: others were reset together with later ones."""
         found = [self._graph.execution(attempt_id) for attempt_id in pending.failed]
         return [execution for execution in found if execution is not None]
 
@@ -266,7 +266,7 @@ class Failover:
         return None, ""
 
     def _begin_reset(self, executions: Sequence[Execution]) -> Batch:
-        """Nobody starts to read what goes when the batch is durable."""
+        """Mark the partitions that are deleted with the batch as lost now, so that no consumer starts to read them."""
         self._is_resetting = True
         for execution in executions:
             if execution.is_accepted:
@@ -275,7 +275,7 @@ class Failover:
         return self._acceptance.begin(executions)
 
     def dues_after(self, now: float) -> list[float]:
-        """When the restarts are due that have to be waited for; the one that was asked for last is the last one."""
+        """Due times of pending restarts that lie in the future, in the order in which the restarts were asked for."""
         return [pending.due for pending in self._pending if pending.due > now]
 
     def stop(self) -> None:
@@ -327,7 +327,7 @@ def effective_user_failures(graph: ExecutionGraph, settings: FailoverSettings) -
 
 
 def failure_policy(graph: ExecutionGraph, settings: FailoverSettings) -> FailurePolicy:
-    """Both, as people see them."""
+    """The restart strategy and the treatment of user failures that hold for the job."""
     return FailurePolicy(str(effective_strategy(graph, settings)), effective_user_failures(graph, settings))
 
 

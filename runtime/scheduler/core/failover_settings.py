@@ -1,4 +1,4 @@
-"""What the cluster says about failed tasks, to every job."""
+"""How the cluster treats failed tasks, where a job says nothing itself."""
 
 from __future__ import annotations
 

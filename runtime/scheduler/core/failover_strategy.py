@@ -1,8 +1,8 @@
 """Which tasks restart with a failed one: Flink's RestartPipelinedRegionFailoverStrategy and RestartAllFailoverStrategy.
 
-A region is what is joined by pipelined edges; while all edges are blocking, that is one subtask. With it restart the
-producers of partitions that it reads and that are gone, and the consumers of whatever is written anew. A producer
-whose partition is still there is not run again.
+A region is the set of subtasks that pipelined edges join; while all edges are blocking, it is one subtask. With a
+region restart the producers of those of its input partitions that are lost, and the consumers of partitions that are
+written anew. A producer whose partition is there does not run again.
 
 Invariants: a FINISHED exclusive subtask is never reset (R17); if its result is needed again, the job cannot go on. The
 answer follows from the graph alone.
@@ -22,11 +22,11 @@ from runtime.jobgraph.regions import is_pipelined, pipelined_regions
 
 
 class RestartImpossibleError(Exception):
-    """A result is gone, and what produced it must not run a second time. Ends the job."""
+    """A result is lost, and its producer must not run a second time: the job ends."""
 
 
 class FailoverStrategy:
-    """Finds what restarts. `is_full`: everything that has been started."""
+    """Finds the tasks that restart. `is_full`: every task that has been started."""
 
     __slots__ = ("_graph", "_is_full", "_pipelined", "_region_of")
 
@@ -104,7 +104,7 @@ class _Search:
             self._add_consumers(execution)
 
     def _add_producers(self, execution: Execution) -> None:
-        """Of partitions that were here and are not any more. One that was not accepted yet is still to come."""
+        """The producers of lost partitions. A partition that was never accepted is not lost: it is still to come."""
         for edge in self._graph.vertex_of(execution).inputs:
             if edge.is_complete or self._is_expanded(id(edge), edge.reads_all):
                 continue
@@ -118,7 +118,7 @@ class _Search:
                 self.add(producer)
 
     def _add_consumers(self, execution: Execution) -> None:
-        """R17: of a producer that runs again. Were it declared non-deterministic, one that stands would end the job."""
+        """The consumers of a producer that runs again, but for finished exclusive ones (R17)."""
         for edge in self._graph.vertex_of(execution).outputs:
             if self._is_expanded(-id(edge), edge.reads_all):
                 continue
@@ -127,7 +127,7 @@ class _Search:
                 self.add(consumers[index])
 
     def _is_expanded(self, key: int, reads_all: bool) -> bool:  # noqa: FBT001
-        """True if the edge was followed before: where all read from all, once is enough."""
+        """True if the edge was followed before: an all-to-all edge leads to the same subtasks each time."""
         if key in self._expanded:
             return True
         if reads_all:

@@ -1,9 +1,8 @@
 """The fences that a job has put on TaskManagers, and what each of them allows (R14).
 
-Invariants: an exclusive attempt that nobody can see counts as stopped only when the fence on its TaskManager is
-confirmed, or the one that stands was acknowledged as long ago as a TaskManager without contact needs to stop by itself,
-and longer; nothing is deployed on a TaskManager whose fence is not confirmed, and what is deployed afterwards names the
-fence.
+Invariants: an exclusive attempt on a lost TaskManager counts as stopped only when the fence on that TaskManager is
+confirmed, or waited out: acknowledged by the store for longer than a TaskManager without contact needs to stop by
+itself. No attempt is deployed on a TaskManager whose fence is not confirmed; a later deployment names the fence.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class _Fence:
 
 
 class Fences:
-    """Of one job under one owner. `unconfirmed_wait`: seconds from the acknowledgement; None: there are no fences."""
+    """The fences of one job. `unconfirmed_wait`: seconds until a fence is waited out; None: fences cannot be used."""
 
     __slots__ = ("_fences", "_to_write", "_unconfirmed_wait")
 
@@ -55,7 +54,7 @@ class Fences:
 
     @property
     def are_available(self) -> bool:
-        """False where TaskManagers cannot read what owners write: then only proof of death helps."""
+        """False where TaskManagers cannot read fences: then only a proof of death says that an attempt has stopped."""
         return self._unconfirmed_wait is not None
 
     def ask(self, incarnation: Incarnation) -> None:
@@ -77,7 +76,7 @@ class Fences:
         return taken
 
     def written(self, incarnation: Incarnation, revision: int, now: float) -> float:
-        """The fence is acknowledged, or was put again in the place of what had replaced it. When it is waited out."""
+        """The store has acknowledged the fence. Returns the monotonic time at which the fence is waited out."""
         assert self._unconfirmed_wait is not None, incarnation
         fence = self._fences[incarnation]
         is_newer, fence.revision = revision > fence.revision, revision
@@ -89,7 +88,7 @@ class Fences:
         return fence.due
 
     def confirmed(self, incarnation: Incarnation) -> None:
-        """The TaskManager has obeyed, or its key is gone: nothing that the fence was for runs there."""
+        """The TaskManager has obeyed, or is dead: no attempt that the fence was for runs there."""
         fence = self._fences[incarnation]
         if fence.machine.state is not FenceState.CONFIRMED:
             fence.machine.to(FenceState.CONFIRMED)
@@ -106,25 +105,25 @@ class Fences:
         return due
 
     def has_stopped(self, incarnation: Incarnation) -> bool:
-        """True when nothing runs there of what ran when the fence was asked for."""
+        """True when every attempt that ran there when the fence was asked for has stopped."""
         fence = self._fences.get(incarnation)
         return fence is not None and fence.machine.state in _STOPPED
 
     def is_waited_out(self, incarnation: Incarnation) -> bool:
-        """True when nothing runs there any more, and the TaskManager has not said so."""
+        """True when the TaskManager must have stopped by itself, and has not confirmed it."""
         fence = self._fences.get(incarnation)
         return fence is not None and fence.machine.state is FenceState.WAITED_OUT
 
     def is_closed(self, incarnation: Incarnation) -> bool:
-        """True while nothing may be deployed there: it would be stopped, or refused, with the rest."""
+        """True while no attempt may be deployed there: the fence would stop or refuse it."""
         fence = self._fences.get(incarnation)
         return fence is not None and fence.machine.state is not FenceState.CONFIRMED
 
     def closed(self) -> tuple[Incarnation, ...]:
-        """All of those."""
+        """All TaskManagers on which no attempt may be deployed because of a fence."""
         return tuple(incarnation for incarnation in self._fences if self.is_closed(incarnation))
 
     def revision(self, incarnation: Incarnation) -> int:
-        """What a deployment has to name, 0 for none."""
+        """The revision of the fence that a deployment has to name, 0 for none."""
         fence = self._fences.get(incarnation)
         return fence.revision if fence is not None else 0

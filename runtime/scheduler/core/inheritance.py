@@ -1,4 +1,4 @@
-"""What a scheduler gets of a job that had an owner before: what is durable, and what TaskManagers have of it (R6)."""
+"""What an owner leaves to the next one: durable events, and what TaskManagers have of the job (R6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.scheduler.core import events as ev
 
 @dataclass(slots=True)
 class CensusAnswer:
-    """What one TaskManager has of the job: slots that it had taken, attempts, and perhaps the move of its outputs."""
+    """What one TaskManager has of the job: ACTIVE slots, attempts, and whether it moves the outputs of the job."""
 
     location: TaskManagerLocation
     slots: tuple[SlotOffer, ...] = ()

@@ -25,7 +25,7 @@ their commit; every version is read."""
 
 @dataclass(frozen=True, slots=True)
 class JobStarted:
-    """The job's execution timeout runs from here on, whoever owns it. Only jobs that have one write this."""
+    """The execution timeout of the job runs from here on, also under later owners."""
 
     at_millis: int
     type: Literal["job-started"] = "job-started"

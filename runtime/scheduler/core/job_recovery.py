@@ -1,7 +1,7 @@
-"""What an owner knows of a job that others had before: the durable part of the execution graph, from graph and events.
+"""The durable part of an execution graph, rebuilt from the job graph and the events of earlier owners.
 
-Invariant: after any number of batches it equals what the owner that wrote them had made durable (R10): who is accepted
-with which partitions, which attempt of a subtask comes next, what failed, and what was counted.
+Invariant: after any number of batches it equals what the owner that wrote them had made durable (R10): which attempts
+are accepted with which partitions, which attempt of a subtask comes next, what failed, and what was counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HandledAttempt:
 class RecoveredJob:
     """A job as its events tell it. `graph` is attached; what is not accepted there is CREATED.
 
-    `handled` are attempts whose failure needs no handling any more: they were not reset yet.
+    `handled`: attempts whose failure an earlier owner has handled, and which are not reset yet.
     """
 
     __slots__ = ("_due_millis", "counted", "failures", "graph", "handled", "is_committing", "losses", "started_millis")
@@ -82,7 +82,7 @@ class RecoveredJob:
                 assert_never(event)
 
     def put_failed(self, at_millis: int) -> None:
-        """Once all attempts that are left are adopted: the others that have failed wait for their restart as before."""
+        """After adoption: handled attempts that no TaskManager has are FAILED, and wait for their restart as before."""
         for (vertex_id, index), handled in self.handled.items():
             current = self.graph.vertices[vertex_id].executions[index]
             if current.state is ExecutionState.CREATED:

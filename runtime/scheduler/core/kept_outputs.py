@@ -1,6 +1,6 @@
-"""What is left of a job that ends without an owner that could read it, or commit what it wrote (R26, R28). Pure.
+"""Which outputs are kept of a job that cannot be read, or whose commit cannot be carried out (R26, R28). Pure.
 
-Invariant: nothing is deleted on "probably not decided": what cannot be read counts as decided.
+Invariant: outputs are deleted only if the outcome was surely not decided: events that cannot be read count as decided.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from runtime.scheduler.core.job_events import AttemptFinished, JobEvent, Outputs
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`text`: what the failure of such a job says of its outputs, "" if nothing is kept. `is_decided`: for sure, so a
-    cancel came too late.
+    """`text`: what the failure of the job says of its outputs, "" if none are kept. `is_decided`: the events say that
+    the outcome was decided, so that a cancel came too late.
     """
 
     text: str = ""
@@ -25,7 +25,7 @@ class Kept:
 
 
 def what_is_kept(job_id: JobId, batches: Iterable[Sequence[JobEvent]] | None) -> Kept:
-    """`batches`: the job's events; None, they cannot be read."""
+    """The outputs to keep. `batches`: the events of the job, None if they cannot be read."""
     if batches is None:
         every = f".attempt-{job_id}_*"
         return Kept(

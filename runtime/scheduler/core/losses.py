@@ -1,8 +1,8 @@
-"""What ends when slots or TaskManagers are lost, and what may not be taken for ended yet (R13, R14, R18).
+"""Which attempts end when slots or TaskManagers are lost or dead (R13, R14, R18).
 
-Invariants: a not exclusive attempt ends as soon as its TaskManager counts as lost; an exclusive one stays as it is
-until its own report, a proof of death, or the fence on its TaskManager says that it has stopped; one lost TaskManager
-is one failure at most, and none for the tasks that a fence has stopped.
+Invariants: an attempt that is not exclusive ends as soon as its TaskManager counts as lost; an exclusive attempt ends
+only when its own report, a proof of death, or the fence on its TaskManager says that it has stopped; a lost TaskManager
+counts as one failure at most, and attempts that a fence has stopped count as none.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from runtime.scheduler.core.reconnection import Reconnection
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Attempts that have ended together, for one reason. `is_isolation`: it does not count; not `is_recoverable`: an
-    exclusive one may run on where nobody can stop it.
+    """Attempts that have ended together, for one reason.
+
+    `is_isolation`: a fence has stopped them, which does not count as a failure. Not `is_recoverable`: an exclusive
+    attempt may run on, and nothing can stop it.
     """
 
     attempts: tuple[ExecutionAttemptId, ...]
@@ -46,7 +48,7 @@ class _Unseen:
 
 
 class Losses:
-    """Of one job."""
+    """The losses of one job."""
 
     __slots__ = ("_commit", "_fences", "_graph", "_placement", "_reconnection", "_unseen")
 
@@ -66,11 +68,11 @@ class Losses:
         self._unseen: dict[Incarnation, _Unseen] = {}
 
     def holds(self, attempt_id: ExecutionAttemptId) -> bool:
-        """True for an attempt that may still run where nobody sees it."""
+        """True for an attempt that may still run on a lost TaskManager."""
         return any(attempt_id in unseen.attempts for unseen in self._unseen.values())
 
     def unseen(self) -> Mapping[VertexId, int]:
-        """How many attempts of each vertex may still run where nobody sees them."""
+        """How many attempts of each vertex may still run on lost TaskManagers."""
         counts: dict[VertexId, int] = {}
         for unseen in self._unseen.values():
             for attempt_id in self._still_running(unseen):
@@ -78,7 +80,7 @@ class Losses:
         return counts
 
     def reason(self) -> str:
-        """What is waited for, in words that do not change while it is; "" for nothing."""
+        """What the job waits for, in words that stay the same while it waits; "" for nothing."""
         for unseen in self._unseen.values():
             waiting = list(self._still_running(unseen))
             if waiting:
@@ -127,8 +129,8 @@ class Losses:
         self._fences.ask(incarnation)
 
     def refused(self, execution: Execution, failure: FailureInfo) -> None:
-        """Its TaskManager did not let it begin, for a fence that this owner does not know, or that nobody can read: a
-        newer one takes its place, and nothing is deployed there before that is confirmed (R31).
+        """A TaskManager has refused to begin an attempt, because of a fence that this owner does not know, or that
+        cannot be read: a newer fence takes its place, and is confirmed before the next deployment there (R31).
         """
         is_refused = failure.class_name == TASK_ISOLATED and execution.state is ExecutionState.DEPLOYING
         if is_refused and execution.location is not None and self._fences.are_available:
@@ -143,7 +145,7 @@ class Losses:
         return _loss(self._still_running(unseen), f"{unseen.reason}; {how}", is_isolation=True)
 
     def _still_running(self, unseen: _Unseen) -> Iterable[ExecutionAttemptId]:
-        """Those that have not been heard of meanwhile."""
+        """The attempts that have not ended meanwhile."""
         for attempt_id in unseen.attempts:
             execution = self._graph.execution(attempt_id)
             if execution is not None and not execution.state.is_terminal:

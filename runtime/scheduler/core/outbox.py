@@ -1,4 +1,4 @@
-"""What one event makes a job say to each TaskManager, gathered so that it leaves in one write and in a safe order.
+"""What one event makes a job send to each TaskManager: gathered, so that it leaves in one write and in a safe order.
 
 The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, the commit,
 releases, freed slots, the end of the job.
@@ -36,7 +36,7 @@ class CommitOrder:
 
 
 class Letter:
-    """What is to be said to one TaskManager."""
+    """What is to be sent to one TaskManager."""
 
     __slots__ = (
         "accepted",
@@ -86,7 +86,7 @@ class Outbox:
         return letter
 
     def drop(self, incarnation: Incarnation) -> None:
-        """Say nothing to a TaskManager that is gone."""
+        """Send nothing to a TaskManager that is lost or dead."""
         self._letters.pop(incarnation, None)
 
     def take(self) -> list[SendMessages]:

@@ -27,8 +27,8 @@ from runtime.scheduler.core.placement import Placement
 
 
 class CommitState(Enum):
-    """OPEN until the outcome is decided; DECIDING while that is being made durable; SEEKING a TaskManager that moves;
-    MOVING; STOPPING while one that cannot be reached may still move; DONE; FAILED for good.
+    """OPEN until the outcome is decided; DECIDING while the decision is being made durable; SEEKING a TaskManager as
+    mover; MOVING; STOPPING while a mover that cannot be reached may still move; DONE; FAILED for good.
     """
 
     OPEN = "OPEN"
@@ -57,7 +57,7 @@ COMMIT_TRANSITIONS = TransitionTable(
 
 
 class OutputCommit:
-    """Of one job under one owner. `is_decided`: an earlier owner has made the decision durable."""
+    """The commit of one job under one owner. `is_decided`: an earlier owner has made the decision durable."""
 
     __slots__ = (
         "_acceptance",
@@ -108,7 +108,7 @@ class OutputCommit:
         return self._machine.state is not CommitState.OPEN
 
     def is_complete(self) -> bool:
-        """Nothing is left to be moved. Meaningful when every vertex is FINISHED."""
+        """True when no output is left to be moved. Meaningful when every vertex is FINISHED."""
         return self._machine.state is CommitState.DONE or not self._graph.has_outputs
 
     def _enter(self, state: CommitState) -> None:
@@ -117,7 +117,7 @@ class OutputCommit:
         self._graph.is_committing = state not in {CommitState.OPEN, CommitState.DECIDING}
 
     def conflict(self, execution: Execution, outputs: Iterable[OutputDirectory]) -> str:
-        """Why an attempt must not write there, because of what others of its job write; "" if it may."""
+        """Why an attempt may not write `outputs` beside what other attempts of the job write; "" if it may."""
         return self._modes.conflict(execution, outputs)
 
     # --- the decision (R26) ---------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class OutputCommit:
     # --- one mover at a time (R27) --------------------------------------------------------------------------
 
     def _seek(self) -> None:
-        """Order one that wrote some of it, else any; wait for one that is away; with none, ask for a slot (D-034)."""
+        """Order a TaskManager that wrote outputs, or any; else wait for one to reconnect, or ask for a slot (D-034)."""
         reachable = self._placement.reachable()
         writers = [one.location.incarnation for one in self._graph.executions() if one.outputs and one.location]
         candidates = [incarnation for incarnation in reversed(writers) if incarnation in reachable] or reachable
@@ -168,9 +168,10 @@ class OutputCommit:
         )
 
     def adopt(self, locations: Sequence[TaskManagerLocation]) -> None:
-        """An earlier owner's mover goes on, under an order of this one. Of several none does: all are stopped before
-        one gets an order (R27). Nor does one that was slow to answer, and is being fenced off: the fence ends its move,
-        and would end the order with it (R14).
+        """The mover of an earlier owner goes on, under an order of this owner.
+
+        If there are several, all are stopped before one gets an order (R27). A mover that answered late and is being
+        fenced off gets no order before its fence is confirmed: the fence would end the order with the move (R14).
         """
         if self._machine.state is not CommitState.SEEKING or not locations:
             return
@@ -226,7 +227,7 @@ class OutputCommit:
         return self._mover is not None and self._machine.state in _ENTRUSTED and order == self._order
 
     def progressed(self, progress: CommitProgress) -> None:
-        """How far the mover is; that of one that was given up counts for nothing."""
+        """How far the mover is. Progress of a mover that was given up does not count."""
         if self._stands(progress.order):
             self._progress = progress
 
@@ -241,7 +242,7 @@ class OutputCommit:
     # --- what is shown --------------------------------------------------------------------------------------
 
     def reason(self) -> str:
-        """What people are told of it, "" before it begins."""
+        """What people are told of the commit, "" before it begins."""
         match self._machine.state:
             case CommitState.SEEKING:
                 return "committing: waiting for a TaskManager that moves the outputs"

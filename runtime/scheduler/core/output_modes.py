@@ -1,7 +1,7 @@
 """Which directories a job writes into, and in which mode: two that contradict each other are refused.
 
-Invariants: a base has one mode in a job; of two bases of which one lies within the other both are appended to, because
-what replaces the outer one would take the inner one's files for old.
+Invariants: a base has one mode in a job; if one base lies within another, the job appends to both, because a commit
+that replaces the outer base would take the files of the inner one for old files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runtime.gateways.task import APPEND, OutputDirectory, one_spelling, outer_b
 
 
 class OutputModes:
-    """Of one job."""
+    """The modes of one job."""
 
     __slots__ = ("_graph", "_modes", "_within")
 
@@ -27,7 +27,7 @@ class OutputModes:
             self.conflict(execution, execution.outputs)
 
     def conflict(self, execution: Execution, outputs: Iterable[OutputDirectory]) -> str:
-        """What is wrong with them beside those of the others, "" if nothing is: then they are remembered."""
+        """Why these outputs contradict those of other attempts; "" if they do not: then they are remembered."""
         for output in outputs:
             base = one_spelling(output.base)
             if problem := self._problem(base, output):

@@ -31,8 +31,8 @@ _NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 class Placement:
     """Slots and subtasks of one job brought together.
 
-    `met`: the TaskManagers that have had a slot of the job; `task_managers`: those that know what its tasks share;
-    `absent`: those whose streams are lost, and `lost` those that count as lost, until they have said what they have.
+    `met`: TaskManagers that have had a slot of the job. `task_managers`: those that have the shared description of the
+    job. `absent`: those whose streams have ended; `lost`: those that count as lost; both until their next census.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Placement:
 
     @property
     def is_waiting_for_slots(self) -> bool:
-        """True when something could run and nothing does."""
+        """True when subtasks wait for slots and no slot of the job is busy."""
         return self.pool.busy == 0 and self._demand.has_queued
 
     @property
@@ -77,7 +77,7 @@ class Placement:
         return tuple({**self.lost, **dict.fromkeys(self._fences.closed())})
 
     def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
-        """What the job needs now; `unseen` subtasks have lost their slots and do not need others yet."""
+        """The slots that the job needs now. `unseen`: subtasks that may run on lost TaskManagers need none yet."""
         return self._demand.requirements(unseen)
 
     def inputs_accepted(self) -> None:
@@ -121,25 +121,22 @@ class Placement:
             self.know(location)
 
     def seek(self, vertex: ExecutionJobVertex | None) -> None:
-        """Something is left to do for a vertex, and every TaskManager that could is lost: another one is needed.
-
-        None: it is done, the slot that was kept for it goes back.
-        """
+        """Ask for a slot on any TaskManager, as for a subtask of `vertex`; None: the slot is not needed any more."""
         self._demand.errand = vertex
 
     def know(self, location: TaskManagerLocation) -> None:
-        """From now on it gets messages of the job."""
+        """Send the shared description of the job to a TaskManager, unless it has it."""
         if location.incarnation not in self.task_managers:
             self.task_managers[location.incarnation] = location
             self._outbox.to(location.incarnation).job = self._deployments.job
 
     def reachable(self) -> list[Incarnation]:
-        """Those that know the job, hear, and are not fenced off."""
+        """TaskManagers that have the shared description, are connected, and are not fenced off."""
         known = (one for one in self.task_managers if one not in self.absent)
         return [incarnation for incarnation in known if not self._fences.is_closed(incarnation)]
 
     def inherit(self, adoption: Adoption, at: Moment) -> None:
-        """What one TaskManager has of a job that had an owner before: slots, attempts in them, and leftovers."""
+        """Take over the slots of a TaskManager with adopted attempts; stop or acknowledge its other attempts."""
         location = adoption.answer.location
         letter = self._outbox.to(location.incarnation)
         self.met[location.incarnation] = None
@@ -154,11 +151,11 @@ class Placement:
                 self.pool.assign(slot, attempt_id, self._demand.kinds[attempt_id.vertex_id], at.monotonic)
 
     def disconnected(self, incarnation: Incarnation) -> None:
-        """Its stream is lost: it gets no new work, and no slot of it is given back, before it says what it has."""
+        """The stream has ended: the TaskManager gets no new work, and keeps its slots, until its next census."""
         self.absent[incarnation] = None
 
     def reconnected(self, location: TaskManagerLocation, *, has_something: bool) -> None:
-        """It has said what it has, and hears again."""
+        """The census of a TaskManager is complete: it gets work again, and the messages that it may have missed."""
         incarnation = location.incarnation
         letter = self._outbox.to(incarnation)
         self.absent.pop(incarnation, None)
@@ -172,7 +169,7 @@ class Placement:
         letter.released.extend(self._released.get(incarnation, ()))
 
     def descriptor(self, execution: Execution, allocation_id: AllocationId) -> TaskDeploymentDescriptor:
-        """What a slot is sent, again."""
+        """The deployment descriptor of an attempt, to send it again."""
         return self._deployments.descriptor(execution, allocation_id)
 
     def schedule(self, at: Moment) -> str:
@@ -235,7 +232,7 @@ class Placement:
             self._touched[slot.allocation_id] = slot
 
     def acknowledge(self, execution: Execution) -> None:
-        """Nobody needs the attempt's report any more (R10)."""
+        """Tell the TaskManager to forget the report of an attempt (R10)."""
         assert execution.location is not None, execution.attempt_id
         if execution.location.incarnation in self.task_managers:
             self._outbox.to(execution.location.incarnation).acknowledged.append(execution.attempt_id)
@@ -258,7 +255,7 @@ class Placement:
         self._outbox.to(slot.location.incarnation).freed.append(slot.allocation_id)
 
     def release(self, partitions: Iterable[PartitionDescriptor]) -> None:
-        """Nobody needs these any more: who wrote them deletes them."""
+        """Tell the producers' TaskManagers to delete partitions that no consumer needs any more."""
         for partition in partitions:
             producer = self._graph.execution(partition.partition_id.producer)
             location = producer.location if producer is not None else None
@@ -284,7 +281,7 @@ class Placement:
             letter.ends, letter.keeps_outputs = True, keeps_outputs
 
     def task_manager_lost(self, incarnation: Incarnation) -> list[ExecutionAttemptId]:
-        """Forget its slots until it says what it has. Returns the attempts that were in them."""
+        """Forget a TaskManager and its slots until its next census. Returns the attempts that were in them."""
         attempts = self.task_manager_died(incarnation)
         self.lost[incarnation] = None
         return attempts
@@ -302,7 +299,7 @@ class Placement:
 
 
 def _take_kind(counts: dict[SlotKind, int], slot: ActiveSlot) -> bool:
-    """Count one subtask off that the slot could serve. False if there is none."""
+    """Take one subtask that the slot could serve off the counts. False if there is none."""
     for kind, count in counts.items():
         if count > 0 and slot.fits(kind):
             counts[kind] = count - 1

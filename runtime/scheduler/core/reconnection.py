@@ -1,8 +1,8 @@
-"""What a TaskManager is told again when its stream was lost: its next one begins with a census that settles it (R11).
+"""What a TaskManager is told again after its stream has ended: the census on its next stream settles it (R11).
 
-Invariants: what was commanded and is not in the census is commanded again, under the same attempt ids; every command is
-idempotent, so a census that was overtaken by what is under way does no harm; between the end of a stream and the census
-nothing is decided that rests on the TaskManager's having heard it.
+Invariants: a command whose effect the census does not show is sent again, under the same attempt ids; every command is
+idempotent, so a census that crosses with commands does no harm; between the end of a stream and the census the job
+decides nothing that needs the TaskManager to have heard a command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runtime.scheduler.core.placement import Placement
 
 
 class Reconnection:
-    """Of one job."""
+    """The reconnections of TaskManagers with one job."""
 
     __slots__ = ("_commit", "_graph", "_outbox", "_parts", "_placement")
 
@@ -32,16 +32,16 @@ class Reconnection:
         self._parts: dict[Incarnation, dict[ExecutionAttemptId, HeldAttempt]] = {}
 
     def disconnected(self, incarnation: Incarnation) -> None:
-        """What it is told from now on, and what it was told last, may not arrive."""
+        """The stream has ended: the last messages to the TaskManager may not have arrived."""
         self._parts.pop(incarnation, None)
         self._placement.disconnected(incarnation)
 
     def lost(self, incarnation: Incarnation) -> None:
-        """It counts as lost, or is dead: what it has said so far of what it has is of no account."""
+        """The TaskManager is lost or dead: the parts of its census do not count."""
         self._parts.pop(incarnation, None)
 
     def counted(self, location: TaskManagerLocation, census: JobCensus) -> None:
-        """One part of what it has; the last one settles everything."""
+        """One part of a census; the last part settles everything."""
         incarnation = location.incarnation
         there = self._parts.setdefault(incarnation, {})
         there.update({held.attempt_id: held for held in census.attempts})
@@ -56,7 +56,7 @@ class Reconnection:
         self._commit.counted(incarnation, letter)
 
     def _settle_slots(self, incarnation: Incarnation, slots: Sequence[SlotOffer]) -> None:
-        """An ACTIVE slot that is not ours is freed. Of one that is not ACTIVE we are told whether it is lost."""
+        """Free ACTIVE slots that are not this job's, accept again slots of this job that are not ACTIVE."""
         letter, pool = self._outbox.to(incarnation), self._placement.pool
         active = {slot.allocation_id for slot in slots}
         letter.freed.extend(allocation_id for allocation_id in active if allocation_id not in pool)
@@ -66,7 +66,7 @@ class Reconnection:
     def _settle_attempts(
         self, letter: Letter, incarnation: Incarnation, held: Mapping[ExecutionAttemptId, HeldAttempt]
     ) -> None:
-        """Attempts of ours that never arrived are deployed again, or may not be deployed any more."""
+        """Deploy attempts again that the TaskManager does not have, or cancel them if they are CANCELING."""
         for slot in self._placement.pool.slots_of(incarnation):
             for attempt_id in slot.attempts:
                 execution = self._graph.execution(attempt_id)
@@ -79,7 +79,7 @@ class Reconnection:
                     letter.deployed.append(self._placement.descriptor(execution, slot.allocation_id))
 
     def _stop_strangers(self, letter: Letter, held: Mapping[ExecutionAttemptId, HeldAttempt]) -> None:
-        """What was cancelled, replaced or given up while it could not be reached."""
+        """Cancel or acknowledge attempts that were cancelled, replaced or given up while the stream was down."""
         for attempt_id, there in held.items():
             execution = self._graph.execution(attempt_id)
             if there.state.is_terminal:

@@ -1,8 +1,7 @@
-"""Reports of attempts: the order in which they count, and those that come when their attempt has ended already.
+"""Reports of attempts: the order in which they count, and reports of attempts that have ended already.
 
-Invariant (R36): what a report says of an attempt that counted as lost, or was replaced, takes no effect any more, but
-for one thing. User code that has failed for good is not begun again: as long as no other attempt of its subtask has
-begun, the job fails by it.
+Invariant (R36): a report of an attempt that counted as lost, or was replaced, has no effect, with one exception: if it
+says that user code has failed for good, and no other attempt of the subtask has begun, the job fails.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ def failures_last(reports: Iterable[TaskExecutionReport]) -> list[TaskExecutionR
 
 
 def failed_report(attempt_id: ExecutionAttemptId, failure: FailureInfo, millis: int) -> TaskExecutionReport:
-    """What stands for the report of an attempt that no TaskManager has got."""
+    """The report of an attempt that could not be sent to any TaskManager."""
     return TaskExecutionReport(attempt_id, ExecutionState.FAILED, millis, failure, b"", (), (), TaskMetrics())
 
 
 class LateReports:
-    """Of one job."""
+    """Handles late reports of one job."""
 
     __slots__ = ("_failover", "_graph", "_outbox", "_placement")
 
@@ -61,7 +60,7 @@ class LateReports:
         return (self._failover.suppressed(report.failure, problem), execution) if problem else None
 
     def _not_begun(self, attempt_id: ExecutionAttemptId) -> Execution | None:
-        """The attempt of its subtask that counts, if it is this one or has not begun."""
+        """The current attempt of the subtask, if it is the reported one or has not begun."""
         vertex = self._graph.vertices.get(attempt_id.vertex_id)
         if vertex is None or not 0 <= attempt_id.subtask_index < vertex.parallelism:
             return None

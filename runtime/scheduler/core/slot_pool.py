@@ -18,12 +18,12 @@ AHEAD_MAX = 8
 """How many attempts may wait in an ACTIVE slot (semantics.md, Slots and scheduling)."""
 
 AHEAD_SECONDS = 0.02
-"""How much work may wait in a slot. It hides the round trip of short tasks; long ones are left for slots to come."""
+"""Seconds of work that may wait in a slot: enough to hide the round trip of short tasks, and no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotKind:
-    """What a vertex asks of a slot. Slots of one kind are interchangeable."""
+    """The profile and sharing group that a vertex needs. Slots of one kind are interchangeable."""
 
     profile: ResourceProfile
     group: str
@@ -51,9 +51,7 @@ class ActiveSlot:
         return not self.attempts
 
     def fits(self, kind: SlotKind) -> bool:
-        """True if attempts of that kind may run here. A slot of the default profile fits whatever was asked for:
-        either nothing in particular was, or the TaskManager does not say what for.
-        """
+        """True if attempts of that kind may run here. A slot of the default profile fits every kind."""
         if self.kind is not None:
             return self.kind == kind
         return self.profile in {kind.profile, DEFAULT_PROFILE}
@@ -90,7 +88,7 @@ class SlotPool:
         return [slot for slot in self._idle.values() if slot.is_closed]
 
     def close(self, allocations: Iterable[AllocationId]) -> None:
-        """These slots take nothing more. Those that are not ours are nobody's concern here."""
+        """These slots take nothing more. Slots that the job does not hold are ignored."""
         for slot in filter(None, map(self._slots.get, allocations)):
             slot.is_closed = True
 
@@ -99,7 +97,7 @@ class SlotPool:
         return self._slots.values()
 
     def accept(self, offer: SlotOffer, location: TaskManagerLocation) -> ActiveSlot:
-        """An offered slot is ours."""
+        """Take an offered slot into the pool."""
         assert offer.allocation_id not in self._slots, offer.allocation_id
         slot = ActiveSlot(offer, location)
         self._slots[offer.allocation_id] = self._idle[offer.allocation_id] = slot
@@ -154,7 +152,7 @@ class SlotPool:
         return [slot.allocation_id for slot in self.slots_of(incarnation)]
 
     def slots_of(self, incarnation: Incarnation) -> list[ActiveSlot]:
-        """The same, with what is in them."""
+        """The slots on one TaskManager, with the attempts in them."""
         return [slot for slot in self._slots.values() if slot.location.incarnation == incarnation]
 
     def check_invariants(self) -> None:
@@ -169,7 +167,7 @@ class SlotPool:
 
 
 def ahead_for(seconds_per_attempt: float) -> int:
-    """How many attempts to let wait behind a running one, when one takes that long."""
+    """How many attempts may wait behind a running one, if one takes that long."""
     if seconds_per_attempt * AHEAD_MAX <= AHEAD_SECONDS:
         return AHEAD_MAX
     return min(AHEAD_MAX, int(AHEAD_SECONDS / seconds_per_attempt))

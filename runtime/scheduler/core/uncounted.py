@@ -1,6 +1,6 @@
-"""How long tasks wait that run again for nobody's fault: not at all at first, and longer each time that comes again.
+"""Pauses before restarts that no restart strategy counts, because no one is at fault: none at first, then longer ones.
 
-Nothing counts such restarts and nothing ends them, so they must not come as fast as they can.
+Nothing limits the number of such restarts, so pauses keep them from coming as fast as they can.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from runtime.scheduler.core.job_recovery import Subtask
 PAUSE_FIRST = 0.1
 PAUSE_MAX = 10.0
 QUIET = 60.0
-"""Seconds after the end of its last pause from which on a subtask begins anew without one."""
+"""Seconds after the end of its last pause, from which on a subtask begins again without a pause."""
 
 
 class UncountedPauses:
-    """Of one job under one owner."""
+    """The pauses of one job under one owner."""
 
     __slots__ = ("_last",)
 
@@ -26,7 +26,7 @@ class UncountedPauses:
         """Of each subtask the last pause and its end."""
 
     def pause(self, attempts: Iterable[ExecutionAttemptId], now: float) -> float:
-        """Seconds until these may begin again, together."""
+        """Seconds until these attempts may begin again, together."""
         subtasks = [(attempt_id.vertex_id, attempt_id.subtask_index) for attempt_id in attempts]
         pause = max((self._next(subtask, now) for subtask in subtasks), default=0.0)
         for subtask in subtasks:
