@@ -14,8 +14,9 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
-from runtime.config.configuration import Configuration, load, parse_dynamic
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load, parse_dynamic
 from runtime.entrypoint import option_mapping as options
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.leadership.cluster import stored_cluster

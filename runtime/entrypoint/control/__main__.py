@@ -11,8 +11,8 @@ from types import FrameType
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.printable import printable
-from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
+from runtime.config.loading import load, parse_dynamic
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.airflow import airflow_environment, check_example, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ROLL, ClusterControl

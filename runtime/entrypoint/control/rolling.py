@@ -12,8 +12,9 @@ from io import StringIO
 from typing import TextIO
 
 from runtime.aio.clock import SystemClock
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.config.options.jobmanager import JOBMASTER_PORT
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.cluster_view import ClusterView

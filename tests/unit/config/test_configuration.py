@@ -8,8 +8,9 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.config.catalog import all_options
-from runtime.config.configuration import Configuration, InvalidConfigurationError, load, parse_dynamic
+from runtime.config.configuration import Configuration
 from runtime.config.foreign import FOREIGN_KEYS
+from runtime.config.loading import InvalidConfigurationError, load, parse_dynamic
 from runtime.config.option import parse_duration, parse_list, parse_size, render, render_duration
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL
 from runtime.config.options.high_availability import ETCD_ENDPOINTS, ETCD_PASSWORD, HA_TYPE

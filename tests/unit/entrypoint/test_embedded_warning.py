@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.config.configuration import load
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.entrypoint.option_mapping import EtcdNotRunningError, high_availability_settings
 
 

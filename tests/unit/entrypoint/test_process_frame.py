@@ -14,8 +14,9 @@ import pytest
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import Incarnation
 from runtime.config import log_files
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import job_manager_options, option_mapping
 from runtime.entrypoint import process as process_frame
