@@ -27,6 +27,12 @@ _RUN_DIR = "all files are below the run directory: use FLINKLIKE_RUN_DIR"
 _CLIENT = "clients set this themselves, with flinklike's or the operator's parameters: remove it"
 _REGISTRATION = "connecting is retried without end, a TaskManager's as long as taskmanager.registration.timeout"
 
+REMOVED_KEYS: Mapping[str, str] = {
+    "exchange.carrier": "the rows of an edge are always Parquet files below exchange.dir: remove it",
+    "taskmanager.slot.isolation": "each slot is a process of its own, always: remove it",
+}
+"""Options of earlier releases, with what to do about each."""
+
 FOREIGN_KEYS: dict[str, str] = {
     "akka": _RPC,
     "application-result-store": "there are no applications, only jobs: remove it",
@@ -159,6 +165,8 @@ def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
     lower = key.lower()
     if len(lower) > _KEY_LENGTH_MAX:
         return "is no option: conf/REFERENCE.md lists them"
+    if lower in REMOVED_KEYS:
+        return f"is no option any more: {REMOVED_KEYS[lower]}"
     meant = _abbreviated(lower, spelling) or _nearest(lower, spelling, _TYPING_ERROR)
     if meant is not None:
         return f"is no option; did you mean {meant}?"

@@ -178,13 +178,6 @@ DRAIN_TIMEOUT = duration_option(
     "rest then runs elsewhere. Whoever stops it should wait 10 s longer before SIGKILL.",
     low="0 ms",
 )
-SLOT_ISOLATION = choice_option(
-    "taskmanager.slot.isolation",
-    "process",
-    "What separates slots.",
-    "process",
-    refused={"jvm": "isolation: jvm is not available yet, use process"},
-)
 TENANCY = choice_option(
     "taskmanager.tenancy",
     "shared",
@@ -245,13 +238,6 @@ EXCHANGE_DIR = string_option(
     "",
     "Directory URL for result partitions. With more than one host it must be shared.",
     default_text="<run>/exchange",
-)
-EXCHANGE_CARRIER = choice_option(
-    "exchange.carrier",
-    "parquet",
-    "What carries the rows of an edge.",
-    "parquet",
-    refused={"localcheckpoint": "exchange.carrier: localCheckpoint is not available yet, use parquet"},
 )
 EXCHANGE_INLINE_MAX = size_option(
     "exchange.inline.max-size", "256 kb", "Largest JSON value that a subtask may return.", low="0"
