@@ -147,7 +147,7 @@ def deployment(attempt_id: ExecutionAttemptId, *producers: ExecutionAttemptId) -
         attempt_id=attempt_id,
         allocation_id=AllocationId("e" * 32),
         ordinal=0,
-        task=TaskInformation(VERTEX, "v", b"[]", (), 1, 1, is_exclusive=True),
+        task=TaskInformation(VERTEX, "v", b"[]", (), 1, is_exclusive=True),
         splits=b"",
         inputs=(InputGate("v", ExchangeMode.GATHER, (), partitions),),
         outputs=(),
