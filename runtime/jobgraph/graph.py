@@ -1,7 +1,8 @@
 """The JobGraph: an immutable, versioned, JSON-serialisable DAG of operator chains.
 
-Invariants: chains are already built (by the client), so every edge crosses a blocking exchange; a graph that came
-through `parse` has none of the problems of `runtime.jobgraph.validate`; equal graphs have equal canonical JSON.
+Invariants: chains are already built (by the client), so every edge crosses a blocking exchange; a graph from
+`runtime.jobgraph.parsing` has none of the problems that `runtime.jobgraph.validate` knows; equal graphs have equal
+canonical JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import ConfigDict, FailFast, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, JsonValue, TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.exchange import ExchangeMode
@@ -32,9 +33,8 @@ from runtime.jobgraph.code import (
     PickledCode,
     ScriptCode,
 )
-from runtime.jobgraph.limits import EDGES_MAX, GRAPH_BYTES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
+from runtime.jobgraph.limits import EDGES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategyField
-from runtime.jobgraph.validate import graph_problems
 
 __all__ = [
     "DEFAULT_RESOURCES",
@@ -152,33 +152,6 @@ class JobGraph(JobGraphModel):
         """sha256 of the canonical JSON, in hex."""
         return hashlib.sha256(self.canonical_json()).hexdigest()
 
-    @classmethod
-    def parse(cls, data: bytes, *, python: str | None = PYTHON_VERSION) -> JobGraph:
-        """Read and validate a graph from outside. Raises InvalidInputError that lists all problems at once.
-
-        Pickled code of another Python minor version than `python` is a problem; None skips that comparison.
-        """
-        if len(data) > GRAPH_BYTES_MAX:
-            message = f"job graph has {len(data)} bytes, the limit is {GRAPH_BYTES_MAX}"
-            raise InvalidInputError(message)
-        version = _schema_version_of(data)
-        if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
-            message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
-            raise InvalidInputError(message)
-        try:
-            graph = cls.model_validate_json(data)
-        except ValidationError as error:
-            problems = validation_problems(error)
-            raise InvalidInputError(_summary("job graph is not well-formed", problems), problems) from error
-        graph.check(python=python)
-        return graph
-
-    def check(self, *, python: str | None = PYTHON_VERSION) -> None:
-        """Raises InvalidInputError that lists every problem of this graph."""
-        problems = tuple(graph_problems(self, python=python))
-        if problems:
-            raise InvalidInputError(_summary(f"job graph {self.name[:80]!r} is not valid", problems), problems)
-
     def vertex(self, vertex_id: VertexId) -> JobVertex:
         """The vertex with that id. KeyError if there is none."""
         return self.vertices_by_id[vertex_id]
@@ -252,7 +225,8 @@ def parse_operators(data: bytes) -> tuple[Operator, ...]:
         return _OPERATORS.validate_json(data)
     except ValidationError as error:
         problems = validation_problems(error)
-        raise InvalidInputError(_summary("operator chain is not well-formed", problems), problems) from error
+        message = f"operator chain is not well-formed: {'; '.join(problems)}"
+        raise InvalidInputError(message, problems) from error
 
 
 def validation_problems(error: ValidationError) -> tuple[str, ...]:
@@ -267,26 +241,8 @@ def validation_problems(error: ValidationError) -> tuple[str, ...]:
     return tuple(sentences[:PROBLEMS_SHOWN_MAX] + ([f"and {more} more problems"] if more > 0 else []))
 
 
-def _summary(message: str, problems: tuple[str, ...]) -> str:
-    return f"{message}: {'; '.join(problems)}"
-
-
 def _canonical(value: JsonValue) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-class _Versioned(JobGraphModel):
-    """Reads nothing but the schema version, so that a newer graph is refused for that and not for its new fields."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-    schema_version: int
-
-
-def _schema_version_of(data: bytes) -> int | None:
-    try:
-        return _Versioned.model_validate_json(data).schema_version
-    except ValidationError:
-        return None
 
 
 def _grouped(edges: Sequence[JobEdge], key: Callable[[JobEdge], VertexId]) -> dict[VertexId, tuple[JobEdge, ...]]:

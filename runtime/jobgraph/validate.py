@@ -9,17 +9,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId, is_hex_id
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
 from runtime.jobgraph.restart_strategy import restart_strategy_problems
 from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
-
-if TYPE_CHECKING:
-    from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
