@@ -57,9 +57,6 @@ STATIC_SQL = frozenset(
 )
 """Spark's own list; a test compares it with the JVM's."""
 
-HADOOP_PREFIX = "spark.hadoop."
-"""What follows is a key of the job's own Hadoop conf."""
-
 _OF_METASTORES = ("spark.hadoop.hive.", "spark.hadoop.javax.jdo.")
 """The catalog that jobs share reads these when Spark starts (`taskmanager.spark.warehouse`)."""
 
