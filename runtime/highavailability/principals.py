@@ -63,7 +63,7 @@ class PrincipalStore:
         """Write it in place of what was read (0: there was none). Raises ConflictError when that has changed."""
         key = self._keys.principal(record.name)
         data = encode_record(record)
-        txn = Txn(guards=(unchanged(key, previous_revision),), success=(Put(key, data),), failure=gets(key))
+        txn = Txn(conditions=(unchanged(key, previous_revision),), success=(Put(key, data),), failure=gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if settled.result.succeeded:
             return StoredPrincipal(record, settled.result.revision)
@@ -76,7 +76,7 @@ class PrincipalStore:
     async def delete(self, name: str, *, previous_revision: int) -> int:
         """Delete what was read; the revision of that. Raises ConflictError when it has changed."""
         key = self._keys.principal(name)
-        txn = Txn(guards=(unchanged(key, previous_revision),), success=(Delete(key),), failure=gets(key))
+        txn = Txn(conditions=(unchanged(key, previous_revision),), success=(Delete(key),), failure=gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if settled.result.succeeded or (settled.was_repeated and settled.answers() == [None]):
             return settled.result.revision

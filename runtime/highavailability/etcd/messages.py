@@ -42,18 +42,18 @@ def to_key(key: str) -> bytes:
 def to_txn(txn: Txn, seal: RecordSeal | None) -> pb.TxnRequest:
     """A transaction with everything nested in it."""
     return pb.TxnRequest(
-        compare=[_to_compare(guard) for guard in txn.guards],
+        compare=[_to_compare(condition) for condition in txn.conditions],
         success=[_to_op(op, seal) for op in txn.success],
         failure=[_to_op(op, seal) for op in txn.failure],
     )
 
 
-def _to_compare(guard: Compare) -> pb.Compare:
-    result = pb.Compare.EQUAL if guard.operator is CompareOperator.EQUAL else pb.Compare.NOT_EQUAL
-    key = to_key(guard.key)
-    if guard.target is CompareTarget.CREATE_REVISION:
-        return pb.Compare(result=result, target=pb.Compare.CREATE, key=key, create_revision=guard.revision)
-    return pb.Compare(result=result, target=pb.Compare.MOD, key=key, mod_revision=guard.revision)
+def _to_compare(condition: Compare) -> pb.Compare:
+    result = pb.Compare.EQUAL if condition.operator is CompareOperator.EQUAL else pb.Compare.NOT_EQUAL
+    key = to_key(condition.key)
+    if condition.target is CompareTarget.CREATE_REVISION:
+        return pb.Compare(result=result, target=pb.Compare.CREATE, key=key, create_revision=condition.revision)
+    return pb.Compare(result=result, target=pb.Compare.MOD, key=key, mod_revision=condition.revision)
 
 
 def _to_op(op: Op, seal: RecordSeal | None) -> pb.RequestOp:

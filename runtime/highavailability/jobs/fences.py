@@ -108,8 +108,8 @@ class OwnerFences:
         there = read.kvs[0] if read.kvs else None
         while there is not None and not (fence := _fence_of(there)).is_lifted:
             record = FenceRecord(0, confirmed_revision=fence.revision, is_lifted=True)
-            guards = (unchanged(owner, epoch), unchanged(key, there.mod_revision))
-            txn = Txn(guards, (Put(key, encode_record(record)),), gets(owner, key))
+            conditions = (unchanged(owner, epoch), unchanged(key, there.mod_revision))
+            txn = Txn(conditions, (Put(key, encode_record(record)),), gets(owner, key))
             settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
             if settled.result.succeeded:
                 return

@@ -1,9 +1,9 @@
-"""The job store over any KeyValueStore: keys, guards and writes exactly as in protocol.md 1 and 2.
+"""The job store over any KeyValueStore.
 
-Every transaction carries its guards and, in its else-branch, reads the keys that settle it. An unknown outcome is
-repeated identically until it is known (R2): repeating is harmless because no guard that has failed for good can hold
-again (a term never returns, a result is written once, an owner's revision only rises, and each write is guarded by what
-it replaces: R33).
+Every transaction carries its conditions and, in its else-branch, reads the keys that settle it. A transaction whose
+outcome is unknown is repeated identically until the outcome is known (R2). Repeats are harmless, because no condition
+that has failed for good can hold again: a term never returns, a result is written once, the revision of an owner only
+rises, and each write is conditional on what it replaces (R33).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class KvLeaderJobStore(JobReader):
             writes.append(Put(self._keys.owner(job_id), encode_record(owner)))
         settled = await self._settle(
             Txn(
-                guards=(leads(self._term), absent(self._keys.graph(job_id)), absent(self._keys.done(job_id))),
+                conditions=(leads(self._term), absent(self._keys.graph(job_id)), absent(self._keys.done(job_id))),
                 success=tuple(writes),
                 failure=gets(
                     self._term.key, self._keys.graph(job_id), self._keys.owner(job_id), self._keys.done(job_id)
@@ -119,7 +119,7 @@ class KvLeaderJobStore(JobReader):
         record = encode_record(owner)
         settled = await self._settle(
             Txn(
-                guards=(
+                conditions=(
                     leads(self._term),
                     unchanged(self._keys.owner(job_id), previous_epoch),
                     present(self._keys.graph(job_id)),
@@ -164,7 +164,7 @@ class KvLeaderJobStore(JobReader):
         while True:
             settled = await self._settle(
                 Txn(
-                    guards=(
+                    conditions=(
                         leads(self._term),
                         present(self._keys.graph(job_id)),
                         absent(self._keys.result(job_id)),
@@ -191,7 +191,7 @@ class KvLeaderJobStore(JobReader):
         record = encode_record(replace(result, archive=await self._payloads.spill(result.archive)))
         settled = await self._settle(
             Txn(
-                guards=(
+                conditions=(
                     leads(self._term),
                     unchanged(self._keys.owner(job_id), previous_epoch),
                     absent(self._keys.result(job_id)),
@@ -222,7 +222,7 @@ class KvLeaderJobStore(JobReader):
     async def _clean_some(self, jobs: Sequence[Cleaning]) -> Mapping[JobId, int]:
         cleanings = tuple(
             Txn(
-                guards=(
+                conditions=(
                     present(self._keys.result(job.job_id)),
                     unchanged(self._keys.result(job.job_id), job.result_revision),
                     absent(self._keys.done(job.job_id)),
@@ -236,7 +236,7 @@ class KvLeaderJobStore(JobReader):
             for job in jobs
         )
         settled = await self._settle(
-            Txn(guards=(leads(self._term),), success=cleanings, failure=gets(self._term.key)),
+            Txn(conditions=(leads(self._term),), success=cleanings, failure=gets(self._term.key)),
         )
         if not settled.result.succeeded:
             check_leads(self._term, settled.answers()[0], f"cleaning of {len(jobs)} jobs")
@@ -258,7 +258,7 @@ class KvLeaderJobStore(JobReader):
             some = [(self._keys.done(job_id), revision) for job_id, revision in jobs[start : start + CLEAN_JOBS_MAX]]
             settled = await self._settle(
                 Txn(
-                    guards=(leads(self._term),),
+                    conditions=(leads(self._term),),
                     success=tuple(Txn((unchanged(key, revision),), (Delete(key),)) for key, revision in some),
                     failure=gets(self._term.key),
                 )
@@ -323,7 +323,7 @@ class KvOwnerJobStore(JobReader):
         assert epoch > 0, f"job {job_id}: epoch {epoch}"
         owner, result = self._keys.owner(job_id), self._keys.result(job_id)
         txn = Txn(
-            guards=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
+            conditions=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
             success=(put,),
             failure=gets(owner, result, self._keys.done(job_id), put.key),
         )
@@ -359,4 +359,4 @@ def _stale(what: str, epoch: int, owner: KeyValue | None, result: KeyValue | Non
 
 
 def _contradiction(what: str) -> BugError:
-    return BugError(f"{what} was refused, yet every guard holds in what it read")
+    return BugError(f"{what} was refused, yet every condition holds in what it read")

@@ -1,4 +1,4 @@
-"""The guards of protocol.md 2, and the settling of unknown outcomes (R2, R32)."""
+"""Conditions of transactions (etcd: compares), and the settling of unknown outcomes (R2, R32)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Settled:
 async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy) -> Settled:
     """Run `txn`; while its outcome is unknown repeat it identically (R2).
 
-    Once executed, a transaction must not find its own guards to hold again (R33): that is how it is recognised.
+    Once executed, a transaction must not find its own conditions to hold again (R33): that is how it is recognised.
     Raises what the store raises for a transaction that was surely not executed. Ends only with a known outcome or by
     cancellation: whoever cancels must decide nothing on the write either.
     """
@@ -118,7 +118,7 @@ async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entrop
 
 
 async def _look(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy) -> TxnResult:
-    """What the transaction would find now, by reads alone: whether its guards hold, else what its else-branch reads."""
+    """What `txn` would find now, by reads alone: whether its conditions hold, else what its else-branch reads."""
     attempt = 0
     while True:
         try:
@@ -130,7 +130,8 @@ async def _look(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy
 
 
 async def _look_once(kv: KeyValueStore, txn: Txn, *, timeout: float) -> TxnResult:
-    keys = dict.fromkeys([guard.key for guard in txn.guards] + [op.key for op in txn.failure if isinstance(op, Get)])
+    read = [op.key for op in txn.failure if isinstance(op, Get)]
+    keys = dict.fromkeys([*(condition.key for condition in txn.conditions), *read])
     there: dict[str, tuple[KeyValue, ...]] = {}
     revision = 0
     for key in keys:
@@ -138,8 +139,8 @@ async def _look_once(kv: KeyValueStore, txn: Txn, *, timeout: float) -> TxnResul
         # All of them as they were at the first one's moment, which is after the refusal.
         revision = revision or answer.revision
         there[key] = tuple(answer.kvs)
-    holds = all(guard.holds(there[guard.key][0] if there[guard.key] else None) for guard in txn.guards)
-    results = () if holds else tuple(OpResult(kvs=there[op.key]) for op in txn.failure if isinstance(op, Get))
+    holds = all(one.holds(there[one.key][0] if there[one.key] else None) for one in txn.conditions)
+    results = () if holds else tuple(OpResult(kvs=there[key]) for key in read)
     return TxnResult(holds, revision, results)
 
 

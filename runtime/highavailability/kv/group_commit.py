@@ -1,8 +1,8 @@
-"""Group commit: where a queue of transactions has formed, one transaction of nested ones, each with its own guards.
+"""Group commit: where a queue of transactions has formed, one transaction of nested ones, each with its own conditions.
 
 A caller alone pays no delay: nothing waits to gather more, what queues up behind a write in flight goes in the next.
-Transactions of one batch are independent: etcd judges all guards before the whole transaction, so one that reads,
-guards or writes what another of the batch writes waits for the next batch. Order of arrival is kept.
+Transactions of one batch are independent: etcd judges all conditions before the whole transaction, so one that reads,
+conditions or writes what another of the batch writes waits for the next batch. Order of arrival is kept.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Footprint:
 
     def add(self, txn: Txn) -> None:
         """Add another transaction's."""
-        self.read_keys.update(guard.key for guard in txn.guards)
+        self.read_keys.update(condition.key for condition in txn.conditions)
         for op in (*txn.success, *txn.failure):
             match op:
                 case Put():

@@ -59,14 +59,14 @@ class KeyValue:
 
 
 class CompareTarget(Enum):
-    """What of a key a guard compares."""
+    """What of a key a condition compares."""
 
     CREATE_REVISION = "CREATE_REVISION"
     MOD_REVISION = "MOD_REVISION"
 
 
 class CompareOperator(Enum):
-    """How a guard compares. NOT_EQUAL to 0 = the key is present."""
+    """How a condition compares. NOT_EQUAL to 0 = the key is present."""
 
     EQUAL = "EQUAL"
     NOT_EQUAL = "NOT_EQUAL"
@@ -74,9 +74,9 @@ class CompareOperator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A guard: target of `key` equals (or not) `revision`. Equal to 0 = the key is absent.
+    """A condition: target of `key` equals (or not) `revision`. Equal to 0 = the key is absent.
 
-    All guards, those of nested transactions too, see the store as it was before the whole transaction.
+    All conditions, those of nested transactions too, see the store as it was before the whole transaction.
     """
 
     key: str
@@ -122,9 +122,9 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """If all guards hold then `success` else `failure`, atomically. May hold nested transactions."""
+    """If all conditions hold then `success` else `failure`, atomically. May hold nested transactions."""
 
-    guards: tuple[Compare, ...]
+    conditions: tuple[Compare, ...]
     success: tuple[Op, ...]
     failure: tuple[Op, ...] = ()
 

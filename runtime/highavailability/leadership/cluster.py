@@ -45,7 +45,7 @@ async def cluster_uuid(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeo
         return known
     mine = ClusterUuid(entropy.hex_id())
     txn = Txn(
-        guards=(absent(keys.cluster),),
+        conditions=(absent(keys.cluster),),
         success=(Put(keys.cluster, encode_record(ClusterRecord(mine))),),
         failure=gets(keys.cluster),
     )

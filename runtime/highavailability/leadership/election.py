@@ -173,7 +173,7 @@ class LeaderElection:
         await patiently(lambda: self._kv.revoke_lease(predecessor.lease, timeout=self._settings.timeout), self._entropy)
 
     async def _stand(self, key: str, lease: Lease) -> int:
-        txn = Txn(guards=(absent(key),), success=(Put(key, self._record, lease.id),), failure=gets(key))
+        txn = Txn(conditions=(absent(key),), success=(Put(key, self._record, lease.id),), failure=gets(key))
         try:
             settled = await patiently(
                 lambda: settle(self._kv, txn, timeout=self._settings.timeout, entropy=self._entropy), self._entropy

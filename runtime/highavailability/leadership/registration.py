@@ -171,9 +171,9 @@ class TaskManagerRegistry:
         Nothing is noted of a TaskManager that has no key (any more). One that was reached stays so.
         """
         guard = self._keys.guard(incarnation)
-        guards = (present(self._keys.task_manager(incarnation)), *(() if is_reached else (absent(guard),)))
+        conditions = (present(self._keys.task_manager(incarnation)), *(() if is_reached else (absent(guard),)))
         put = Put(guard, encode_record(GuardRecord(is_reached)))
-        await self._as_leader(term, Txn(guards, (put,)), f"guard of task manager {incarnation}")
+        await self._as_leader(term, Txn(conditions, (put,)), f"guard of task manager {incarnation}")
 
     async def remove_unused(self, term: LeaderTerm, incarnation: Incarnation) -> None:
         """By the leader that hears nothing of it: nobody has ever used it. One that lives finds out and begins again.
@@ -184,9 +184,9 @@ class TaskManagerRegistry:
         await self._as_leader(term, txn, f"removal of unused task manager {incarnation}")
 
     async def _as_leader(self, term: LeaderTerm, txn: Txn, what: str) -> None:
-        """A transaction that may find its own guards not to hold, if only the term is not over."""
-        guarded = Txn((leads(term), *txn.guards), txn.success, gets(term.key))
-        settled = await settle(self._kv, guarded, timeout=self._timeout, entropy=self._entropy)
+        """Run `txn` on the condition that the term goes on. Conditions of its own need not hold."""
+        as_leader = Txn((leads(term), *txn.conditions), txn.success, gets(term.key))
+        settled = await settle(self._kv, as_leader, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded:
             check_leads(term, settled.answers()[0], what)
 

@@ -1,7 +1,7 @@
 """etcd's multi-version key-value store as a pure data structure: transactions, reads of the past, history, quota.
 
-Invariants: `revision` rises by one with each transaction that changes something; all guards, nested ones too, see the
-state before the whole transaction (as in etcd); a key is written at most once in a transaction.
+Invariants: `revision` rises by one with each transaction that changes something; all conditions, nested ones too, see
+the state before the whole transaction (as in etcd); a key is written at most once in a transaction.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class MvccStore:
         self._commit(events)
 
     def _choose(self, txn: Txn) -> _Path:
-        succeeded = all(guard.holds(self._live.get(guard.key)) for guard in txn.guards)
+        succeeded = all(condition.holds(self._live.get(condition.key)) for condition in txn.conditions)
         ops = txn.success if succeeded else txn.failure
         return _Path(succeeded, ops, tuple(self._choose(op) for op in ops if isinstance(op, Txn)))
 
@@ -251,7 +251,7 @@ def check_txn(txn: Txn) -> None:
 
 def txn_bytes(txn: Txn) -> int:
     """About the size of a transaction as a request."""
-    size = sum(len(guard.key) + 16 for guard in txn.guards)
+    size = sum(len(condition.key) + 16 for condition in txn.conditions)
     for op in (*txn.success, *txn.failure):
         match op:
             case Put():
@@ -266,7 +266,7 @@ def txn_bytes(txn: Txn) -> int:
 def txn_ops(txn: Txn) -> int:
     """How etcd counts the operations of one transaction, nested ones below it included."""
     below = [txn_ops(op) for op in (*txn.success, *txn.failure) if isinstance(op, Txn)]
-    return max(len(txn.guards), len(txn.success), len(txn.failure)) + max(below, default=0)
+    return max(len(txn.conditions), len(txn.success), len(txn.failure)) + max(below, default=0)
 
 
 def _check_ops(txn: Txn, limit: int) -> None:

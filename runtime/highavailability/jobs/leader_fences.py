@@ -17,7 +17,7 @@ from runtime.highavailability.records import TaskManagerRecord
 logger = logging.getLogger(__name__)
 
 
-class JobFences:
+class LeaderFences:
     """Fences under the epoch of the job's last owner, which is over, and has no successor as long as the key stands."""
 
     def __init__(

@@ -61,8 +61,8 @@ class RestoredStore:
         record = encode_record(WantedRecord(wants_cancel=True, client="", reason=REASON))
         read = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         before = read.kvs[0].mod_revision if read.kvs else 0
-        guards = (present(self._keys.graph(job_id)), absent(self._keys.result(job_id)), unchanged(key, before))
-        txn = Txn(guards, (Put(key, record),), gets(key))
+        conditions = (present(self._keys.graph(job_id)), absent(self._keys.result(job_id)), unchanged(key, before))
+        txn = Txn(conditions, (Put(key, record),), gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded and not _is_ours(settled, record):
             raise PermanentError(_DISTURBED)
@@ -83,6 +83,6 @@ class RestoredStore:
 
 
 def _is_ours(settled: Settled, record: bytes) -> bool:
-    """An earlier try of ours, whose answer got lost, may be what made the guards fail (R2)."""
+    """An earlier try of ours, whose answer got lost, may be what made the conditions fail (R2)."""
     (there,) = settled.answers()
     return settled.was_repeated and there is not None and there.value == record
