@@ -28,7 +28,7 @@ class Configuration:
         return cast("T", self._values.get(option.key, option.default))
 
     def has(self, option: ConfigOption[Any]) -> bool:
-        """Has anybody set it?"""
+        """True when the option is set, by a file, the environment or -D."""
         return option.key in self._values
 
     @property
@@ -42,9 +42,9 @@ class Configuration:
         return providers.enabled_providers(self._token_providers)
 
     def shown(self) -> list[tuple[str, str]]:
-        """What is set, for REST: secrets are masked."""
+        """The settings that are set, for REST: secrets are masked."""
         shown = {key: MASK if all_options()[key].is_secret else render(value) for key, value in self._values.items()}
         shown |= {key: masked(key, value) for key, value in self._spark_conf.items()}
-        # What a provider is told may be its password, whatever it is called.
+        # Any option of a provider may be a password, whatever its name is.
         shown |= dict.fromkeys(self._token_providers, MASK)
         return sorted(shown.items())

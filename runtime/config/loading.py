@@ -52,7 +52,7 @@ def parse_dynamic(arguments: Iterable[str]) -> list[str]:
 
 
 def _refuse_secret(key: str) -> None:
-    """R41: every user of a host sees the arguments of its processes."""
+    """Raises InvalidInputError for a secret (R41): every user of a host sees the arguments of its processes."""
     option = all_options().get(key)
     is_of_others = is_secret_key(key) if key.startswith(SPARK_PREFIX) else providers.is_secret(key)
     if is_of_others:
@@ -104,7 +104,7 @@ def load(
 
 
 def _bounded(text: str) -> str:
-    """The text. Raises YAMLError where reading it would take minutes: each bracket in brackets costs all around it."""
+    """The text as it is. Raises YAMLError for a deeply bracketed one: the parser would take minutes."""
     if text.count("[") + text.count("{") > _BRACKETS_MAX:
         message = f"more than {_BRACKETS_MAX} brackets"
         raise yaml.YAMLError(message)
@@ -151,7 +151,7 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, str]]:
 
 
 def _is_area(key: str) -> bool:
-    """Left empty, `taskmanager:` is a heading with nothing below it."""
+    """True for a prefix of options. `taskmanager:` without a value is such a heading."""
     return any(known.startswith(f"{key}.") for known in (*all_options(), SPARK_PREFIX))
 
 

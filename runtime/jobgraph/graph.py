@@ -60,7 +60,7 @@ __all__ = [
 
 
 class OperatorKind(Enum):
-    """What made an operator. `function` is a lone function (a decorated Airflow task), `script` a script job."""
+    """The API call that made an operator. `function` is a lone function (a decorated Airflow task)."""
 
     SOURCE = "source"
     MAP = "map"
@@ -79,7 +79,7 @@ class Operator(JobGraphModel):
 
 
 class ResourceSpec(JobGraphModel):
-    """What one subtask needs. 0 means the default slot's share, "" any spark profile."""
+    """Resources of one subtask. 0 means a default slot's share, "" any spark profile."""
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0
@@ -121,7 +121,7 @@ class JobEdge(JobGraphModel):
 
 
 class JobGraph(JobGraphModel):
-    """A whole job, without its id: that is the client's choice and travels beside it."""
+    """A whole job, without its id: the client chooses the id and sends it beside the graph."""
 
     schema_version: int = JOB_GRAPH_SCHEMA_VERSION
     name: str
@@ -141,11 +141,11 @@ class JobGraph(JobGraphModel):
     client_version: str = ""
 
     def canonical_json(self) -> bytes:
-        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested."""
+        """The JSON form that is stored and digested: sorted keys, no spaces, ASCII."""
         return _canonical(self.document())
 
     def document(self) -> dict[str, JsonValue]:
-        """This graph as JSON. Left out is what nobody has asked for and an earlier release does not know (D-029)."""
+        """This graph as JSON. A field that earlier releases do not know is left out while it is not set (D-029)."""
         return self.model_dump(mode="json", exclude={"user_failures"} if self.user_failures is None else None)
 
     def digest(self) -> str:
@@ -190,7 +190,7 @@ class JobGraph(JobGraphModel):
         )
 
     def map_artifacts(self, change: Callable[[Artifact], Artifact]) -> JobGraph:
-        """The same graph with `change` applied to every artifact: how a client fills in keys after an upload."""
+        """The same graph with `change` applied to every artifact. A client fills in keys this way after an upload."""
         return self.model_copy(
             update={
                 **{
@@ -202,12 +202,12 @@ class JobGraph(JobGraphModel):
         ).without_caches()
 
     def without_caches(self) -> JobGraph:
-        """The same graph with empty indexes (model_copy carries them along)."""
+        """The same graph with empty indexes, which model_copy would keep."""
         return JobGraph.model_construct(**{name: getattr(self, name) for name in JobGraph.model_fields})
 
 
 def vertex_id_of(name: str) -> VertexId:
-    """The id of the vertex with that name: the same name gives the same id in every build."""
+    """The id of the vertex with that name. A name gives the same id in every build."""
     return VertexId(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32])
 
 
@@ -215,7 +215,7 @@ _OPERATORS: TypeAdapter[tuple[Operator, ...]] = TypeAdapter(tuple[Operator, ...]
 
 
 def dump_operators(operators: tuple[Operator, ...]) -> bytes:
-    """A chain as canonical JSON, the form in which it travels to a slot."""
+    """A chain as canonical JSON, the form in which a slot process gets it."""
     return _canonical(_OPERATORS.dump_python(operators, mode="json"))
 
 
@@ -230,7 +230,7 @@ def parse_operators(data: bytes) -> tuple[Operator, ...]:
 
 
 def validation_problems(error: ValidationError) -> tuple[str, ...]:
-    """A pydantic error as one sentence per problem, without echoing the input. To list them is what costs (R41)."""
+    """A pydantic error as one sentence per problem, without the input. Too many problems are counted only (R41)."""
     if error.error_count() > PROBLEMS_LISTED_MAX:
         return (f"it has {error.error_count()} problems: too many to list",)
     found = error.errors(include_input=False, include_url=False, include_context=False)

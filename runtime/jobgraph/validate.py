@@ -1,6 +1,6 @@
-"""Everything that can be wrong with a JobGraph, found in one pass and reported all at once.
+"""Checks of a JobGraph: one pass finds all problems.
 
-Each check is a generator of sentences; none raises, however odd the graph is, so one mistake never hides another.
+Each check is a generator of sentences. None raises, however odd the graph is, so one mistake never hides another.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _name_problems(kind: str, name: str, *, length_max: int = limits.NAME_LENGTH
 
 
 def json_problems(label: str, value: object) -> Iterator[str]:
-    """What keeps a value from being JSON that travels everywhere: depth, huge integers, NaN, other types."""
+    """Problems of a value that is to travel as JSON: depth, huge integers, NaN, other types."""
     pending: list[tuple[object, int]] = [(value, 1)]
     while pending:
         item, depth = pending.pop()

@@ -111,8 +111,11 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
             "high-availability.type: etcd\nhigh-availability.etcd.embedded: true\ntaskmanager.host: worker-1",
             "one host only",
         ),
-        (f"{EXTERNAL}", "whoever can write there runs code in this cluster: set high-availability.etcd.tls.ca"),
-        (f"{EXTERNAL}high-availability.etcd.tls.ca: /ca.pem", "etcd that asks nobody who he is"),
+        (
+            f"{EXTERNAL}",
+            "every client that writes there can run code in this cluster: set high-availability.etcd.tls.ca",
+        ),
+        (f"{EXTERNAL}high-availability.etcd.tls.ca: /ca.pem", "etcd without authentication"),
         (
             f"{EXTERNAL}high-availability.etcd: {{username: u, password: p, allow-unauthenticated: true}}",
             "allow-unauthenticated: true has no effect beside credentials",
