@@ -1,4 +1,4 @@
-"""How to reach etcd, as one value."""
+"""EtcdSettings: how to reach etcd, and which versions are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class UnsafeEtcdVersionError(PermanentError):
 class EtcdSettings:
     """`endpoints` are host:port. Paths of PEM files turn on TLS: `ca` alone, or with `cert` and `key` mutual TLS.
 
-    `quota_bytes` is what etcd runs with when it does not say so itself (before 3.6).
+    `quota_bytes` is etcd's quota, for versions before 3.6, which do not report it.
     """
 
     endpoints: tuple[str, ...]
