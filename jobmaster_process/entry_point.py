@@ -30,7 +30,7 @@ from runtime.common.version import VERSION
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha_options
 from runtime.config.options import jobmanager as jm
-from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint import process_options as options
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.storage import open_blob_store, storage_probe

@@ -30,6 +30,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import conf_text
 from runtime.common.version import VERSION
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, validation_problems
+from runtime.jobgraph.parsing import check_job_graph
 from runtime.jobgraph.restart_strategy import RestartStrategy, restart_strategy_of, user_failures_of
 from runtime.jobgraph.validate import json_problems
 
@@ -180,9 +181,10 @@ def plain_json(label: str, value: Any) -> Any:
 
 def _check(graph: JobGraph) -> None:
     """All checks of the server, as if the pending artifacts were uploaded already."""
-    graph.map_artifacts(
+    uploaded = graph.map_artifacts(
         lambda one: one.model_copy(update={"key": f"{one.sha256}-pending"}) if one.is_pending else one
-    ).check()
+    )
+    check_job_graph(uploaded)
 
 
 def _seconds(timeout: float | timedelta | None) -> float | None:

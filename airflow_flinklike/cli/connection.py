@@ -9,8 +9,9 @@ from airflow_flinklike.client import ClientTls, FlinklikeClient, find_credential
 from airflow_flinklike.client.retrying import needs_tls
 from airflow_flinklike.client.token import NO_TOKEN, is_without_token, local_addresses, local_ca
 from airflow_flinklike.exceptions import AuthenticationError
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_ADDRESSES, REST_PORT
 from runtime.config.options.security import (
     SECURITY_AUTHENTICATION,

@@ -18,6 +18,7 @@ from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
 
 _NO_SCRIPTS: Mapping[str, str] = {
@@ -113,7 +114,7 @@ def with_restarts(program: JobProgram, strategy_text: str, user_failures_text: s
 
 def _read_graph(path: Path) -> JobGraph:
     try:
-        return JobGraph.parse(path.read_bytes())
+        return parse_job_graph(path.read_bytes())
     except OSError as error:
         message = f"{path} cannot be read: {error.strerror}"
         raise PipelineError(message) from error

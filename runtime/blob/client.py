@@ -96,11 +96,6 @@ class BlobSharedClient:
         """Wait between `start` and `stop`, and raise what has ended the downloads."""
         await self._scope.wait_failed()
 
-    @property
-    def cache_bytes(self) -> int:
-        """Size of all cached objects."""
-        return self._cache.size_bytes
-
     async def acquire(self, key: str) -> Path:
         """The object as a local file that stays until `release`. Never write to it.
 

@@ -18,7 +18,7 @@ DIGESTS_MAX = 10_000
 
 
 class BlobServer:
-    """A BlobGateway over one store, with bounds."""
+    """Uploads and downloads of one store, with bounds on how many are served at once."""
 
     def __init__(self, store: BlobStore, *, uploads_max: int = UPLOADS_MAX) -> None:
         self._store = store

@@ -16,7 +16,7 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back; only differences mean something."""
 
     def epoch_millis(self) -> int:
-        """Milliseconds since 1970, for people and REST only. No decision may rest on it."""
+        """Milliseconds since 1970, for display and REST only. No decision may rest on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Deleting what tasks have written: however deep it is, and wherever its links lead (R29).
+"""Deletion of directory trees that tasks have written, however deep they are and wherever their links lead (R29).
 
-`shutil.rmtree` calls itself for each level and holds a descriptor for it: one job with a thousand nested directories
-would end whoever deletes them.
+`shutil.rmtree` calls itself for each level and holds a descriptor for it: a job with a thousand nested directories
+would end the process that deletes them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FAILURES_MAX = 100
 
 
 def delete_tree(path: Path | str) -> Sequence[OSError]:
-    """Delete a directory with all below it, as far as that is possible; what has failed, () where nothing is left.
+    """Delete a directory with all below it, as far as that is possible. Returns the errors, () when nothing is left.
 
     Follows no link. Takes two descriptors, however deep the tree is. Idempotent, blocking.
     """
@@ -65,7 +65,7 @@ class _Deletion:
             self._try(os.rmdir, name, self._top)
 
     def _emptied(self, directory: int) -> list[str]:
-        """Delete all but directories with something in them: their names."""
+        """Delete files and empty directories. Returns the names of the directories that are not empty."""
         try:
             with os.scandir(directory) as entries:
                 found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -79,12 +79,12 @@ class _Deletion:
                 continue
             try:
                 os.rmdir(name, dir_fd=directory)
-            except OSError:  # something is in it; what else it may be shows itself at the next step
+            except OSError:  # it is not empty, or cannot be deleted: the next step finds out
                 left.append(name)
         return left
 
     def _move_up(self, directory: int, name: str) -> str:
-        """Its new name in the top directory; "" where it cannot be moved."""
+        """Move a directory into the top one. Returns its new name there, "" when it cannot be moved."""
         while True:
             self._moved += 1
             moved = f"{_MOVED}{self._moved}"

@@ -1,4 +1,4 @@
-"""Durations as people say them."""
+"""Durations in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def duration_words(seconds: float) -> str:
-    """`250 ms`, `1 s`, `1 min 30 s`, `2 h`: as short as it can be said."""
+    """The shortest form: `250 ms`, `1 s`, `1 min 30 s`, `2 h`."""
     if seconds < 1:
         return f"{seconds * 1000:g} ms" if seconds else "0 s"
     if seconds != int(seconds):

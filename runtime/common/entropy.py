@@ -15,4 +15,4 @@ class Entropy(Protocol):
         """A number in [low, high)."""
 
     def child(self, name: str) -> Entropy:
-        """An independent source: drawing from it shifts nobody else's numbers."""
+        """An independent source: numbers drawn from it do not shift those of any other source."""

@@ -48,7 +48,7 @@ class UnauthenticatedError(PermanentError):
 
 
 class ForbiddenError(PermanentError):
-    """It is known who asks, and who that is may not do this (R48). Says which role may."""
+    """The principal is known and may not do this (R48). The message names the role that may."""
 
 
 class MessageTooLargeError(PermanentError):

@@ -21,7 +21,7 @@ class FencingToken:
 
 
 class HighestToken:
-    """Remembers the highest sender's token of one role or job and refuses lower ones (R1)."""
+    """Remembers the highest token that a role or a job was addressed with, and refuses lower ones (R1)."""
 
     __slots__ = ("_cluster", "_highest", "_role")
 

@@ -1,4 +1,4 @@
-"""State machines as an enum plus a full table. An illegal transition raises and tells the object's story."""
+"""State machines as an enum plus a full table. An illegal transition raises an error with the object's story."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TransitionTable(Generic[StateT]):
         return target in self._arcs[source]
 
     def is_terminal(self, state: StateT) -> bool:
-        """True for a state that nothing leaves."""
+        """True for a state that no arc leaves."""
         return not self._arcs[state]
 
     def arcs(self) -> Iterator[tuple[StateT, StateT]]:
@@ -61,7 +61,7 @@ class StateMachine(Generic[StateT]):
 
     @property
     def is_terminal(self) -> bool:
-        """True once nothing can leave the current state."""
+        """True when no arc leaves the current state."""
         return self._table.is_terminal(self.state)
 
     def can(self, target: StateT) -> bool:
@@ -69,7 +69,7 @@ class StateMachine(Generic[StateT]):
         return self._table.allows(self.state, target)
 
     def to(self, target: StateT, reason: str = "") -> None:
-        """Take one arc. Raises IllegalTransitionError with everything that happened to this object."""
+        """Take one arc. Raises IllegalTransitionError with the object's last transitions."""
         if not self._table.allows(self.state, target):
             story = " -> ".join(self._story)
             message = f"{self._name}: illegal transition {self.state.name} -> {target.name} ({story})"

@@ -19,7 +19,7 @@ VertexId = NewType("VertexId", str)
 """32 lower-case hex digits, derived from the name of the vertex (Flink's JobVertexID)."""
 
 AllocationId = NewType("AllocationId", str)
-"""32 lower-case hex digits; names one hand-out of one slot to one job."""
+"""32 lower-case hex digits; names one allocation of one slot to one job."""
 
 Incarnation = NewType("Incarnation", str)
 """One life of one process, 32 lower-case hex digits, never reused (protocol.md, words)."""
@@ -81,7 +81,7 @@ class ExecutionAttemptId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PartitionId:
-    """One result partition: what attempt `producer` wrote for edge number `output` of its vertex."""
+    """One result partition: the rows that attempt `producer` wrote for edge number `output` of its vertex."""
 
     producer: ExecutionAttemptId
     output: int

@@ -1,4 +1,4 @@
-"""JSON from outside, for readers that have no model of it."""
+"""JSON from outside, for readers that have no model for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Its value. Raises ValueError for whatever cannot be read: also for what is nested too deep for Python (R52)."""
+    """The value of a JSON text. Raises ValueError, also for a text that is nested too deep for Python (R52)."""
     try:
         return json.loads(text)
     except RecursionError as error:

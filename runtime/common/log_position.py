@@ -1,7 +1,7 @@
-"""How far a reader has come in the logs of a job's attempts, in little space: it travels with every look.
+"""How far a reader has come in the logs of a job's attempts. The position is small, because each request carries it.
 
-An attempt that is read to its end is a number in a range of subtasks; one that may still write has an offset for each
-stream. So the size follows the attempts that run now, not those of the job.
+An attempt that is read to its end is a number in a range of subtasks; an attempt that may still write has an offset for
+each stream. So the size follows the attempts that run now, not all attempts of the job.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class AttemptKey:
 
 
 class LogPosition:
-    """What has been read. `live` counts the attempts that are not read to their end.
+    """How much of each log has been read. `live` counts the attempts that are not read to their end.
 
-    It takes as much memory as its text is long, whatever the numbers in it say: a reader says them (R52).
+    Its memory is bounded by the length of its text, whatever numbers a client writes into that text (R52).
     """
 
     __slots__ = ("_drained", "_offsets")
@@ -48,13 +48,13 @@ class LogPosition:
         return len(self._offsets)
 
     def is_drained(self, key: AttemptKey) -> bool:
-        """True when nothing of it is left to read."""
+        """True when the attempt is read to its end."""
         ranges = self._drained.get((key.vertex_id, key.attempt), [])
         at = bisect_right(ranges, key.subtask, key=_first)
         return at > 0 and key.subtask <= ranges[at - 1][1]
 
     def offset(self, key: AttemptKey, stream: str) -> int:
-        """Where to go on."""
+        """The byte at which reading of that stream goes on."""
         offsets = self._offsets.get(key)
         return offsets[STREAMS.index(stream)] if offsets is not None else 0
 
@@ -115,7 +115,7 @@ def _name(value: Any) -> str:
 
 
 def _number(value: Any, highest: int = OFFSET_MAX) -> int:
-    """As it is sent on to TaskManagers, which take 64 bits."""
+    """A number that fits into the 64 bits of the message to a TaskManager. Raises ValueError."""
     if type(value) is not int or not 0 <= value <= highest:
         message = f"a number in it is none from 0 to {highest}"
         raise ValueError(message)
@@ -123,7 +123,7 @@ def _number(value: Any, highest: int = OFFSET_MAX) -> int:
 
 
 def _joined(ranges: Iterable[_Range]) -> list[_Range]:
-    """Those that touch each other as one. They come sorted."""
+    """Merge ranges that touch each other. `ranges` is sorted."""
     found: list[_Range] = []
     for first, last in ranges:
         if found and first <= found[-1][1] + 1:

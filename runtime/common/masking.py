@@ -1,4 +1,4 @@
-"""Which settings hold secrets, wherever they are shown."""
+"""Which settings hold secrets, for every place that shows settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ carry passwords."""
 
 
 def is_secret_key(key: str) -> bool:
-    """Does the name of a setting say that it holds a secret?"""
+    """True when the name of a setting says that it holds a secret."""
     return _SECRET.search(key) is not None
 
 

@@ -1,7 +1,7 @@
-"""Text of others for people's terminals and logs: nothing in it may steer them, or show what it does not say (R41).
+"""Text from jobs and clients, made safe for terminals and logs (R41).
 
-Jobs name and say what they like. Control characters (C0, DEL, C1) move the cursor, change titles and answer for the
-user; controls of writing direction show a text in another order than it has.
+Names and output of jobs may hold any character. Control characters (C0, DEL, C1) move the cursor, change titles and
+type answers for the user; controls of writing direction show a text in another order than it has.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _STEERS_OUTPUT = re.compile(rf"(\x1b\[[0-9;:]{{0,64}}m)|\r(?!\n)|[{_STEERING}]")
 
 
 def printable(text: str) -> str:
-    """The same with each of these characters as an escape: `\\x1b`, `\\u202e`."""
+    """The text with each control character as an escape: `\\x1b`, `\\u202e`."""
     return text if text.isprintable() else _STEERS.sub(lambda found: _escaped(found[0]), text)
 
 
 def printable_output(text: str) -> str:
-    """What a program has written, for a terminal: colours stay, the rest as in `printable`."""
+    """The output of a program, for a terminal: colours stay, all else is as in `printable`."""
     return text if text.isprintable() else _STEERS_OUTPUT.sub(lambda found: found[1] or _escaped(found[0]), text)
 
 

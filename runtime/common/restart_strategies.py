@@ -16,7 +16,7 @@ RESTART_STRATEGY_ALIASES = {
 """Flink's other spellings."""
 
 UserFailures = Literal["final-when-exclusive", "restart", "final"]
-"""What follows from a failure of user code (R36): it ends the job when its task is exclusive, never, or always."""
+"""A failure of user code ends the job (R36): when its task is exclusive, never, or always."""
 
 USER_FAILURES: tuple[UserFailures, ...] = get_args(UserFailures)
 DEFAULT_USER_FAILURES: UserFailures = "final-when-exclusive"
@@ -30,8 +30,9 @@ _IN_WORDS = {
 
 
 def in_words(restart_strategy: str, user_failures: str) -> str:
-    """What follows from a failed task, for people. Earlier releases did not tell user code from others, and had a whole
-    sentence as strategy.
+    """A sentence that says what follows from a failed task.
+
+    Summaries of earlier releases have no `user_failures`, and a whole sentence as `restart_strategy`.
     """
     if not user_failures:
         return restart_strategy
@@ -39,7 +40,7 @@ def in_words(restart_strategy: str, user_failures: str) -> str:
 
 
 def parse_user_failures(text: str) -> UserFailures:
-    """One of the three. Raises ValueError."""
+    """One of USER_FAILURES. Raises ValueError."""
     for one in USER_FAILURES:
         if text.strip().lower() == one:
             return one
@@ -51,4 +52,5 @@ ATTEMPTS_MAX = 2**31 - 1
 """Flink's "no limit"."""
 
 DEFAULT_ATTEMPTS = 3
-"""Restarts of a job for which nobody has set a strategy: a passing trouble is survived, a lasting one ends it soon."""
+"""Restarts of a job when neither job nor cluster sets a strategy: a short fault is survived, a lasting one ends the job
+soon."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 _IGNORED = frozenset({"spark.master", "spark.remote", "spark.api.mode", "spark.scheduler.pool"})
 _IGNORED_PREFIXES = ("spark.submit.", "spark.app.", "spark.job.")
-"""Names and places of an application, and what slots set for themselves. Ignored with a note."""
+"""Names and places of an application, and keys that slots set. A job's values for them are ignored with a note."""
 
 STATIC_SQL = frozenset(
     {
@@ -57,9 +57,6 @@ STATIC_SQL = frozenset(
 )
 """Spark's own list; a test compares it with the JVM's."""
 
-HADOOP_PREFIX = "spark.hadoop."
-"""What follows is a key of the job's own Hadoop conf."""
-
 _OF_METASTORES = ("spark.hadoop.hive.", "spark.hadoop.javax.jdo.")
 """The catalog that jobs share reads these when Spark starts (`taskmanager.spark.warehouse`)."""
 
@@ -74,7 +71,7 @@ _NAMESPACES = (
     "taskMetrics test testing ui unsafe user worker yarn "
 )
 SPARK_NAMESPACES = frozenset(_NAMESPACES.split())
-"""Second words of Spark's own keys; a test compares them with the JVM's. A key with another one is none of Spark's."""
+"""Second words of Spark's own keys; a test compares them with the JVM's. Other keys belong to other systems."""
 
 _STATIC_SQL_PREFIXES = ("spark.sql.hive.metastore.",)
 """Registered by a module of Spark that is not always loaded."""
@@ -126,7 +123,7 @@ OWNED: Mapping[str, str] = {
     "spark.remote": "Spark Connect endpoints are not available yet",
     "spark.api.mode": "Spark Connect endpoints are not available yet",
 }
-"""Keys that nobody can set as Spark conf, with the reason or what to use instead."""
+"""Keys that no job can set, with the reason or with what to use instead."""
 
 _SIZE = re.compile(r"(\d{1,18})([kmgtp])b?\Z")
 
@@ -156,7 +153,7 @@ def static_conf(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_same(wanted: str, offered: str | None) -> bool:
-    """True if both say the same: 1024m is 1g, True is true."""
+    """True if both values mean the same: 1024m is 1g, True is true."""
     return offered is not None and _normal(wanted) == _normal(offered)
 
 
@@ -172,21 +169,22 @@ def lacking(wanted: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:
 
 
 def fewest_lacking(wanted: Mapping[str, str], offers: Sequence[Mapping[str, str]]) -> list[str]:
-    """What is lacking where the least is; nothing where there are no offers yet."""
+    """The keys that the best of the offers lacks; none when there are no offers yet."""
     return min((lacking(wanted, offer) for offer in offers), key=len, default=[])
 
 
 def advice(key: str, value: str) -> str:
-    """One sentence about a key that nobody offers."""
+    """One sentence about a key that no TaskManager offers."""
     if key in OWNED:
         return f"spark_conf {key}: a job cannot set it: {OWNED[key]}"
     return f"spark_conf {key}: static, and no TaskManager offers {value[:80]!r}: start one with -D {key}={value[:80]}"
 
 
 def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[bytes]) -> list[str]:
-    """Problems of a job's conf against what TaskManagers offer (JSON objects).
+    """The problems of a job's conf, given what TaskManagers offer (JSON objects).
 
-    Empty when one TaskManager offers all of it, or when none is registered yet: the job waits and is judged then.
+    Empty when one TaskManager offers all of it, and when no TaskManager is registered yet: then the job waits, and is
+    checked when one registers.
     """
     static = static_conf(wanted)
     if not static:

@@ -1,6 +1,6 @@
 """JobStatus and ExecutionState with Flink's names and transition tables.
 
-Their hash is the object's: that of `Enum` is a function in Python, and each look into a table by state calls it.
+Their hash is that of `object`: `Enum.__hash__` is a Python function, and each look-up by state would call it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SchedulerType(Enum):
 
 
 class JobStatus(Enum):
-    """State of a job. Terminal: FINISHED, CANCELED, FAILED. SUSPENDED ends only this owner's part."""
+    """State of a job. Terminal: FINISHED, CANCELED, FAILED. SUSPENDED ends the part of one owner only."""
 
     INITIALIZING = "INITIALIZING"
     CREATED = "CREATED"

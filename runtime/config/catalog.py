@@ -19,7 +19,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
 )
 
 SPARK_PREFIX = "spark."
-"""Keys that go to Spark as they are."""
+"""Keys with this prefix go to Spark unchanged."""
 
 
 def options_of(area: ModuleType) -> list[ConfigOption[Any]]:

@@ -36,7 +36,7 @@ def _row(option: ConfigOption[object]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with --check say whether it is current."""
+    """Write the page. With --check compare only: exit code 1 when the page is stale."""
     page = reference()
     if "--check" in arguments:
         is_current = REFERENCE.exists() and REFERENCE.read_text(encoding="utf-8") == page

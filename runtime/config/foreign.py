@@ -1,4 +1,4 @@
-"""Keys that are no options: Flink's, with what to use instead, and typing errors, with what was meant."""
+"""Advice for keys that are no options: options of Flink and of earlier releases, and misspelt ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Mapping
 
 _TYPING_ERROR = 0.93
-"""Likeness from which a key is one of ours misspelt, whatever area of Flink's it is in."""
+"""From this likeness on a key is taken for a misspelt option, even when it is in one of Flink's areas."""
 _GUESS = 0.8
-"""Likeness from which a key that nobody knows is worth a guess. Below it, a guess sends people astray."""
+"""From this likeness on an unknown key gets a guess. Below it, a guess would mislead."""
 
 _KEY_LENGTH_MAX = 200
 
@@ -26,6 +26,12 @@ _RPC = "use rpc.timeout and rpc.max-message-size"
 _RUN_DIR = "all files are below the run directory: use FLINKLIKE_RUN_DIR"
 _CLIENT = "clients set this themselves, with flinklike's or the operator's parameters: remove it"
 _REGISTRATION = "connecting is retried without end, a TaskManager's as long as taskmanager.registration.timeout"
+
+REMOVED_KEYS: Mapping[str, str] = {
+    "exchange.carrier": "the rows of an edge are always Parquet files below exchange.dir: remove it",
+    "taskmanager.slot.isolation": "each slot is a process of its own, always: remove it",
+}
+"""Options of earlier releases, with what to do about each."""
 
 FOREIGN_KEYS: dict[str, str] = {
     "akka": _RPC,
@@ -139,13 +145,13 @@ FOREIGN_KEYS: dict[str, str] = {
     "taskmanager.state": _STREAMING,
     "web.access-control-allow-origin": "REST answers no other origin: remove it",
     "web.adaptive-scheduler": _ONE_SCHEDULER,
-    "web.cancel.enable": "whoever has the cluster's token may cancel: remove it",
+    "web.cancel.enable": "every client with the cluster's token may cancel: remove it",
     "web.checkpoints": _STREAMING,
     "web.history": _FINISHED_JOBS,
     "web.log.path": _RUN_DIR,
     "web.port": "use rest.port",
     "web.rescale.enable": _ONE_SCHEDULER,
-    "web.submit.enable": "whoever has the cluster's token may submit: remove it",
+    "web.submit.enable": "every client with the cluster's token may submit: remove it",
     "web.timeout": "use rpc.timeout",
     "web.tmpdir": _RUN_DIR,
     "web.upload.dir": "uploads go to high-availability.storageDir: remove it",
@@ -154,11 +160,13 @@ FOREIGN_KEYS: dict[str, str] = {
 
 
 def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
-    """Why `key` is refused, and what to do. `spelling` maps the keys that there are, in lower case, to how they are
-    written where this one was found."""
+    """Why `key` is refused, and what to do. `spelling` maps each option's key in lower case to its spelling, which
+    differs between files and environment variables."""
     lower = key.lower()
     if len(lower) > _KEY_LENGTH_MAX:
         return "is no option: conf/REFERENCE.md lists them"
+    if lower in REMOVED_KEYS:
+        return f"is no option any more: {REMOVED_KEYS[lower]}"
     meant = _abbreviated(lower, spelling) or _nearest(lower, spelling, _TYPING_ERROR)
     if meant is not None:
         return f"is no option; did you mean {meant}?"
@@ -170,7 +178,7 @@ def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
 
 
 def advice_for(key: str) -> str | None:
-    """What to do about a Flink key, or None where it is not one we know of. The longest area that it is in wins."""
+    """What to do about an option of Flink, None for an unknown key. The longest matching area wins."""
     area = key.lower()
     while area not in FOREIGN_KEYS:
         area, dot, _ = area.rpartition(".")
@@ -180,7 +188,7 @@ def advice_for(key: str) -> str | None:
 
 
 def _abbreviated(key: str, spelling: Mapping[str, str]) -> str | None:
-    """The one key that ends like this: `etcd.endpoints` without the area that it is in."""
+    """The only option that ends with `.<key>`: a key without its area, such as `etcd.endpoints`."""
     found = [written for known, written in spelling.items() if known.endswith(f".{key}")]
     return found[0] if len(found) == 1 else None
 

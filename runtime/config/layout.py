@@ -1,4 +1,4 @@
-"""Where the files of a cluster are: pid, log, etcd, storage, exchange, cds below `$FLINKLIKE_HOME/run`."""
+"""Layout: where a cluster keeps its files on this host, below `$FLINKLIKE_HOME/run`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Layout:
     def from_environment(cls, environment: Mapping[str, str]) -> Layout:
         """FLINKLIKE_HOME (default: the directory above this package), FLINKLIKE_CONF_DIR, FLINKLIKE_RUN_DIR.
 
-        All of them absolute: processes of the cluster have another working directory than who starts them.
+        All of them absolute: processes of the cluster have another working directory than the process that starts them.
         """
         home = Path(environment.get("FLINKLIKE_HOME") or Path(__file__).resolve().parents[2]).absolute()
         conf = Path(environment.get("FLINKLIKE_CONF_DIR") or home / "conf").absolute()
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def pid(self) -> Path:
-        """Pid files, and what processes said when they were ready."""
+        """Pid files and ready files."""
         return self.run / "pid"
 
     def ready_file(self, kind: str, number: int) -> Path:
@@ -60,12 +60,12 @@ class Layout:
 
     @property
     def attempt_logs(self) -> Path:
-        """Logs of attempts, a directory for each TaskManager of this host, and the names of those directories."""
+        """Logs of attempts: a directory for each TaskManager of this host, and files with the TaskManagers' names."""
         return self.log / "attempts"
 
     @property
     def etcd_log(self) -> Path:
-        """What the embedded etcd prints."""
+        """Output of the embedded etcd."""
         return self.log / "etcd.log"
 
     @property
@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def work(self) -> Path:
-        """Scratch of TaskManagers: job directories, Spark's local directory, blob caches."""
+        """Working directories of TaskManagers: jobs, Spark's local directory, blob caches."""
         return self.run / "work"
 
     def storage_url(self, configuration: Configuration) -> str:
@@ -92,14 +92,14 @@ class Layout:
         return configuration.get(EXCHANGE_DIR) or str(self.run / "exchange")
 
     def token_file(self, configuration: Configuration) -> Path:
-        """security.token-file, or its default here. A relative one is below the run directory, as for every process."""
+        """security.token-file, or its default here. A relative path is below the run directory."""
         return self.run / (configuration.get(SECURITY_TOKEN_FILE) or "token")
 
     def cluster_key_file(self, configuration: Configuration) -> Path:
-        """security.cluster-key-file, or its default here, as for the token."""
+        """security.cluster-key-file, or its default here. A relative path is below the run directory."""
         return self.run / (configuration.get(SECURITY_CLUSTER_KEY_FILE) or "cluster-key")
 
     def internal_token_file(self, configuration: Configuration) -> Path | None:
-        """security.internal.token-file, None without: then the credential is derived from the cluster's key."""
+        """security.internal.token-file; None when it is not set: the credential is derived from the cluster's key."""
         named = configuration.get(INTERNAL_TOKEN_FILE)
         return self.run / named if named else None

@@ -1,4 +1,4 @@
-"""Files that processes print into: they are moved aside at a start, and cut while they are written to."""
+"""Output files of processes: each is moved aside at a start, and cut while the process writes to it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 OLD_MAX = 5
-"""So many old ones are kept, as `.1` (the youngest) to `.5`."""
+"""Old files that are kept, as `.1` (the youngest) to `.5`."""
 SIZE_MAX = 16 * 1024 * 1024
 
 
 def rotate(path: Path) -> None:
-    """Move a file aside that nobody writes to any more; an empty one stays. Raises OSError."""
+    """Move a file aside that no process writes to any more; an empty one stays. Raises OSError."""
     if path.exists() and path.stat().st_size:
         _make_room(path)
         path.replace(_old(path, 1))
 
 
 def cut_large(paths: Iterable[Path]) -> None:
-    """Empty those above SIZE_MAX, after a copy of their ends. Whoever writes must append (O_APPEND).
+    """Empty the files above SIZE_MAX, after a copy of their last SIZE_MAX bytes. Writers must append (O_APPEND).
 
-    Several processes may do it: of one file one does. Raises OSError, of the first that could not be cut.
+    Safe when several processes call it: a lock lets one of them cut a file. Raises the OSError of the first file that
+    cannot be cut, after the others.
     """
     failure: OSError | None = None
     for path in paths:
@@ -47,13 +48,13 @@ def _cut(path: Path) -> None:
             return
         draft = path.with_name(f"{path.name}.cut")
         try:
-            # A flood may have written far more than is kept. What comes from here on is lost: nobody can make writers
-            # that are no Python reopen their file.
+            # A flood may have written far more than is kept. What is written between copy and truncation is lost:
+            # programs in other languages cannot be made to reopen their file.
             written.seek(size - SIZE_MAX)
             draft.write_bytes(written.read(SIZE_MAX))
             shutil.copymode(path, draft)
         except OSError:
-            draft.unlink(missing_ok=True)  # the disk is full: what is kept stays
+            draft.unlink(missing_ok=True)  # the disk is full: the old files stay
             raise
         _make_room(path)
         draft.replace(_old(path, 1))

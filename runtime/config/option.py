@@ -121,13 +121,13 @@ def parse_string(text: str) -> str:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Texts separated by `,` or `;`, or a YAML list in brackets."""
+    """Texts that are separated by `,` or `;`, or a YAML list in brackets."""
     inner = text.strip().removeprefix("[").removesuffix("]")
     return tuple(part.strip().strip("'\"") for part in re.split(r"[,;]", inner) if part.strip())
 
 
 def parse_choices(choices: tuple[str, ...]) -> Callable[[str], tuple[tuple[str, str], ...]]:
-    """A parser of `name=choice` texts, separated as a list is; no name comes twice."""
+    """A parser of a list of `name=choice` texts, in which no name comes twice."""
 
     def parse(text: str) -> tuple[tuple[str, str], ...]:
         pairs: list[tuple[str, str]] = []
@@ -143,7 +143,7 @@ def parse_choices(choices: tuple[str, ...]) -> Callable[[str], tuple[tuple[str, 
 
 
 def parse_endpoints(text: str) -> tuple[str, ...]:
-    """`host:port` texts, separated as a list is."""
+    """A list of `host:port` texts."""
     endpoints = parse_list(text)
     for endpoint in endpoints:
         if not _is_endpoint(endpoint):
@@ -158,7 +158,7 @@ def _is_endpoint(text: str) -> bool:
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
-    """Host names or addresses, with or without a port, separated as a list is, or `*`."""
+    """A list of host names or addresses, with or without a port, or `*`."""
     hosts = parse_list(text)
     for host in hosts:
         if host != "*" and not is_host(host) and not _is_endpoint(host):
@@ -168,7 +168,7 @@ def parse_hosts(text: str) -> tuple[str, ...]:
 
 
 def parse_variables(text: str) -> tuple[str, ...]:
-    """Names of environment variables, or beginnings of names with `*`, separated as a list is."""
+    """A list of names of environment variables, or of beginnings of names with `*`."""
     names = parse_list(text)
     for name in names:
         if not _VARIABLE.match(name) or name.startswith("FLINKLIKE"):
@@ -180,9 +180,9 @@ def parse_variables(text: str) -> tuple[str, ...]:
 
 
 def parse_id_range(text: str) -> tuple[int, int] | None:
-    """`first-last`, numbers of users and groups, none of them root's or a service's.
+    """`first-last`: ids of users and groups from 1000 on, so none of root or of a service. None for "".
 
-    Whether accounts have some of them is seen where they are used.
+    Whether an account has one of these ids is checked where they are used.
     """
     if not text:
         return None
@@ -195,12 +195,12 @@ def parse_id_range(text: str) -> tuple[int, int] | None:
 
 
 def is_host(text: str) -> bool:
-    """A host name or an address: nothing that a command could take for one of its options (R41)."""
+    """True for a host name or an address. No command takes such a text for an option of its own (R41)."""
     return _HOST_ONLY.match(text) is not None
 
 
 def at_least(low: str, parse: Callable[[str], Ordered], high: Ordered | None = None) -> Callable[[str], Ordered]:
-    """A parser of what `parse` reads, not below `low` and not above `high`."""
+    """A parser that reads as `parse` does, and refuses values below `low` or above `high`."""
     lowest = parse(low)
 
     def parse_bounded(text: str) -> Ordered:
@@ -247,7 +247,7 @@ def int_between(low: int, high: int) -> Callable[[str], int]:
 
 
 def float_between(low: float, high: float) -> Callable[[str], float]:
-    """A parser of numbers within bounds, both included."""
+    """A parser of numbers in [low, high]."""
 
     def parse(text: str) -> float:
         try:
@@ -263,7 +263,7 @@ def float_between(low: float, high: float) -> Callable[[str], float]:
 
 
 def one_of(*choices: str, refused: dict[str, str] | None = None) -> Callable[[str], str]:
-    """A parser of one of `choices`; `refused` maps values that others have to why they are not here."""
+    """A parser of one of `choices`. `refused` maps legal values of Flink to why they are not here."""
 
     def parse(text: str) -> str:
         value = text.strip()

@@ -1,4 +1,4 @@
-"""`security.delegation.token.provider.<name>.*`: options whose names are the operator's and the provider's."""
+"""`security.delegation.token.provider.<name>.*`: options whose names come from the operator and from the provider."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OURS = frozenset({"enabled", "type"})
 
 @dataclass(frozen=True, slots=True)
 class ProviderOptions:
-    """One provider: `kind` is what it is of, `own` what it is told."""
+    """One provider: `kind` is its type, `own` holds its own options without the prefix."""
 
     name: str
     kind: str
@@ -24,12 +24,12 @@ class ProviderOptions:
 
     @property
     def prefix(self) -> str:
-        """What the keys of its options begin with."""
+        """The beginning of its options' keys."""
         return f"{PREFIX}{self.name}."
 
 
 def key_problem(key: str, value: str) -> str:
-    """What is wrong with a setting that begins with PREFIX, "" if nothing is."""
+    """The problem of a setting whose key begins with PREFIX, "" when there is none."""
     found = _KEY.match(key)
     if found is None:
         return f"expected {PREFIX}<name>.<option>, a name of small letters, digits, '-' and '_'"
@@ -42,7 +42,7 @@ def key_problem(key: str, value: str) -> str:
 
 
 def enabled_providers(settings: Mapping[str, str]) -> Mapping[str, ProviderOptions]:
-    """By name: those of which anything is said, and not that they are off. The type is the name unless it is said."""
+    """The providers that have an option and are not disabled, by name. The default of the type is the name."""
     grouped: dict[str, dict[str, str]] = {}
     for key, value in settings.items():
         found = _KEY.match(key)
@@ -58,6 +58,6 @@ def enabled_providers(settings: Mapping[str, str]) -> Mapping[str, ProviderOptio
 
 
 def is_secret(key: str) -> bool:
-    """Is that an option of a provider whose name says that it holds a secret?"""
+    """True for the key of a provider's option whose name says that it holds a secret."""
     match = _KEY.match(key)
     return match is not None and is_secret_key(match[2])

@@ -1,4 +1,4 @@
-"""Rules across options. Each returns a sentence that says what to change."""
+"""Rules across options. Each yields sentences that say what to change."""
 
 from __future__ import annotations
 
@@ -95,20 +95,20 @@ def conflicts(configuration: Configuration) -> list[str]:
 
 
 def _open_ports(configuration: Configuration) -> Iterator[str]:
-    """R41: whoever wants no authentication beyond this host says so twice."""
+    """R41: open ports without authentication need a second option that confirms them."""
     get = configuration.get
     if get(SECURITY_AUTHENTICATION) != "none" or get(SECURITY_ALLOW_UNAUTHENTICATED):
         return
     for option in (REST_BIND_ADDRESS, JOBMANAGER_BIND_HOST, JOBMASTER_BIND_HOST, TASKMANAGER_BIND_HOST):
         if not is_loopback(get(option)):
             yield (
-                f"{option.key}: {get(option)} with {SECURITY_AUTHENTICATION.key}: none lets everybody who reaches this "
-                f"host run code here: remove one of them, or set {SECURITY_ALLOW_UNAUTHENTICATED.key}: true as well"
+                f"{option.key}: {get(option)} with {SECURITY_AUTHENTICATION.key}: none lets every client that reaches "
+                f"this host run code here: remove one of them, or set {SECURITY_ALLOW_UNAUTHENTICATED.key}: true too"
             )
 
 
 def _encryption(configuration: Configuration) -> Iterator[str]:
-    """R46: nothing half, and nothing without effect."""
+    """R46: TLS is set completely or not at all, and no option of it is without effect."""
     get = configuration.get
     for switch, files in (
         (SSL_INTERNAL_ENABLED, (SSL_INTERNAL_CERT, SSL_INTERNAL_KEY, SSL_INTERNAL_CA)),
@@ -126,13 +126,13 @@ def _encryption(configuration: Configuration) -> Iterator[str]:
     is_open = get(ETCD_ENDPOINTS) and not get(ETCD_TLS_CA) and not get(ETCD_ALLOW_UNAUTHENTICATED)
     if get(SSL_INTERNAL_ENABLED) and is_open:
         yield (
-            f"{SSL_INTERNAL_ENABLED.key}: true with an etcd that is spoken to in plain text encrypts the lesser half: "
-            f"set {ETCD_TLS_CA.key}, or {ETCD_ALLOW_UNAUTHENTICATED.key}: true where nobody listens"
+            f"{SSL_INTERNAL_ENABLED.key}: true leaves the connections to etcd in plain text: set {ETCD_TLS_CA.key}, or "
+            f"{ETCD_ALLOW_UNAUTHENTICATED.key}: true in a network where no attacker listens"
         )
 
 
 def _internal_credential(configuration: Configuration) -> Iterator[str]:
-    """R48: there is none where nobody has to show anything."""
+    """R48: without authentication there is no internal credential."""
     if configuration.get(SECURITY_AUTHENTICATION) == "none":
         options: tuple[ConfigOption[Any], ...] = (INTERNAL_TOKEN_FILE, INTERNAL_ACCEPT_TOKEN)
         for option in options:
@@ -141,7 +141,7 @@ def _internal_credential(configuration: Configuration) -> Iterator[str]:
 
 
 def _json_web_tokens(configuration: Configuration) -> Iterator[str]:
-    """R48: whose they are, for whom, and by which keys, or none of it."""
+    """R48: issuer, audience and keys of JWTs are set together or not at all."""
     get = configuration.get
     required: tuple[ConfigOption[Any], ...] = (JWT_ISSUER, JWT_AUDIENCE)
     is_any = any(get(option) for option in (*required, JWT_KEY_FILE, JWT_JWKS))
@@ -149,12 +149,12 @@ def _json_web_tokens(configuration: Configuration) -> Iterator[str]:
         yield f"security.jwt.* has no effect with {SECURITY_AUTHENTICATION.key}: none: remove one of them"
     for option in required:
         if is_any and not get(option):
-            yield f"JWTs need {option.key}: without it those that are for others would sign in here"
+            yield f"JWTs need {option.key}: without it tokens of another issuer or audience would sign in here"
     if is_any and bool(get(JWT_KEY_FILE)) == bool(get(JWT_JWKS)):
         yield f"JWTs need either {JWT_KEY_FILE.key} or {JWT_JWKS.key}: set one of them"
     is_address = "://" in get(JWT_JWKS)
     if is_address and not get(JWT_JWKS).startswith("https://"):
-        yield f"{JWT_JWKS.key}: {get(JWT_JWKS)} has to begin with https://, or whoever is on the way makes the keys"
+        yield f"{JWT_JWKS.key}: {get(JWT_JWKS)} has to begin with https://, or an attacker could send the keys"
     if is_address and not _names_a_host(get(JWT_JWKS)):
         yield f"{JWT_JWKS.key}: {get(JWT_JWKS)} is no address: expected https://<host>[:<port>]/<path>"
     if get(JWT_JWKS_CA_FILE) and not is_address:
@@ -167,14 +167,14 @@ def _json_web_tokens(configuration: Configuration) -> Iterator[str]:
 def _names_a_host(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # read here, checked there
+        _ = parts.port  # urllib checks the port when it is read
     except ValueError:
         return False
     return bool(parts.hostname)
 
 
 def is_loopback(host: str) -> bool:
-    """Nobody on another host reaches what listens there."""
+    """True for an address that other hosts do not reach."""
     if host == "localhost":
         return True
     try:
@@ -198,7 +198,7 @@ def _high_availability(configuration: Configuration) -> Iterator[str]:
     if get(ETCD_EMBEDDED) and not is_etcd:
         yield f"{ETCD_EMBEDDED.key}: true needs {HA_TYPE.key}: etcd"
     if not is_etcd and get(JOBMANAGER_PORT) == 0:
-        yield f"{JOBMANAGER_PORT.key}: 0 needs {HA_TYPE.key}: etcd, or nobody finds the JobManager: set a port"
+        yield f"{JOBMANAGER_PORT.key}: 0 needs {HA_TYPE.key}: etcd, where processes find the JobManager: set a port"
     if bool(get(ETCD_USERNAME)) != bool(get(ETCD_PASSWORD)):
         yield f"{ETCD_USERNAME.key} and {ETCD_PASSWORD.key} go together: set both or none"
     if bool(get(ETCD_TLS_CERT)) != bool(get(ETCD_TLS_KEY)):
@@ -208,15 +208,15 @@ def _high_availability(configuration: Configuration) -> Iterator[str]:
 
 
 def _unauthenticated(configuration: Configuration) -> Iterator[str]:
-    """R37: who can write to etcd can run code here."""
+    """R37: a client that can write to etcd can run code here."""
     get = configuration.get
     has_credentials = bool(get(ETCD_TLS_CERT) or get(ETCD_USERNAME))
     if not has_credentials and not get(ETCD_ALLOW_UNAUTHENTICATED):
         yield (
-            f"{ETCD_ENDPOINTS.key} names an etcd that asks nobody who he is, and whoever can write there runs code in "
-            f"this cluster: set {ETCD_TLS_CA.key}, {ETCD_TLS_CERT.key} and {ETCD_TLS_KEY.key} (etcd with "
+            f"{ETCD_ENDPOINTS.key} names an etcd without authentication, and every client that writes there can run "
+            f"code in this cluster: set {ETCD_TLS_CA.key}, {ETCD_TLS_CERT.key} and {ETCD_TLS_KEY.key} (etcd with "
             f"--client-cert-auth), or {ETCD_USERNAME.key} and {ETCD_PASSWORD.key}; or "
-            f"{ETCD_ALLOW_UNAUTHENTICATED.key}: true where everybody who reaches etcd may do that"
+            f"{ETCD_ALLOW_UNAUTHENTICATED.key}: true where every client that reaches etcd may do that"
         )
     if has_credentials and get(ETCD_ALLOW_UNAUTHENTICATED):
         yield f"{ETCD_ALLOW_UNAUTHENTICATED.key}: true has no effect beside credentials for etcd: remove it"
@@ -245,7 +245,10 @@ def _timing(configuration: Configuration) -> Iterator[str]:
     if get(HEARTBEAT_TIMEOUT) < 2 * get(HEARTBEAT_INTERVAL):
         yield f"{HEARTBEAT_TIMEOUT.key} must be at least twice {HEARTBEAT_INTERVAL.key}"
     if get(ISOLATION_TIMEOUT) < 3 * get(HEARTBEAT_INTERVAL):
-        yield f"{ISOLATION_TIMEOUT.key} must be at least three times {HEARTBEAT_INTERVAL.key}: keys are read that often"
+        yield (
+            f"{ISOLATION_TIMEOUT.key} must be at least three times {HEARTBEAT_INTERVAL.key}, which is how often "
+            "TaskManagers read their keys"
+        )
     if get(LEASE_TIMEOUT).total_seconds() < 2:
         yield f"{LEASE_TIMEOUT.key} must be at least 2 s: three renewals have to fit into it"
     if get(ETCD_TIMEOUT) > get(LEASE_TIMEOUT):
@@ -263,7 +266,7 @@ def _spark(configuration: Configuration) -> Iterator[str]:
 
 
 def _slot_users(configuration: Configuration) -> Iterator[str]:
-    """R50: whoever has a session of Spark can do in its JVM what the JVM's user may."""
+    """R50: a task with a session of Spark can do in its JVM what the JVM's user may."""
     if configuration.get(SLOT_CPU_MAX) and configuration.get(SLOT_CGROUPS) == "off":
         yield f"{SLOT_CPU_MAX.key} takes control groups: set {SLOT_CGROUPS.key} to auto or required"
     has_users, user = configuration.get(SLOT_UIDS) is not None, configuration.get(SPARK_USER)
@@ -294,7 +297,7 @@ def _slot_users(configuration: Configuration) -> Iterator[str]:
 
 
 def _spark_secret(configuration: Configuration, master: str) -> Iterator[str]:
-    """R44: a driver that others can dial asks for a secret, or somebody has said that it need not."""
+    """R44: a driver that other hosts can dial asks for a secret, or an option allows it not to."""
     file, may_be_open = configuration.get(SPARK_SECRET_FILE), configuration.get(SPARK_ALLOW_UNAUTHENTICATED)
     if master.startswith("local"):
         for option, is_set in ((SPARK_SECRET_FILE, bool(file)), (SPARK_ALLOW_UNAUTHENTICATED, may_be_open)):
@@ -305,8 +308,8 @@ def _spark_secret(configuration: Configuration, master: str) -> Iterator[str]:
     elif not file and not may_be_open:
         yield (
             f"spark.master {master} needs {SPARK_SECRET_FILE.key}, the secret that its master and workers were started "
-            "with (spark.authenticate): without one whoever reaches the driver's ports runs code as the TaskManager's "
-            f"user. If that cannot happen in your network, set {SPARK_ALLOW_UNAUTHENTICATED.key}: true"
+            "with (spark.authenticate): without one every client that reaches the driver's ports runs code as the "
+            f"TaskManager's user. If that cannot happen in your network, set {SPARK_ALLOW_UNAUTHENTICATED.key}: true"
         )
     if not file and not master.startswith("local") and configuration.get(SPARK_NETWORK_ENCRYPTION):
         yield f"{SPARK_NETWORK_ENCRYPTION.key} needs {SPARK_SECRET_FILE.key}: its keys are made from the secret"

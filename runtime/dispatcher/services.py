@@ -63,7 +63,7 @@ class ResourceRequests(Protocol):
 
 
 class TaskStops(Protocol):
-    """R16, where no owner can: `runtime.highavailability.jobs.job_fences.JobFences`."""
+    """R16, where no owner can: `runtime.highavailability.jobs.leader_fences.LeaderFences`."""
 
     async def stop_everywhere(self, job_id: JobId, epoch: int, last_epoch: int, /) -> None:
         """Returns when no exclusive attempt of epochs up to `last_epoch` can run any more.

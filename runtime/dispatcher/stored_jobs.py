@@ -23,7 +23,7 @@ from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.task import FailureInfo
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import DoneRecord, StoredJob
-from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.parsing import parse_job_graph
 
 
 def encode_summary(summary: JobSummary) -> bytes:
@@ -123,7 +123,7 @@ def unowned_archive(
     """The execution graph of a job that no owner tells of: as if nothing had run. Also for one that cannot be read."""
     exceptions = () if failure is None else (ArchivedException(failure, "", "", "", labels={"type": failure.kind}),)
     try:
-        job_graph = JobGraph.parse(graph)
+        job_graph = parse_job_graph(graph)
     except InvalidInputError as error:
         reason = f"the job graph cannot be read: {error}"
         return replace(empty_archive(source, summary, exceptions), pending_reason=reason)

@@ -14,9 +14,10 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.errors import FlinklikeError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
-from runtime.config.configuration import Configuration, load, parse_dynamic
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
-from runtime.entrypoint import option_mapping as options
+from runtime.config.loading import load, parse_dynamic
+from runtime.entrypoint import process_options as options
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.leadership.cluster import stored_cluster
 from runtime.highavailability.services import HighAvailabilitySettings, opened_store

@@ -26,8 +26,8 @@ from runtime.config.options import jobmanager as jm
 from runtime.config.options import taskmanager as tm
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
-from runtime.entrypoint import option_mapping as options
-from runtime.entrypoint.components import (
+from runtime.entrypoint import process_options as options
+from runtime.entrypoint.component_factories import (
     DispatcherResourceManagerComponentFactory,
     JobManagerServices,
     JobManagerSettings,

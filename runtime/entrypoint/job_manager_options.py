@@ -21,7 +21,7 @@ from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.settings import DispatcherSettings
-from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.resourcemanager.endpoint import ResourceManagerSettings
 from runtime.rest.audit import AuditLog

@@ -20,7 +20,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import high_availability as ha
-from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint import process_options as options
 from runtime.highavailability.kv.keeper import HeldLease, KeptLease, SharedLease
 from runtime.highavailability.services import HighAvailabilitySettings, lease_keeping
 from runtime.system.linux import die_with_parent, set_process_name

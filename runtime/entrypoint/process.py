@@ -27,8 +27,9 @@ from runtime.common.ids import Incarnation
 from runtime.common.printable import printable
 from runtime.common.version import VERSION
 from runtime.config import log_files
-from runtime.config.configuration import Configuration, load, parse_dynamic
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load, parse_dynamic
 from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.keeper_process import KeeperProcess, fork_keeper

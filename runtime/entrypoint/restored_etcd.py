@@ -20,13 +20,13 @@ from runtime.blob.blocking import BlockingIo
 from runtime.common.clock import Deadline
 from runtime.common.errors import FlinklikeError, PermanentError
 from runtime.common.printable import printable
-from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
+from runtime.config.loading import load, parse_dynamic
 from runtime.config.options.high_availability import LEASE_TIMEOUT
-from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint import process_options as options
 from runtime.entrypoint.storage import mark_file, open_blob_store
 from runtime.highavailability import services as ha_services
-from runtime.highavailability.restored import RestoredStore
+from runtime.highavailability.restored_store import RestoredStore
 
 _LEASES_FACTOR = 3
 

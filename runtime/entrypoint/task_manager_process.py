@@ -1,11 +1,8 @@
-"""The TaskManager's main process: options to settings, and the parts that a TaskManagerRunner starts and stops."""
+"""The TaskManager's main process: the parts that a TaskManagerRunner starts and stops, and what happens at its end."""
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,67 +12,53 @@ from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import InvalidInputError, PermanentError
+from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
-from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import high_availability as ha
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
-from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
-from runtime.entrypoint.option_mapping import (
+from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
+from runtime.entrypoint.process_options import (
     guard_dialler,
-    heartbeat_timing,
     high_availability_settings,
     rpc_settings,
-    seconds,
 )
-from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
-from runtime.entrypoint.resource_id import kept_resource_id
 from runtime.entrypoint.slot_users import (
-    NOT_ENFORCED,
-    beside_slot_users,
     not_enforced,
     shown_directories,
     slot_users,
     spark_account,
 )
 from runtime.entrypoint.storage import open_blob_store
+from runtime.entrypoint.task_manager_options import (
+    attempt_logs,
+    exchange_directory,
+    registration_of,
+    runner_settings,
+    slot_settings,
+    spark_settings,
+    task_environment,
+    token_receivers,
+)
 from runtime.gateways.resource_manager import RegisterTaskManager
-from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
-from runtime.security.token_providers import load_receivers
 from runtime.system.linux import join_empty_keyring
-from runtime.taskexecutor.connections.contact import ContactSettings, DeregisteredError
-from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits, remove_own
+from runtime.taskexecutor.connections.contact import DeregisteredError
+from runtime.taskexecutor.containment.cgroups import remove_own
 from runtime.taskexecutor.containment.users import SlotUsers
-from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
-from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
-from runtime.taskexecutor.directories.exchange_identity import exchange_identity
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.log_retention import LogRetention
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
+from runtime.taskexecutor.directories.partitions import local_path
 from runtime.taskexecutor.directories.working_directory import WorkingDirectory
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
-from runtime.taskexecutor.guard.records import boot_id
-from runtime.taskexecutor.runner import EarlierLives, RunnerSettings, StartableSlotPool, TaskManagerRunner
-from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
+from runtime.taskexecutor.runner import EarlierLives, StartableSlotPool, TaskManagerRunner
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
-from runtime.taskexecutor.spark_host.launch import pyspark_version
-from runtime.taskexecutor.task_environment import TaskEnvironment
-from runtime.taskexecutor.unpacking.limits import UnpackLimits
 
 logger = logging.getLogger(__name__)
-
-SPARK_MASTER = "spark.master"
-DEFAULT_MASTER = "local[*]"
-_ENDED_JOBS_INTERVALS = 10
-"""After so many heartbeat intervals jobs that nobody comes for are looked up again (R16)."""
 
 _END_STATED = 300.0
 """Seconds: longer than leaders and etcd are usually away. The next start here says it as well."""
@@ -131,7 +114,7 @@ class TaskManagerProcess:
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
         context.incarnation = Incarnation(self._guard.incarnation)
-        registration = _registration(context, _listening_guard(self._guard, context.configuration))
+        registration = registration_of(context, _listening_guard(self._guard, context.configuration))
         await self._check_guard(registration, context.configuration)
         io = BlockingIo()
         try:
@@ -167,48 +150,6 @@ def _facts(registration: RegisterTaskManager) -> dict[str, str]:
     }
 
 
-def slots_of(configuration: Configuration) -> int:
-    """`taskmanager.numberOfTaskSlots`, by default the cores of this process."""
-    return configuration.get(tm.SLOTS) or _cores()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-def _registration(context: ProcessContext, guard_address: str) -> RegisterTaskManager:
-    configuration = context.configuration
-    slots = slots_of(configuration)
-    memory_bytes = configuration.get(tm.TASK_MEMORY)
-    has_spark = configuration.get(tm.SPARK_ENABLED)
-    offered = effective_conf(_spark_settings(context, Path())) if has_spark else {}
-    host = configuration.get(tm.TASKMANAGER_HOST)
-    id_file = context.environment.get(RESOURCE_ID_FILE_VARIABLE)
-    return RegisterTaskManager(
-        incarnation=context.incarnation,
-        task_manager_id=configuration.get(tm.TASKMANAGER_RESOURCE_ID)
-        or kept_resource_id(Path(id_file) if id_file else None, host, context.incarnation),
-        address="",
-        guard_address=guard_address,
-        boot_id=boot_id(),
-        version=VERSION,
-        protocol_version=PROTOCOL_VERSION,
-        slots=slots,
-        slot_profile=ResourceProfile(
-            cpu_cores=_cores() / slots,
-            memory_bytes=memory_bytes // slots,
-            spark_profile=configuration.get(tm.SPARK_PROFILE),
-        ),
-        has_spark=has_spark,
-        spark_conf=json.dumps(offered, sort_keys=True).encode(),
-        cpu_cores=_cores(),
-        memory_bytes=memory_bytes,
-        exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
-        spark_version=pyspark_version() if has_spark else "",
-        has_tenants=configuration.get(tm.TENANCY) == "namespace",
-    )
-
-
 def _make_runner(
     context: ProcessContext,
     registration: RegisterTaskManager,
@@ -220,14 +161,14 @@ def _make_runner(
 ) -> TaskManagerRunner:
     configuration, layout = context.configuration, context.layout
     directory = WorkingDirectory(layout.work, context.incarnation)
-    logs = _attempt_logs(context, registration)
-    environment = _task_environment(configuration).naming_credentials(directory.credentials)
+    logs = attempt_logs(context, registration)
+    environment = task_environment(configuration).naming_credentials(directory.credentials)
     numbers = slot_users(configuration, registration.slots)
     account = None if numbers is None else spark_account(configuration, numbers, environment.umask)
     users = None if numbers is None else _job_users(context, numbers, account, directory, logs.directory)
     spark = None
     if registration.has_spark:
-        settings = _settings_of_spark(context, directory, numbers, account)
+        settings = spark_settings(context, directory, numbers, account)
         spark = ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
@@ -247,12 +188,12 @@ def _make_runner(
         settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE), Patience())
         return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
 
-    slots = _slot_settings(configuration, registration, environment)
+    slots = slot_settings(configuration, registration, environment)
     controllers = [] if slots.cgroups is None else slots.cgroups.controllers
     registration = replace(registration, not_enforced=not_enforced(numbers, controllers))
     stated_for = _stated_for(services) if states_end else 0.0
     return TaskManagerRunner(
-        _runner_settings(context, logs.directory, stated_for),
+        runner_settings(context, logs.directory, stated_for),
         registration,
         rpc=rpc,
         leader_address=f"{configuration.get(JOBMANAGER_ADDRESS)}:{configuration.get(JOBMANAGER_PORT)}",
@@ -270,10 +211,10 @@ def _make_runner(
         ),
         spark=spark,
         make_blobs=make_blobs,
-        exchange=_exchange(context, has_secret_names=users is not None),
+        exchange=exchange_directory(context, has_secret_names=users is not None),
         directory=directory,
         logs=logs,
-        tokens=_tokens(configuration, directory, users),
+        tokens=token_receivers(configuration, directory, users),
         clock=context.clock,
         boot_clock=context.boot_clock,
         entropy=context.entropy,
@@ -283,32 +224,6 @@ def _make_runner(
 
 def _stated_for(services: HighAvailabilityServices | None) -> float:
     return _END_STATED if services is not None else _END_STATED_IN_MEMORY
-
-
-def _settings_of_spark(
-    context: ProcessContext, directory: WorkingDirectory, users: SlotUsers | None, account: SparkAccount | None
-) -> SparkSettings:
-    """What is open is told."""
-    settings = _spark_settings(context, directory.spark)
-    if users is not None and account is not None:
-        settings = beside_slot_users(settings, users, account)
-    if context.configuration.get(tm.SPARK_ALLOW_UNAUTHENTICATED):
-        logger.warning("%s", _open_spark(settings))
-    return settings
-
-
-def _exchange(context: ProcessContext, *, has_secret_names: bool) -> ExchangeDirectory:
-    url = context.layout.exchange_url(context.configuration)
-    return ExchangeDirectory(url, context.incarnation, has_secret_names=has_secret_names)
-
-
-def _tokens(
-    configuration: Configuration, directory: WorkingDirectory, users: JobUsers | None
-) -> DelegationTokenReceiverRepository:
-    group = None if users is None else users.shared_gid
-    return DelegationTokenReceiverRepository(
-        directory.credentials, load_receivers(configuration.token_providers), group
-    )
 
 
 def _job_users(
@@ -333,141 +248,4 @@ def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServ
         boot_clock=context.boot_clock,
         entropy=context.entropy,
         store=context.store,
-    )
-
-
-def _attempt_logs(context: ProcessContext, registration: RegisterTaskManager) -> AttemptLogs:
-    configuration = context.configuration
-    retention = LogRetention(
-        bytes_max=configuration.get(tm.ATTEMPT_LOG_TOTAL),
-        age_max=seconds(configuration, tm.ATTEMPT_LOG_RETENTION),
-    )
-    return AttemptLogs(context.layout.attempt_logs, registration.task_manager_id, retention)
-
-
-def _secrets_directory(configuration: Configuration) -> str:
-    """Its files may come and go. Raises InvalidInputError when it is not there: no job with a secret would run."""
-    directory = configuration.get(tm.SECRETS_DIRECTORY)
-    if directory and not Path(directory).is_dir():
-        message = f"{tm.SECRETS_DIRECTORY.key}: {directory} is no directory here: make it, or correct the path"
-        raise InvalidInputError(message)
-    return directory
-
-
-def _runner_settings(context: ProcessContext, log_directory: Path, end_stated_for: float) -> RunnerSettings:
-    configuration = context.configuration
-    return RunnerSettings(
-        end_stated_for=end_stated_for,
-        ended_jobs_period=_ENDED_JOBS_INTERVALS * heartbeat_timing(configuration).interval,
-        contact=ContactSettings(
-            interval=heartbeat_timing(configuration).interval,
-            isolation_timeout=seconds(configuration, tm.ISOLATION_TIMEOUT),
-            cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
-        ),
-        executor=TaskExecutorSettings(
-            log_directory=log_directory,
-            secrets_directory=_secrets_directory(configuration),
-            slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
-            registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
-            owner_timeout=seconds(configuration, tm.JOBMASTER_TIMEOUT),
-            drain_timeout=seconds(configuration, tm.DRAIN_TIMEOUT),
-            connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),
-            archives=_unpack_limits(configuration),
-        ),
-    )
-
-
-def _unpack_limits(configuration: Configuration) -> UnpackLimits:
-    return UnpackLimits(
-        bytes_max=configuration.get(tm.ARCHIVES_SIZE),
-        entries_max=configuration.get(tm.ARCHIVES_ENTRIES),
-        memory_bytes_max=configuration.get(tm.ARCHIVES_MEMORY),
-        cpu_seconds_max=math.ceil(seconds(configuration, tm.ARCHIVES_CPU_TIME)),
-        timeout=seconds(configuration, tm.ARCHIVES_TIMEOUT),
-    )
-
-
-def _slot_settings(
-    configuration: Configuration, registration: RegisterTaskManager, environment: TaskEnvironment
-) -> SlotSettings:
-    return SlotSettings(
-        slots=registration.slots,
-        task_manager_id=registration.task_manager_id,
-        memory_bytes_max=registration.slot_profile.memory_bytes,
-        cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
-        is_reuse_enabled=configuration.get(tm.SLOT_PROCESS_REUSE),
-        inline_bytes_max=configuration.get(tm.EXCHANGE_INLINE_MAX),
-        log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
-        is_static_conf_fatal=configuration.get(tm.SCRIPT_STATIC_CONF) == "fail",
-        spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
-        environment=environment,
-        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None,
-        cgroups=_slot_cgroups(configuration, registration),
-    )
-
-
-def _slot_cgroups(configuration: Configuration, registration: RegisterTaskManager) -> SlotCgroups | None:
-    """R50. Raises InvalidInputError where they are required and cannot be had."""
-    wish = configuration.get(tm.SLOT_CGROUPS)
-    if wish == "off":
-        logger.info("%s", NOT_ENFORCED.format(f"control groups ({tm.SLOT_CGROUPS.key} is off)"))
-        return None
-    limits = SlotLimits(
-        registration.slot_profile.memory_bytes,
-        configuration.get(tm.SLOT_CPU_MAX),
-        configuration.get(tm.SLOT_PROCESSES_MAX),
-    )
-    made = SlotCgroups.make(registration.slots, limits)
-    refused = "; ".join(f"{controller} ({why})" for controller, why in made.refused.items())
-    if refused and wish == "required":
-        made.remove()
-        message = f"{tm.SLOT_CGROUPS.key}: required, and there are none here for {refused}"
-        raise InvalidInputError(message)
-    if refused:
-        logger.warning("%s", NOT_ENFORCED.format(f"control groups for {refused}"))
-    return made
-
-
-def _task_environment(configuration: Configuration) -> TaskEnvironment:
-    further: tuple[str, ...] = configuration.get(tm.ENVIRONMENT_PASSED)
-    return TaskEnvironment.of_this_process(further)
-
-
-def _spark_cluster(configuration: Configuration) -> str:
-    """The master whose executors are on other hosts, "" for those in our JVM."""
-    master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
-    return "" if master.startswith("local") else master
-
-
-def _open_spark(settings: SparkSettings) -> str:
-    """R44: what somebody has said twice is said once more, at each start."""
-    return (
-        f"Spark's driver asks nobody for a secret ({tm.SPARK_ALLOW_UNAUTHENTICATED.key}): who reaches it at "
-        f"{settings.bind_address} runs code as this user; start the cluster at {settings.master} with "
-        f"spark.authenticate and set {tm.SPARK_SECRET_FILE.key}"
-    )
-
-
-def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
-    configuration = context.configuration
-    conf = {key: value for key, value in configuration.spark_conf.items() if key != SPARK_MASTER}
-    master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
-    log_file = context.environment.get(LOG_FILE_VARIABLE)
-    return SparkSettings(
-        master=master,
-        slots=slots_of(configuration),
-        cores=_cores(),
-        heap_bytes=configuration.get(tm.SPARK_MEMORY),
-        work_directory=work.absolute(),
-        cds_directory=context.layout.cds,
-        log_directory=context.layout.log,
-        bind_address=configuration.get(tm.TASKMANAGER_BIND_HOST),
-        advertised_host="" if master.startswith("local") else configuration.get(tm.TASKMANAGER_HOST),
-        secret_file=configuration.get(tm.SPARK_SECRET_FILE),
-        network_encryption=configuration.get(tm.SPARK_NETWORK_ENCRYPTION),
-        log_prefix=f"{Path(log_file).stem}-spark" if log_file else "spark",
-        spark_conf=conf,
-        warehouse=configuration.get(tm.SPARK_WAREHOUSE),
-        warm_up_count=configuration.get(tm.SPARK_WARM_UP),
-        class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),
     )

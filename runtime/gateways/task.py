@@ -133,7 +133,6 @@ class TaskInformation:
     operators: bytes
     code_blobs: tuple[BlobReference, ...]
     parallelism: int
-    max_parallelism: int
     is_exclusive: bool
 
 

@@ -1,4 +1,4 @@
-"""Where everything lies: the keys of protocol.md 1, under `/flinklike/<cluster-id>/`."""
+"""The keys of protocol.md 1, under `/flinklike/<cluster-id>/`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Keys:
 
     @classmethod
     def of_cluster(cls, cluster_id: str) -> Keys:
-        """Raises InvalidInputError for an id that would not make a key of its own."""
+        """The keys of a cluster. Raises InvalidInputError for an id that could mean another cluster's keys."""
         if not _CLUSTER_ID.match(cluster_id):
             message = (
                 f"{cluster_id[:80]!r} is not a cluster id: "
@@ -63,7 +63,7 @@ class Keys:
         return f"{self.task_managers}{incarnation}"
 
     def guard(self, incarnation: Incarnation) -> str:
-        """R13: what a leader has found out about this TaskManager's guard, before anything was given to it."""
+        """R13: whether a leader has reached this TaskManager's guard; written before its first slot is given away."""
         return f"{self.task_manager(incarnation)}/guard"
 
     def fence(self, incarnation: Incarnation, job_id: JobId) -> str:
@@ -100,7 +100,7 @@ class Keys:
         return f"{self.events(job_id)}{number:0{_EVENT_DIGITS}d}"
 
     def wanted(self, job_id: JobId) -> str:
-        """What a person asked for."""
+        """The wish of a client: a cancel, or a move."""
         return f"{self.job(job_id)}wanted"
 
     def client(self, job_id: JobId) -> str:
@@ -113,11 +113,11 @@ class Keys:
 
     @property
     def principals(self) -> str:
-        """Prefix of those who may sign in."""
+        """Prefix of the principals."""
         return f"{self.root}principals/"
 
     def principal(self, name: str) -> str:
-        """One of them."""
+        """One principal."""
         return f"{self.principals}{name}"
 
     @property
@@ -130,7 +130,7 @@ class Keys:
         return f"{self.all_done}{job_id}"
 
     def split_job_key(self, key: str) -> tuple[JobId, str] | None:
-        """`jobs/<id>/<rest>` -> (id, rest); None for a key that has no such form."""
+        """`jobs/<id>/<rest>` -> (id, rest); None for a key of another form."""
         job_id, _, rest = key.removeprefix(self.jobs).partition("/")
         if not key.startswith(self.jobs) or not rest or not is_hex_id(job_id):
             return None

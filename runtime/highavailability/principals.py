@@ -1,6 +1,7 @@
-"""Principals in the store: written by the leader for an admin, followed by every JobManager (R48).
+"""Principals in the store: the leader writes them for an admin, and every JobManager follows them (R48).
 
-A principal that is revoked stays as a mark: what is absent cannot be told from what was never written (R33).
+The record of a revoked principal stays as a mark: an absent record could not be told from one that was never written
+(R33).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _SHOWN_MAX = 127
 
 @dataclass(frozen=True, slots=True)
 class StoredPrincipal:
-    """A record as read; `revision` is what its next writer replaces.
+    """A record as read; its next writer names `revision` as what it replaces.
 
-    `problem` is not "" when it cannot be read, and says why: then only the name is known, which is the key's.
+    `problem` says why a record cannot be read, "" when it can: then only the name is known, from the key.
     """
 
     record: PrincipalRecord
@@ -37,13 +38,13 @@ class StoredPrincipal:
 
 
 class FollowedPrincipals(dict[str, StoredPrincipal]):
-    """All of them by name. `listed_revision`: of the list that they come from; 0: they are what a watch has told."""
+    """All principals by name. `listed_revision`: the revision at which a read has confirmed them, 0 after a watch."""
 
     listed_revision = 0
 
 
 class PrincipalStore:
-    """All of a cluster's."""
+    """Reads, writes and follows the principals of a cluster."""
 
     def __init__(self, kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
         self._kv = kv
@@ -51,42 +52,42 @@ class PrincipalStore:
         self._entropy = entropy
         self._timeout = timeout
         self._told: frozenset[str] = frozenset()
-        """Keys that cannot be read, told once until that has changed: who writes junk again and again fills no log."""
+        """Unreadable keys that were logged, once until they change: an attacker in etcd must not fill the log."""
 
     async def get(self, name: str) -> StoredPrincipal | None:
-        """One of them, by a linearizable read."""
+        """One principal, by a linearizable read."""
         key = self._keys.principal(name)
         answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         return _stored(name, answer.kvs[0]) if answer.kvs else None
 
     async def put(self, record: PrincipalRecord, *, previous_revision: int) -> StoredPrincipal:
-        """Write it in place of what was read (0: there was none). Raises ConflictError when that has changed."""
+        """Replace the record of `previous_revision` (0: there is none). Raises ConflictError when it has changed."""
         key = self._keys.principal(record.name)
         data = encode_record(record)
-        txn = Txn(guards=(unchanged(key, previous_revision),), success=(Put(key, data),), failure=gets(key))
+        txn = Txn(conditions=(unchanged(key, previous_revision),), success=(Put(key, data),), failure=gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if settled.result.succeeded:
             return StoredPrincipal(record, settled.result.revision)
         (there,) = settled.answers()
         if settled.was_repeated and there is not None and there.value == data:
             return StoredPrincipal(record, there.mod_revision)
-        message = f"principal {record.name} was changed by somebody else meanwhile: look at it, and ask again"
+        message = f"principal {record.name} was changed by another request meanwhile: look at it, and ask again"
         raise ConflictError(message)
 
     async def delete(self, name: str, *, previous_revision: int) -> int:
-        """Delete what was read; the revision of that. Raises ConflictError when it has changed."""
+        """Delete the record of `previous_revision`. Returns the revision. Raises ConflictError when it has changed."""
         key = self._keys.principal(name)
-        txn = Txn(guards=(unchanged(key, previous_revision),), success=(Delete(key),), failure=gets(key))
+        txn = Txn(conditions=(unchanged(key, previous_revision),), success=(Delete(key),), failure=gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if settled.result.succeeded or (settled.was_repeated and settled.answers() == [None]):
             return settled.result.revision
-        message = f"principal {name} was changed by somebody else meanwhile: look at it, and ask again"
+        message = f"principal {name} was changed by another request meanwhile: look at it, and ask again"
         raise ConflictError(message)
 
     async def follow(self) -> AsyncIterator[FollowedPrincipals]:
-        """All of them by name, now and after each change, with those that cannot be read (R31).
+        """All principals by name, now and after each change, including unreadable ones (R31).
 
-        What has a name that no principal can have is told, and left out.
+        A key whose name no principal can have is logged and left out.
         """
         prefix = self._keys.principals
         following = follow(self._kv, prefix, timeout=self._timeout, entropy=self._entropy, tells_lists=True)

@@ -1,7 +1,7 @@
 """The stored form of records: JSON `{"v": 1, "record": {...}}`, bytes as base64, by pydantic TypeAdapters.
 
 Fields that a newer release has added are ignored by an older one. A record that cannot be read raises
-UnreadableRecordError, which names its key; callers fail what the record belongs to and nothing else.
+UnreadableRecordError, which names its key; callers fail the job or process of the record, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECORD_VERSION = 1
 
 
 class UnreadableRecordError(PermanentError):
-    """The value of `key` is not a record that this version can read, for that `reason`, which names no key."""
+    """The value of `key` is not a record that this version can read. `reason` says why, without the key."""
 
     def __init__(self, message: str, *, key: str, reason: str = "") -> None:
         super().__init__(message)
@@ -29,11 +29,11 @@ class UnreadableRecordError(PermanentError):
 
 
 _REFUSED = b"\xffrefused: "
-"""What comes in the place of a value that must not be used: no JSON, and no text either."""
+"""Prefix of the value that takes the place of a refused one: neither JSON nor text."""
 
 
 def refused(reason: str) -> bytes:
-    """A value that cannot be decoded, for that reason (R38)."""
+    """A value that no reader can decode, with the reason for its error (R38)."""
     return _REFUSED + reason.encode()
 
 
@@ -47,12 +47,12 @@ class _Envelope(Generic[RecordT]):
 
 
 def encode_record(record: Any) -> bytes:
-    """The record as JSON. The same record always gives the same bytes."""
+    """The record as JSON. Equal records give equal bytes."""
     return _adapter(type(record)).dump_json(_Envelope(RECORD_VERSION, record))
 
 
 def decode_record(record_type: type[RecordT], data: bytes, *, key: str) -> RecordT:
-    """The inverse. Raises UnreadableRecordError."""
+    """The inverse of `encode_record`. Raises UnreadableRecordError."""
     try:
         envelope = cast("_Envelope[RecordT]", _adapter(record_type).validate_json(data))
     except ValidationError as error:

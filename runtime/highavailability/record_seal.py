@@ -1,9 +1,9 @@
-"""Seals: what is read from the store was written by a process of this cluster, under that very key (R38).
+"""Seals: they prove that a process of this cluster has written a record under the key where it was read (R38).
 
-The seal is an HMAC-SHA256 of the store's key and the value, under a key that is derived from the cluster's, as one more
-field of the record's JSON: `{"v":1,"record":{...},"mac":"..."}`. Releases before it ignore the field. The store's key
-names cluster, kind and subject, so a record that was moved or copied is refused as one that was changed. Not covered:
-an earlier value of the same key that is put back, and keys that are deleted or kept from us.
+The seal is an HMAC-SHA256 of the record's key in etcd and of its value, under a key that is derived from the cluster's
+key. It is one more field of the record's JSON: `{"v":1,"record":{...},"mac":"..."}`. Earlier releases ignore the field.
+The key in etcd names cluster, kind and subject, so a moved or copied record is refused like a changed one. Not covered:
+an earlier value of the same key that is put back, and keys that are deleted or withheld.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ _SUFFIX = len(_FIELD) + _MAC_CHARACTERS + len(_END)
 _TOLD_MAX = 1000
 
 _UNSEALED = (
-    "it carries no seal of this cluster, so it is damaged, or was written by somebody else who can write to etcd, or "
-    "by an earlier release (docs/operations.md, Upgrades)"
+    "it carries no seal of this cluster, so it is damaged, or was written by another client of etcd, or by an earlier "
+    "release (docs/operations.md, Upgrades)"
 )
 _FOREIGN = (
-    "its seal is not that of this cluster, so it is damaged, or was written, changed or moved by somebody else who can "
-    "write to etcd; or the file of security.cluster-key-file is not the same for all processes"
+    "its seal is not that of this cluster, so it is damaged, or was written, changed or moved by another client of "
+    "etcd; or the file of security.cluster-key-file is not the same for all processes"
 )
 
 
 class RecordSeal:
-    """Seals what is written and opens what is read. `accepts_unsealed`: also what carries no seal at all (D-029)."""
+    """Seals written values and opens read ones. `accepts_unsealed`: values without a seal are opened too (D-029)."""
 
     def __init__(self, key: ClusterKey, *, accepts_unsealed: bool = False) -> None:
         self._begun = hmac.new(key.derived(_PURPOSE), digestmod="sha256")
         self.accepts_unsealed = accepts_unsealed
         self._told: set[str] = set()
-        """Keys, until they can be used again: who writes one again and again fills no log."""
+        """Refused keys that were logged, until they are right again: an attacker in etcd must not fill the log."""
 
     def sealed(self, key: str, value: bytes) -> bytes:
-        """The value as it is stored under that key."""
+        """The form in which a value is stored under that key."""
         assert value.endswith(b"}"), f"{key}: only records can be sealed"
         return value[:-1] + _FIELD + self._mac(key, value) + _END
 
     def opened(self, key: str, stored: bytes) -> bytes:
-        """The value as it was sealed. What was not is told, and becomes what no reader takes for a record."""
+        """The value without its seal. A wrong seal is logged, and the value replaced by one that no reader decodes."""
         value, mac = _split(stored)
         if mac is None:
             if self.accepts_unsealed:
@@ -77,7 +77,7 @@ class RecordSeal:
 
 
 def _split(stored: bytes) -> tuple[bytes, bytes | None]:
-    """The value and its seal, None where there is none."""
+    """The value and its seal, None when it has none."""
     if not stored.endswith(_END) or stored[-_SUFFIX : -_SUFFIX + len(_FIELD)] != _FIELD:
         return stored, None
     return stored[:-_SUFFIX] + b"}", stored[-_SUFFIX + len(_FIELD) : -len(_END)]

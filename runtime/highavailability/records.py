@@ -21,7 +21,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """`jobs/<id>/graph`. `submitter` and `namespace`: whose job it is (R48); the admin's, of an older release."""
+    """`jobs/<id>/graph`. `submitter` and `namespace` say whose job it is (R48); without a submitter: the admin's."""
 
     graph: Payload
     name: str
@@ -33,7 +33,7 @@ class GraphRecord:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRecord:
-    """`jobs/<id>/owner`; the epoch E is the key's mod_revision. `takeovers`: how it came there, oldest first."""
+    """`jobs/<id>/owner`; the epoch E is the key's mod_revision. `takeovers`: earlier changes of owner, oldest first."""
 
     incarnation: Incarnation
     address: str
@@ -74,10 +74,10 @@ _NOWHERE = Incarnation("")
 
 @dataclass(frozen=True, slots=True)
 class WantedRecord:
-    """`jobs/<id>/wanted`: what a person asked for.
+    """`jobs/<id>/wanted`: a wish, to cancel the job or to move it.
 
     `move_to`: the process that is to run the job instead of its owner of `move_epoch`; void under any other epoch.
-    `reason`: why the cluster itself asks for it, "" when a person does.
+    `reason`: why the cluster itself wishes it, "" for a wish of a client.
     """
 
     wants_cancel: bool
@@ -89,7 +89,7 @@ class WantedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClientRecord:
-    """`jobs/<id>/client`: when its client has promised to be back, since 1970; 0: nobody has to come back."""
+    """`jobs/<id>/client`: until when the job's client has promised to be back, in milliseconds since 1970; 0: never."""
 
     expires_millis: int
 
@@ -137,7 +137,7 @@ class TaskManagerRecord:
 class GuardRecord:
     """`taskmanagers/<incarnation>/guard`: a leader uses this TaskManager, and has reached its guard or not (R13).
 
-    Without it no slot there was ever given to anybody.
+    Without this record no slot of the TaskManager was ever given to a job.
     """
 
     is_reached: bool
@@ -148,8 +148,8 @@ class FenceRecord:
     """`taskmanagers/<incarnation>/fences/<job>`: attempts of epochs up to `epoch` are to be stopped there (R14).
 
     The fence's revision is the key's mod_revision, until the TaskManager's confirmation names it: 0 = not confirmed.
-    A fence that was lifted stays as a mark, of epoch 0: what is absent cannot be told from what was never written, and
-    a late repeat of the fence would find it so (R33).
+    A fence that was lifted stays as a mark, of epoch 0: a late repeat of the fence could not tell an absent key from
+    one that was never written (R33).
     """
 
     epoch: int
@@ -159,7 +159,7 @@ class FenceRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """A principal's token as it is stored: its SHA-256, since when and until when it is taken (0: without an end)."""
+    """A principal's token as stored: its SHA-256, and its validity in milliseconds since 1970 (end 0: unlimited)."""
 
     sha256: str
     created_millis: int
@@ -168,8 +168,8 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRecord:
-    """`principals/<name>` (R48). `tokens`: those that are taken, newest first. `certificate`: the name in certificates
-    that sign in as it, "" for none. With neither it is revoked, and stays as a mark (R33)."""
+    """`principals/<name>` (R48). `tokens`: the valid ones, newest first. `certificate`: the name in client certificates
+    that sign in as this principal, "" for none. With neither the principal is revoked, and stays as a mark (R33)."""
 
     name: str
     role: str
@@ -179,13 +179,13 @@ class PrincipalRecord:
 
     @property
     def is_revoked(self) -> bool:
-        """Does nothing sign in as it?"""
+        """True when neither a token nor a certificate signs in as this principal."""
         return not self.tokens and not self.certificate
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """A result as read: the record, None when it cannot be read, and the revision that wrote it."""
+    """A result as read: the record, None when it cannot be read, and the revision at which it was written."""
 
     record: ResultRecord | None
     revision: int
@@ -193,9 +193,9 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """Everything that is stored of one job that is not cleaned, read at one revision.
+    """All records of a job that is not cleaned, read at one revision.
 
-    `problem` is not "" when a record of the job cannot be read: it names the key, and that record is None (the graph:
+    `problem` names the key of a record that cannot be read, "" when there is none; that record is None (a graph:
     empty). Such a job fails with that reason; it never stops a process.
     """
 

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class HighAvailabilitySettings:
     """`etcd` None: jobs live in this process's memory. `lease_ttl` in whole seconds, `timeout` of one request.
 
-    `seal`: what records in etcd carry (R38); every process of a cluster has it.
+    `seal` seals records in etcd (R38); all processes of a cluster have the same key.
     """
 
     cluster_id: str
@@ -91,7 +91,7 @@ class HighAvailabilityServices:
         self.payloads = Payloads(objects)
 
     async def start(self) -> None:
-        """Connect and learn (or make) the cluster's uuid. May be called again when it has failed.
+        """Connect, and read or make the cluster's uuid. May be called again when it has failed.
 
         Raises UnavailableError when the store cannot be reached, UnauthenticatedError, UnsafeEtcdVersionError.
         """
@@ -103,7 +103,7 @@ class HighAvailabilityServices:
         self._cluster = await cluster_uuid(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
         if self._settings.seal is not None and self._settings.seal.accepts_unsealed:
             logger.warning(
-                "records in etcd are used without a seal too: anybody who can write there may have written them"
+                "records in etcd are used without a seal too: any client that can write there may have written them"
             )
             await seal_cluster(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
@@ -138,7 +138,7 @@ class HighAvailabilityServices:
         await check_cluster(self.kv, self.keys, self.cluster, timeout=self._settings.timeout)
 
     def store_mark(self, file: MarkFile) -> StoreMark:
-        """R35: how far the store was when it was last looked at."""
+        """R35: the mark of the store's last known revision."""
         return StoreMark(self.kv, self.keys, self.cluster, file, timeout=self._settings.timeout)
 
     def leader_election(self, record: LeaderRecord, proof_of_death: ProofOfDeath = no_proof) -> LeaderElection:
@@ -177,7 +177,7 @@ class HighAvailabilityServices:
         )
 
     def job_reader(self) -> JobReader:
-        """Reads of jobs, for whoever holds no term."""
+        """Reads of jobs, which need no term."""
         return JobReader(self.kv, self.keys, self.payloads, timeout=self._settings.timeout)
 
     def compactor(self) -> Compactor:
@@ -192,7 +192,7 @@ class HighAvailabilityServices:
         return JobMasterRegistration(self.kv, self.keys, record, self._lease_settings, self._boot_clock, self._entropy)
 
     def principal_store(self) -> PrincipalStore:
-        """Who may sign in (R48)."""
+        """The principals (R48)."""
         return PrincipalStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
     def task_manager_registry(self) -> TaskManagerRegistry:
@@ -216,7 +216,7 @@ class HighAvailabilityServices:
         return follow_task_managers(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
 
     def follow_guards(self) -> AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]:
-        """All registered TaskManagers with what is known of their guards, now and after each change."""
+        """All registered TaskManagers with the state of their guards, now and after each change."""
         return follow_guards(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
 
     async def revoke_job_master(self, incarnation: Incarnation) -> bool:
@@ -234,10 +234,10 @@ def create(
     store: KeyValueStore | None = None,
     lease_keeper: LeaseKeeper = NO_KEEPER,
 ) -> HighAvailabilityServices:
-    """Services over `store`, which stays the caller's; without one over etcd, or over a memory store of their own.
+    """Services over `store`, which the caller closes; without one over etcd, or over a memory store of their own.
 
-    Leases are counted on `boot_clock`: the store counts on while this host is suspended (R4). `lease_keeper`, which
-    renews that of this process (R40), counts on it too.
+    Leases are counted on `boot_clock`, which goes on while the host is suspended, as the store does (R4).
+    `lease_keeper` renews the lease of this process (R40) by the same clock.
     """
     kv = store
     if kv is None:
@@ -256,7 +256,7 @@ async def lease_keeping(
     *,
     is_stopped: Callable[[], bool],
 ) -> Keeping:
-    """What a keeper does, over connections of its own (R40). Raises InvalidInputError."""
+    """The work of a lease keeper, over connections of its own (R40). Raises InvalidInputError."""
     assert settings.etcd is not None, "leases in memory need no keeper"
     kv = _etcd(settings, settings.etcd, clock, entropy)
     await kv.connect()
@@ -271,7 +271,7 @@ def _etcd(settings: HighAvailabilitySettings, etcd: EtcdSettings, clock: Clock, 
 async def opened_store(
     settings: HighAvailabilitySettings, clock: Clock, entropy: Entropy
 ) -> AsyncIterator[KeyValueStore]:
-    """etcd alone, for who only reads: nothing is made there, no uuid either. Raises as `start` does."""
+    """The store in etcd, for readers: no key is written, not even the uuid. Raises as `start` does."""
     assert settings.etcd is not None, "no etcd"
     kv = _etcd(settings, settings.etcd, clock, entropy)
     try:

@@ -1,4 +1,7 @@
-"""How far the store was, kept where the store is not (R35): a restart finds by it that etcd was restored meanwhile."""
+"""StoreMark: the store's last known revision, kept in the storage directory (R35).
+
+A start compares it with etcd, and finds out when etcd was restored from a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class MarkFile(Protocol):
     """`runtime.blob.mark_file.MarkFile`."""
 
     async def read(self) -> bytes | None:
-        """None: there is none."""
+        """The content, None when there is no file."""
 
     async def write(self, data: bytes, /) -> None:
         """Durable when it returns."""
@@ -28,7 +31,7 @@ class MarkFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """`store_id`: etcd's own cluster id. What is stored lies at or before `revision`."""
+    """`store_id`: etcd's own cluster id. `revision`: the store's at that time."""
 
     cluster: ClusterUuid
     store_id: str
@@ -39,7 +42,7 @@ _MARK = TypeAdapter(Mark)
 
 
 class StoreMark:
-    """Of one cluster. `check` before anything is decided, `note` every minute or so by whoever leads."""
+    """The mark of one cluster. A JobManager calls `check` at its start, and the leader `note` every minute."""
 
     def __init__(self, kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, file: MarkFile, *, timeout: float) -> None:
         self._kv = kv
@@ -50,14 +53,14 @@ class StoreMark:
         self._noted: Mark | None = None
 
     async def check(self) -> None:
-        """Raises StoreRestoredError when the store is not the one, or not as far, as it was."""
+        """Raises StoreRestoredError when the store is another one, or has a lower revision than the mark."""
         data = await self._file.read()
         if data is None:
             return
         try:
             mark = _MARK.validate_json(data)
         except ValidationError as error:
-            message = "what was noted of etcd in the storage cannot be read"  # R31
+            message = "the mark of etcd in the storage cannot be read"  # R31
             raise StoreRestoredError(message) from error
         now = await self._now()
         if mark.cluster != now.cluster:
@@ -70,7 +73,7 @@ class StoreMark:
             raise StoreRestoredError(message)
 
     async def note(self) -> Mark:
-        """Remember how far the store is. Idempotent."""
+        """Write the store's present revision into the mark. Idempotent."""
         now = await self._now()
         if now != self._noted:
             await self._file.write(json.dumps(asdict(now)).encode())

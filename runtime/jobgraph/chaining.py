@@ -1,4 +1,4 @@
-"""Which operators run together in one task: Flink's rules, and what lazy DataFrames need besides.
+"""Which operators run together in one task: Flink's rules, and those of lazy DataFrames.
 
 Operators are chained over a forward edge when the upstream has exactly one consumer (a chained fork would run the
 lazy source twice), the downstream exactly one input, and both have the same parallelism, maximum parallelism, slot
@@ -17,7 +17,7 @@ from runtime.jobgraph.graph import DEFAULT_RESOURCES, ResourceSpec
 
 @dataclass(frozen=True, slots=True)
 class ChainNode:
-    """One operator before chaining. `has_splits`: it can only head a chain, as splits belong to the vertex."""
+    """One operator before chaining. One that `has_splits` heads a chain: splits belong to the vertex."""
 
     name: str
     parallelism: int

@@ -32,7 +32,7 @@ class Artifact(JobGraphModel):
 
     `name` is the file's name in the job's directory; for files and archives also, as in spark-submit, `x.zip#alias`.
     `key` is the object in the blob store, "<sha256>-<upload id>"; `inline` is base64. While both are None the file
-    has not been uploaded yet: only the client that builds the graph sees that.
+    has not been uploaded: only the client that builds the graph has such an artifact.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Artifact(JobGraphModel):
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes) -> Artifact:
-        """Inline up to INLINE_BYTES_MAX, else waiting for its upload."""
+        """An artifact of these bytes: inline up to INLINE_BYTES_MAX, else pending until it is uploaded."""
         inline = base64.b64encode(data).decode("ascii") if len(data) <= INLINE_BYTES_MAX else None
         return cls(name=name, sha256=hashlib.sha256(data).hexdigest(), size_bytes=len(data), inline=inline)
 
@@ -65,7 +65,7 @@ class FunctionReference(JobGraphModel):
 
 
 class PickledCode(JobGraphModel):
-    """A callable as cloudpickle bytes (base64) of that Python minor version; `sha256` is that of the bytes."""
+    """A callable as cloudpickle bytes (base64), made by the Python minor version `python`; `sha256` is of the bytes."""
 
     type: Literal["pickled"] = "pickled"
     data: str

@@ -1,6 +1,6 @@
-"""The call that a function job is: pickled by the client, called on the slot.
+"""FunctionCall: a function with its arguments, pickled by the client and called in the slot process.
 
-Here, and with nothing to import, because each slot process that runs such a job for the first time loads it.
+A module of its own that imports nothing heavy: each slot process loads it with its first function job.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ INJECTED: Mapping[str, Callable[[TaskContext], Any]] = {
     "spark": lambda ctx: ctx.spark,
     "sc": lambda ctx: ctx.spark.sparkContext,
 }
-"""Parameters that are filled in on the slot. `sc` is one of @task.pyspark's."""
+"""Parameters that the slot process fills in. `sc` is for functions written for @task.pyspark."""
 
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """What is pickled: the function with its arguments. The injected ones are added where it runs."""
+    """The function with its arguments. `injected` names the parameters that are added where it runs."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -30,6 +30,6 @@ class FunctionCall:
     injected: tuple[str, ...]
 
     def __call__(self, ctx: TaskContext) -> Any:
-        """Call it with all of its arguments."""
+        """Call the function with its own and the injected arguments."""
         given = {name: INJECTED[name](ctx) for name in self.injected}
         return self.function(*self.args, **self.kwargs, **given)

@@ -1,7 +1,8 @@
 """The JobGraph: an immutable, versioned, JSON-serialisable DAG of operator chains.
 
-Invariants: chains are already built (by the client), so every edge crosses a blocking exchange; a graph that came
-through `parse` has none of the problems of `runtime.jobgraph.validate`; equal graphs have equal canonical JSON.
+Invariants: chains are already built (by the client), so every edge crosses a blocking exchange; a graph from
+`runtime.jobgraph.parsing` has none of the problems that `runtime.jobgraph.validate` knows; equal graphs have equal
+canonical JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import ConfigDict, FailFast, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, JsonValue, TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.exchange import ExchangeMode
@@ -33,9 +34,8 @@ from runtime.jobgraph.code import (
     PickledCode,
     ScriptCode,
 )
-from runtime.jobgraph.limits import EDGES_MAX, GRAPH_BYTES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
+from runtime.jobgraph.limits import EDGES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategyField
-from runtime.jobgraph.validate import graph_problems
 
 __all__ = [
     "DEFAULT_RESOURCES",
@@ -61,7 +61,7 @@ __all__ = [
 
 
 class OperatorKind(Enum):
-    """What made an operator. `function` is a lone function (a decorated Airflow task), `script` a script job."""
+    """The API call that made an operator. `function` is a lone function (a decorated Airflow task)."""
 
     SOURCE = "source"
     MAP = "map"
@@ -80,7 +80,7 @@ class Operator(JobGraphModel):
 
 
 class ResourceSpec(JobGraphModel):
-    """What one subtask needs. 0 means the default slot's share, "" any spark profile."""
+    """Resources of one subtask. 0 means a default slot's share, "" any spark profile."""
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0
@@ -122,7 +122,7 @@ class JobEdge(JobGraphModel):
 
 
 class JobGraph(JobGraphModel):
-    """A whole job, without its id: that is the client's choice and travels beside it."""
+    """A whole job, without its id: the client chooses the id and sends it beside the graph."""
 
     schema_version: int = JOB_GRAPH_SCHEMA_VERSION
     name: str
@@ -142,43 +142,16 @@ class JobGraph(JobGraphModel):
     client_version: str = ""
 
     def canonical_json(self) -> bytes:
-        """The one JSON form of this graph: sorted keys, no spaces, ASCII. What is stored and digested."""
+        """The JSON form that is stored and digested: sorted keys, no spaces, ASCII."""
         return _canonical(self.document())
 
     def document(self) -> dict[str, JsonValue]:
-        """This graph as JSON. Left out is what nobody has asked for and an earlier release does not know (D-029)."""
+        """This graph as JSON. A field that earlier releases do not know is left out while it is not set (D-029)."""
         return self.model_dump(mode="json", exclude={"user_failures"} if self.user_failures is None else None)
 
     def digest(self) -> str:
         """sha256 of the canonical JSON, in hex."""
         return hashlib.sha256(self.canonical_json()).hexdigest()
-
-    @classmethod
-    def parse(cls, data: bytes, *, python: str | None = PYTHON_VERSION) -> JobGraph:
-        """Read and validate a graph from outside. Raises InvalidInputError that lists all problems at once.
-
-        Pickled code of another Python minor version than `python` is a problem; None skips that comparison.
-        """
-        if len(data) > GRAPH_BYTES_MAX:
-            message = f"job graph has {len(data)} bytes, the limit is {GRAPH_BYTES_MAX}"
-            raise InvalidInputError(message)
-        version = _schema_version_of(data)
-        if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
-            message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
-            raise InvalidInputError(message)
-        try:
-            graph = cls.model_validate_json(data)
-        except ValidationError as error:
-            problems = validation_problems(error)
-            raise InvalidInputError(_summary("job graph is not well-formed", problems), problems) from error
-        graph.check(python=python)
-        return graph
-
-    def check(self, *, python: str | None = PYTHON_VERSION) -> None:
-        """Raises InvalidInputError that lists every problem of this graph."""
-        problems = tuple(graph_problems(self, python=python))
-        if problems:
-            raise InvalidInputError(_summary(f"job graph {self.name[:80]!r} is not valid", problems), problems)
 
     def vertex(self, vertex_id: VertexId) -> JobVertex:
         """The vertex with that id. KeyError if there is none."""
@@ -223,7 +196,7 @@ class JobGraph(JobGraphModel):
         )
 
     def map_artifacts(self, change: Callable[[Artifact], Artifact]) -> JobGraph:
-        """The same graph with `change` applied to every artifact: how a client fills in keys after an upload."""
+        """The same graph with `change` applied to every artifact. A client fills in keys this way after an upload."""
         return self.model_copy(
             update={
                 **{
@@ -235,12 +208,12 @@ class JobGraph(JobGraphModel):
         ).without_caches()
 
     def without_caches(self) -> JobGraph:
-        """The same graph with empty indexes (model_copy carries them along)."""
+        """The same graph with empty indexes, which model_copy would keep."""
         return JobGraph.model_construct(**{name: getattr(self, name) for name in JobGraph.model_fields})
 
 
 def vertex_id_of(name: str) -> VertexId:
-    """The id of the vertex with that name: the same name gives the same id in every build."""
+    """The id of the vertex with that name. A name gives the same id in every build."""
     return VertexId(hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32])
 
 
@@ -248,7 +221,7 @@ _OPERATORS: TypeAdapter[tuple[Operator, ...]] = TypeAdapter(tuple[Operator, ...]
 
 
 def dump_operators(operators: tuple[Operator, ...]) -> bytes:
-    """A chain as canonical JSON, the form in which it travels to a slot."""
+    """A chain as canonical JSON, the form in which a slot process gets it."""
     return _canonical(_OPERATORS.dump_python(operators, mode="json"))
 
 
@@ -258,11 +231,12 @@ def parse_operators(data: bytes) -> tuple[Operator, ...]:
         return _OPERATORS.validate_json(data)
     except ValidationError as error:
         problems = validation_problems(error)
-        raise InvalidInputError(_summary("operator chain is not well-formed", problems), problems) from error
+        message = f"operator chain is not well-formed: {'; '.join(problems)}"
+        raise InvalidInputError(message, problems) from error
 
 
 def validation_problems(error: ValidationError) -> tuple[str, ...]:
-    """A pydantic error as one sentence per problem, without echoing the input. To list them is what costs (R41)."""
+    """A pydantic error as one sentence per problem, without the input. Too many problems are counted only (R41)."""
     if error.error_count() > PROBLEMS_LISTED_MAX:
         return (f"it has {error.error_count()} problems: too many to list",)
     found = error.errors(include_input=False, include_url=False, include_context=False)
@@ -273,26 +247,8 @@ def validation_problems(error: ValidationError) -> tuple[str, ...]:
     return tuple(sentences[:PROBLEMS_SHOWN_MAX] + ([f"and {more} more problems"] if more > 0 else []))
 
 
-def _summary(message: str, problems: tuple[str, ...]) -> str:
-    return f"{message}: {'; '.join(problems)}"
-
-
 def _canonical(value: JsonValue) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
-
-class _Versioned(JobGraphModel):
-    """Reads nothing but the schema version, so that a newer graph is refused for that and not for its new fields."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-    schema_version: int
-
-
-def _schema_version_of(data: bytes) -> int | None:
-    try:
-        return _Versioned.model_validate_json(data).schema_version
-    except ValidationError:
-        return None
 
 
 def _grouped(edges: Sequence[JobEdge], key: Callable[[JobEdge], VertexId]) -> dict[VertexId, tuple[JobEdge, ...]]:

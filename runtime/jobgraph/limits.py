@@ -1,4 +1,4 @@
-"""Bounds of a JobGraph. A hostile or mistaken one is refused before it costs more than its own request."""
+"""Bounds of a JobGraph. A hostile or mistaken graph is refused before it costs more than its request."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ SECRETS_MAX = 100
 INTEGER_BITS_MAX = 1_024
 PROBLEMS_SHOWN_MAX = 100
 PROBLEMS_LISTED_MAX = 5_000
-"""Of more, none is listed: to make their sentences is what costs (R41)."""
+"""More problems are not listed at all, because their sentences would cost too much time (R41)."""

@@ -1,4 +1,4 @@
-"""Values that a task is given by name, and that nothing prints."""
+"""Named values of a task, such as secrets, whose repr shows only the names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 
 class NamedValues(Mapping[str, str]):
-    """Subclasses say what is missing, and who they are: by names only."""
+    """A mapping from names to values. Subclasses implement the repr and the message for a missing name."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)

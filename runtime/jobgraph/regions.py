@@ -1,7 +1,7 @@
 """Pipelined regions: the sets of vertices that must run at the same time, the units of scheduling and restart.
 
-Every edge is blocking until there are streaming jobs, so today each vertex is a region of its own; the code is
-general and takes the predicate.
+Every edge is blocking until there are streaming jobs, so each vertex is a region of its own now. The predicate
+`pipelined` is a parameter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from runtime.jobgraph.graph import JobEdge, JobGraph
 
 
 def is_pipelined(edge: JobEdge) -> bool:
-    """True if producer and consumer of the edge run at the same time. No mode does yet."""
+    """True if producer and consumer of the edge run at the same time. False for all present modes."""
     del edge
     return False
 
@@ -44,7 +44,7 @@ def pipelined_regions(
 
 
 def topological_order(graph: JobGraph) -> tuple[VertexId, ...]:
-    """Vertices so that producers come before consumers; among equals, in the graph's order."""
+    """The vertices, producers before consumers; vertices of one depth are in the graph's order."""
     waits_for: dict[VertexId, set[VertexId]] = {vertex.id: set() for vertex in graph.vertices}
     for edge in graph.edges:
         waits_for[edge.target].add(edge.source)

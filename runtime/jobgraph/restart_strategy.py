@@ -1,4 +1,4 @@
-"""What a job, or the cluster for all of them, says about failed tasks: Flink's restart strategies and their settings.
+"""Flink's restart strategies and their settings, for one job or as the cluster's default.
 
 Each field's default is Flink's. A job without a strategy of its own has the cluster's.
 """
@@ -91,7 +91,7 @@ RestartStrategyField = Annotated[RestartStrategy, Field(discriminator="type")]
 
 NO_RESTART = NoRestartStrategy()
 DEFAULT_RESTART_STRATEGY = ExponentialDelayRestartStrategy(attempts_before_reset_backoff=DEFAULT_ATTEMPTS)
-"""What a cluster does that is told nothing."""
+"""The strategy of a cluster without the option restart-strategy.type."""
 
 _TYPES: dict[str, type[RestartStrategy]] = {
     "none": NoRestartStrategy,
@@ -102,7 +102,7 @@ _TYPES: dict[str, type[RestartStrategy]] = {
 
 
 def restart_strategy_type(text: str) -> str:
-    """One of the four types from any of its spellings. Raises InvalidInputError."""
+    """The type's name for any of its spellings. Raises InvalidInputError."""
     name = text.strip().lower()
     name = RESTART_STRATEGY_ALIASES.get(name, name)
     if name not in _TYPES:
@@ -112,9 +112,9 @@ def restart_strategy_type(text: str) -> str:
 
 
 def restart_strategy_of(given: RestartStrategy | str | None) -> RestartStrategy | None:
-    """What a user wrote: a strategy, a text, or None for the cluster's.
+    """The strategy that a user gave: an object, a text, or None for the cluster's.
 
-    A text is the name of a strategy and, where Flink's default is not wanted, fields of it:
+    A text is the name of a strategy with the fields that differ from Flink's defaults:
     `fixed-delay,attempts=5,delay_seconds=10`. Raises InvalidInputError.
     """
     return _parsed(given) if isinstance(given, str) else given
@@ -178,7 +178,7 @@ def _after(delay_seconds: float, *, is_each: bool) -> str:
 
 
 def user_failures_of(given: str | None) -> UserFailures | None:
-    """What a user wrote about failures of user code; None or "" for what the cluster says. Raises InvalidInputError."""
+    """The value that a user gave for failures of user code; None or "" for the cluster's. Raises InvalidInputError."""
     if not given:
         return None
     try:

@@ -1,8 +1,7 @@
 """How many slots a job needs at least and can use at most, per slot sharing group and resources.
 
-A slot serves one task at a time and is reused by the group's other vertices, so one slot is enough. The most that a
-job can use is the largest number of subtasks that may be runnable at once: the heaviest set of vertices of which none
-waits for another.
+A slot runs one task at a time, and the vertices of a group use it one after the other, so one slot is enough. The
+maximum is the largest number of subtasks that may be runnable at once: the heaviest antichain of vertices.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from runtime.jobgraph.graph import JobGraph, ResourceSpec
 from runtime.jobgraph.regions import topological_order
 
 EXACT_VERTICES_MAX = 200
-"""Above it `slots_max` is the sum of all parallelisms: an upper bound is all that anybody reads off such a graph."""
+"""For larger graphs `slots_max` is the sum of all parallelisms, which is an upper bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""TaskContext: what a user's function gets as its first argument.
+"""TaskContext: the first argument of a user's function.
 
-Only a Protocol: the implementation lives in the slot process. pyspark is named for type checkers and editors and
-never imported here, because Airflow imports this package while it parses DAGs.
+Only a Protocol: the implementation is in the slot process. pyspark is imported for type checkers only, because Airflow
+imports this package while it parses DAGs.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class TaskContext(Protocol):
         """The secrets that the job names, as the TaskManager has them. Their values are never part of the JobGraph."""
 
     def credentials(self, name: str) -> Credentials:
-        """The newest short-lived credentials of one of the cluster's providers. Ask each time: they are renewed.
+        """The newest short-lived credentials of a provider of the cluster. Call it for each use: they are renewed.
 
-        KeyError when there are none.
+        Raises KeyError when there are none.
         """
 
     @property

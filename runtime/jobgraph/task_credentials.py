@@ -1,6 +1,6 @@
 """The short-lived credentials that a task may use: `ctx.credentials(name)`, and `task_credentials(name)` for scripts.
 
-They are files, `<name>.json`, in the directory that VARIABLE names; whoever renews them replaces a whole file (R51).
+They are files, `<name>.json`, in the directory that VARIABLE names; a renewal replaces a whole file (R51).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SUFFIX = ".json"
 
 
 class Credentials(NamedValues):
-    """Values by name, as they were when they were asked for. Whoever prints it sees the names only.
+    """Values by name, as of the moment of the call. The repr shows only the names.
 
-    `expires_at`: until when they are good; None: they do not end.
+    `expires_at`: the end of their validity; None: they do not expire.
     """
 
     def __init__(self, name: str, values: Mapping[str, str], expires_at: datetime | None) -> None:
@@ -38,7 +38,7 @@ class Credentials(NamedValues):
 
 
 def credentials_file(directory: Path, name: str) -> Path:
-    """Where those of `name` are. Raises KeyError for what is no name."""
+    """The file with the credentials `name`. Raises KeyError when `name` is not a valid name."""
     if not _NAME.match(name):
         message = f"{name[:80]!r} is no name of credentials: small letters, digits, '-' and '_'"
         raise KeyError(message)
@@ -46,7 +46,7 @@ def credentials_file(directory: Path, name: str) -> Path:
 
 
 def task_credentials(name: str) -> Credentials:
-    """The newest that the cluster's provider `name` has obtained: ask each time, and keep none for longer than a use.
+    """The newest credentials of the cluster's provider `name`. Call it for each use: they are renewed.
 
     Raises KeyError when there are none.
     """

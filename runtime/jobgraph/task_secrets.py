@@ -8,7 +8,7 @@ from runtime.jobgraph.named_values import NamedValues
 
 
 class TaskSecrets(NamedValues):
-    """Values by name. Whoever prints it sees the names only."""
+    """Values by name. The repr shows only the names."""
 
     def _missing(self, name: str) -> str:
         return f"the job does not ask for the secret {name!r}: name it in secrets=[...] of the job"
@@ -27,6 +27,6 @@ def task_secrets() -> Mapping[str, str]:
 
 
 def enter_task(secrets: Mapping[str, str]) -> Mapping[str, str]:
-    """From now on a task with these secrets runs in this process."""
+    """Called when a task with these secrets begins in this process. Returns them as `task_secrets` does."""
     _Running.secrets = TaskSecrets(secrets)
     return _Running.secrets

@@ -1,6 +1,6 @@
-"""Everything that can be wrong with a JobGraph, found in one pass and reported all at once.
+"""Checks of a JobGraph: one pass finds all problems.
 
-Each check is a generator of sentences; none raises, however odd the graph is, so one mistake never hides another.
+Each check is a generator of sentences. None raises, however odd the graph is, so one mistake never hides another.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId, is_hex_id
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
 from runtime.jobgraph.restart_strategy import restart_strategy_problems
 from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
-
-if TYPE_CHECKING:
-    from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
@@ -253,7 +251,7 @@ def _name_problems(kind: str, name: str, *, length_max: int = limits.NAME_LENGTH
 
 
 def json_problems(label: str, value: object) -> Iterator[str]:
-    """What keeps a value from being JSON that travels everywhere: depth, huge integers, NaN, other types."""
+    """Problems of a value that is to travel as JSON: depth, huge integers, NaN, other types."""
     pending: list[tuple[object, int]] = [(value, 1)]
     while pending:
         item, depth = pending.pop()

@@ -1,4 +1,4 @@
-"""What can be wrong with a code reference or with a file that a job brings along."""
+"""Checks of code references and of files that a job brings along."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:
 
 
 def file_name_problems(kind: str, artifact: Artifact) -> Iterator[str]:
-    """A file's name in the job's directory must stay inside it."""
+    """Problems of a file's name, which must not lead out of the job's directory."""
     names = artifact.name.split("#", 1) if kind in {"archive", "file"} else [artifact.name]
     for name in names:
         is_too_long = len(name.encode("utf-8", "surrogatepass")) > FILE_NAME_BYTES_MAX

@@ -25,7 +25,7 @@ from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.jobs.job_store import OwnerJobStore
-from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobmaster.census_taker import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
@@ -241,7 +241,7 @@ class DefaultJobManagerRunner:
                 raise NotAdoptableError(f"job {self.job_id}: {NO_CENSUS}")
             _verify(data, assignment.digest)
             # Which Python the code was pickled with is the slots' concern, not this process's.
-            graph = JobGraph.parse(data, python=None)
+            graph = parse_job_graph(data, python=None)
         except FlinklikeError as error:
             self._fail(error, data, what_is_kept(self.job_id, batches), may_run=self._may_run(assignment))
             return

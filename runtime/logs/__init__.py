@@ -1,1 +1,1 @@
-"""Files that processes of a cluster log to."""
+"""Log files of the cluster's processes."""

@@ -1,5 +1,5 @@
-"""A log file that is rotated by its size, which is counted: the library's handler formats each line twice and asks the
-operating system four times where the end is."""
+"""A log file that is rotated by its size. The handler counts the size itself: logging's own handler formats each line
+twice and makes four system calls to find the end of the file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from logging.handlers import RotatingFileHandler
 
 
 class RotatingLogHandler(RotatingFileHandler):
-    """Implements RotatingFileHandler for a file that this process alone writes. What is no regular file is not rotated.
+    """A RotatingFileHandler for a file that only this process writes. Only regular files are rotated.
 
-    A line is in the file when `emit` returns. Who truncates it meanwhile has it rotated earlier.
+    A line is in the file when `emit` returns. When another program truncates the file, it is rotated too early.
     """
 
     _size = 0
     _is_rotated = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record. What goes wrong goes to `handleError`."""
+        """Write a record. Errors go to `handleError`."""
         try:
             self.write(self.format(record))
         except Exception:  # noqa: BLE001 - as logging's handlers: a log that cannot be written ends no work
             self.handleError(record)
 
     def write(self, text: str) -> None:
-        """A line, by who holds the handler's lock or is alone. Raises OSError."""
+        """Write a line. The caller holds the handler's lock, or is the only user. Raises OSError."""
         line = text + self.terminator
         size = len(line) if line.isascii() else len(line.encode(errors="replace"))
         stream = self.stream or self._opened()
@@ -39,7 +39,7 @@ class RotatingLogHandler(RotatingFileHandler):
         self._size += size
 
     def _opened(self) -> TextIOWrapper:
-        """With `delay` a file is made with its first line."""
+        """Open the file: with `delay` it is made with its first line."""
         self.stream = self._open()
         return self.stream
 

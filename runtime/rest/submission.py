@@ -22,6 +22,7 @@ from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
+from runtime.jobgraph.parsing import check_job_graph
 from runtime.rest.request_bodies import parse_body
 from runtime.rest.text_patterns import JobIdText
 
@@ -97,7 +98,7 @@ def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> Submit
 
 def _graph_problems(graph: JobGraph) -> tuple[str, ...]:
     try:
-        graph.check()
+        check_job_graph(graph)
     except InvalidInputError as error:
         return tuple(f"job_graph: {problem}" for problem in error.problems)
     return ()

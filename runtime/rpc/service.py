@@ -17,7 +17,6 @@ from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation
 
 GatewayT = TypeVar("GatewayT")
-GatewayT_co = TypeVar("GatewayT_co", covariant=True)
 
 
 class NobodyListensError(UnavailableError):

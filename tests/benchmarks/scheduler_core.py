@@ -20,7 +20,8 @@ from runtime.gateways.task import (
     TaskMetrics,
 )
 from runtime.highavailability.record_codec import encode_record
-from runtime.jobgraph.graph import JobGraph, OperatorKind
+from runtime.jobgraph.graph import OperatorKind
+from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import Effect, EndRunner, SendMessages, WriteEvents, WriteResult
@@ -50,7 +51,7 @@ class Cluster:
         return ev.Moment(self.events * 1e-4, self.events)
 
     def load(self) -> None:
-        self.handle(ev.JobGraphLoaded(JobGraph.parse(self.data), self.at()))
+        self.handle(ev.JobGraphLoaded(parse_job_graph(self.data), self.at()))
 
     def offer(self, slots: int) -> None:
         offers = tuple(SlotOffer(AllocationId(f"{number:032x}"), number) for number in range(slots))

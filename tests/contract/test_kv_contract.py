@@ -102,17 +102,17 @@ async def test_a_deleted_key_starts_again(corner: Corner) -> None:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-@pytest.mark.parametrize("guard", ["absent", "present", "unchanged", "changed"])
-async def test_guards(corner: Corner, guard: str, *, exists: bool) -> None:
+@pytest.mark.parametrize("condition", ["absent", "present", "unchanged", "changed"])
+async def test_conditions(corner: Corner, condition: str, *, exists: bool) -> None:
     revision = await corner.put("a") if exists else 0
     key = corner.key("a")
-    guards = {
+    conditions = {
         "absent": (absent(key), not exists),
         "present": (present(key), exists),
         "unchanged": (unchanged(key, revision), True),
         "changed": (unchanged(key, revision + 1), False),
     }
-    compare, expected = guards[guard]
+    compare, expected = conditions[condition]
     result = await corner.txn(Txn((compare,), (Put(corner.key("b"), b"yes"),), (Put(corner.key("b"), b"no"),)))
     assert result.succeeded is expected
     assert (await corner.all()).kvs[-1].value == (b"yes" if expected else b"no")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
 from runtime.config.catalog import all_options
-from runtime.config.configuration import load, parse_dynamic
+from runtime.config.loading import load, parse_dynamic
 from runtime.entrypoint.control.hosts import read_hosts
 from runtime.security.cluster_key import read_cluster_key
 from runtime.security.tokens import read_cluster_token

@@ -26,7 +26,7 @@ from runtime.highavailability.jobs.payloads import inline_payload
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.key_value_store import Delete, Put, StoreRestoredError, Txn
 from runtime.highavailability.records import GraphRecord, OwnerRecord, TaskManagerRecord
-from runtime.highavailability.restored import REASON
+from runtime.highavailability.restored_store import REASON
 from runtime.highavailability.services import HighAvailabilityServices, HighAvailabilitySettings, create
 from tests.kit.control_plane.memory_objects import MemoryObjectStore
 from tests.kit.etcd.server import EtcdProcess, seal_of

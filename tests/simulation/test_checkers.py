@@ -67,17 +67,17 @@ def test_a_good_history_pleases_everybody(past: Past) -> None:
 class TestTokens:
     def test_an_older_leader_writes_after_a_newer_one(self, past: Past) -> None:
         newer = past.new_leader()
-        past.write("jm-2", owner("master-1", OTHER_JOB), guards=(leads(newer),))
-        past.write("jm-1", owner("master-2", OTHER_JOB), guards=(leads(past.term),))
+        past.write("jm-2", owner("master-1", OTHER_JOB), conditions=(leads(newer),))
+        past.write("jm-1", owner("master-2", OTHER_JOB), conditions=(leads(past.term),))
         assert "after one of term" in past.violations()["R1"][0]
 
     def test_a_write_without_a_fence(self, past: Past) -> None:
-        past.write("master-1", result(JobStatus.FINISHED), guards=(absent(KEYS.result(JOB)),))
+        past.write("master-1", result(JobStatus.FINISHED), conditions=(absent(KEYS.result(JOB)),))
         assert "without a fence" in past.violations()["R1"][0]
 
     def test_an_older_owner_writes_after_a_newer_one(self, past: Past) -> None:
         first = past.epoch
-        past.epoch = past.write("jm-1", owner("master-2"), guards=(leads(past.term),))
+        past.epoch = past.write("jm-1", owner("master-2"), conditions=(leads(past.term),))
         past.accept(attempt())
         written = past.history.records[-1].what
         assert isinstance(written, Applied)
@@ -103,7 +103,7 @@ class TestOwners:
 class TestResults:
     def test_two_results(self, past: Past) -> None:
         past.finish()
-        past.write("master-1", result(JobStatus.FAILED), guards=past.owned)
+        past.write("master-1", result(JobStatus.FAILED), conditions=past.owned)
         assert "written after its result" in past.violations()["one terminal result"][0]
 
     def test_an_event_after_the_result(self, past: Past) -> None:
@@ -114,13 +114,13 @@ class TestResults:
         assert "events/0000000000 is written after its result" in past.violations()["one terminal result"][0]
 
     def test_a_job_is_stored_twice(self, past: Past) -> None:
-        past.write("jm-1", Put(KEYS.graph(JOB), b"again"), guards=(leads(past.term),))
+        past.write("jm-1", Put(KEYS.graph(JOB), b"again"), conditions=(leads(past.term),))
         assert "stored twice" in past.violations()["one terminal result"][0]
 
     def test_a_job_comes_back_after_it_was_cleaned(self, past: Past) -> None:
         past.finish()
         past.clean()
-        past.write("jm-1", Put(KEYS.graph(JOB), b""), guards=(leads(past.term),))
+        past.write("jm-1", Put(KEYS.graph(JOB), b""), conditions=(leads(past.term),))
         assert "graph is written after its result" in past.violations()["one terminal result"][0]
 
     def test_a_job_is_cleaned_as_something_else(self, past: Past) -> None:
@@ -225,7 +225,7 @@ class TestAcceptance:
         """R14: the next owner of its job has gone on without its TaskManager, and takes nothing over that is there."""
         past.run(attempt(epoch=5), accept=False)
         fence = encode_record(FenceRecord(fenced_epoch, confirmed_revision=9 if is_confirmed else 0))
-        past.write("tm-1", Put(KEYS.fence(Incarnation("c" * 32), JOB), fence), guards=())
+        past.write("tm-1", Put(KEYS.fence(Incarnation("c" * 32), JOB), fence), conditions=())
         past.add("master-1", Sent("tm-1", AcknowledgeReports(JOB, past.epoch, (attempt(epoch=5),))))
         assert ("R10" in past.violations()) is is_open
 
@@ -247,7 +247,7 @@ class TestAcceptance:
         past.run(attempt())
         consumer = deployment(attempt(subtask=1, epoch=past.epoch), attempt())
         if is_replaced:
-            past.epoch = past.write("jm-1", owner("master-2"), guards=past.owned)
+            past.epoch = past.write("jm-1", owner("master-2"), conditions=past.owned)
         past.write_event(SubtasksReset(VERTEX, (0,), (1,)), number=1)
         past.add("master-1", Sent("tm-1", consumer))
         assert ("R10" in past.violations()) is not is_replaced
@@ -430,7 +430,7 @@ class TestEnds:
         record = encode_record(EventsRecord(Payload("", b"", object_key)))
         if is_lost_first:
             past.add("storage", Damaged(object_key))
-        past.write("master-1", Put(KEYS.event(JOB, 0), record), guards=past.owned)
+        past.write("master-1", Put(KEYS.event(JOB, 0), record), conditions=past.owned)
         if not is_lost_first:
             past.add("storage", Damaged(object_key))
         past.finish(JobStatus.FAILED)
@@ -470,7 +470,7 @@ class TestSlotsOfEndedJobs:
 
 
 def test_a_referenced_object_is_deleted(past: Past) -> None:
-    past.write("jm-1", Put(KEYS.graph(OTHER_JOB), b'{"object_key":"abc-1"}'), guards=(leads(past.term),))
+    past.write("jm-1", Put(KEYS.graph(OTHER_JOB), b'{"object_key":"abc-1"}'), conditions=(leads(past.term),))
     past.add("jm-1", BlobDeleted("abc-2"))
     assert "R19" not in past.violations()
     past.add("jm-1", BlobDeleted("abc-1"))

@@ -33,7 +33,7 @@ class Commit(Past):
 
     def durable(self, number: int, *events: JobEvent) -> None:
         value = encode_record(EventsRecord(Payload("", encode_events(events), "")))
-        self.write("master-1", Put(KEYS.event(JOB, number), value), guards=self.owned)
+        self.write("master-1", Put(KEYS.event(JOB, number), value), conditions=self.owned)
 
     def finished(self) -> AttemptFinished:
         output = OutputDirectory("base", f"base/.attempt-{ATTEMPT}", self._mode)
@@ -49,7 +49,7 @@ class Commit(Past):
         self.add(process, OutputChanged(JOB, name, size))
 
     def end_job(self, status: JobStatus = JobStatus.FINISHED) -> None:
-        self.write("master-1", result(status), guards=self.owned)
+        self.write("master-1", result(status), conditions=self.owned)
 
     def wrong(self) -> str:
         return "; ".join(one.what for one in check(self.history, KEYS, [OutputsAppear]))

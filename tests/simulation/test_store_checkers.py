@@ -44,8 +44,8 @@ class TestWrites:
     MOVE = encode_record(WantedRecord(wants_cancel=False, client="", move_to=Incarnation("d" * 32), move_epoch=7))
 
     def test_one_that_does_not_compare_its_key(self, past: Past) -> None:
-        guards = (leads(past.term), unchanged(KEYS.owner(JOB), past.epoch))
-        past.write_blindly("jm-1", Put(KEYS.wanted(JOB), self.MOVE), guards=guards)
+        conditions = (leads(past.term), unchanged(KEYS.owner(JOB), past.epoch))
+        past.write_blindly("jm-1", Put(KEYS.wanted(JOB), self.MOVE), conditions=conditions)
         assert past.violations()["R33"] == [f"jm-1 puts {KEYS.wanted(JOB)}, whatever is there"]
 
     def test_one_that_takes_effect_again(self, past: Past) -> None:
@@ -53,27 +53,27 @@ class TestWrites:
         fence = KEYS.fence(Incarnation("c" * 32), JOB)
         for _ in range(2):
             put = Put(fence, encode_record(FenceRecord(past.epoch)))
-            past.write_blindly("master-1", put, guards=(*past.owned, absent(fence)))
-            past.write_blindly("master-1", Delete(fence), guards=past.owned)
+            past.write_blindly("master-1", put, conditions=(*past.owned, absent(fence)))
+            past.write_blindly("master-1", Delete(fence), conditions=past.owned)
         assert f"master-1 has put {fence} before, and its repeat takes effect too" in past.violations()["R33"]
 
     def test_a_wish_after_an_acknowledged_cancel(self, past: Past) -> None:
-        past.write("jm-1", Put(KEYS.wanted(JOB), self.CANCEL), guards=(leads(past.term),))
+        past.write("jm-1", Put(KEYS.wanted(JOB), self.CANCEL), conditions=(leads(past.term),))
         past.add("client", Cancelling(JOB))
         past.add("client", Acknowledged(JOB, "cancel"))
         assert past.violations() == {"promise 1": [f"job {JOB} was acknowledged and has not ended"]}
-        past.write("jm-1", Put(KEYS.wanted(JOB), self.MOVE), guards=(leads(past.term),))
+        past.write("jm-1", Put(KEYS.wanted(JOB), self.MOVE), conditions=(leads(past.term),))
         assert "another wish takes its place" in past.violations()["R33"][0]
 
     def test_a_fence_that_its_owner_deletes(self, past: Past) -> None:
         fence = KEYS.fence(Incarnation("c" * 32), JOB)
-        past.write("master-1", Put(fence, encode_record(FenceRecord(past.epoch))), guards=past.owned)
-        past.write("master-1", Delete(fence), guards=past.owned)
+        past.write("master-1", Put(fence, encode_record(FenceRecord(past.epoch))), conditions=past.owned)
+        past.write("master-1", Delete(fence), conditions=past.owned)
         assert past.violations()["R33"] == [f"master-1 deletes {fence}, which it may write again"]
 
     def test_that_a_guard_was_reached_may_be_said_again(self, past: Past) -> None:
         for _ in range(2):
-            past.write_blindly("jm-1", Put(KEYS.guard(Incarnation("c" * 32)), b""), guards=(leads(past.term),))
+            past.write_blindly("jm-1", Put(KEYS.guard(Incarnation("c" * 32)), b""), conditions=(leads(past.term),))
         assert "R33" not in past.violations()
 
 
@@ -87,8 +87,8 @@ class TestRefusedSubmits:
     def test_that_is_stored_later(self, past: Past) -> None:
         past.add("client", Submitting(OTHER_JOB, JobStatus.FINISHED))
         past.add("client", Refused(OTHER_JOB))
-        guards = (leads(past.term),)
-        past.write("jm-1", Put(KEYS.graph(OTHER_JOB), b""), guards=guards)
+        conditions = (leads(past.term),)
+        past.write("jm-1", Put(KEYS.graph(OTHER_JOB), b""), conditions=conditions)
         assert past.violations()["R32"] == [f"job {OTHER_JOB} was answered 507, and is stored after that"]
 
     def test_that_is_sent_again(self, past: Past) -> None:
@@ -104,7 +104,7 @@ class TestSlotRequests:
     def test_for_an_owner_that_the_leader_has_replaced(self, past: Past) -> None:
         first = past.epoch
         past.add("jm-1", Sent("tm-1", slot_request(first)))
-        second = past.write("jm-1", owner("master-2"), guards=(leads(past.term),))
+        second = past.write("jm-1", owner("master-2"), conditions=(leads(past.term),))
         past.add("jm-1", Sent("tm-1", slot_request(second)))
         past.add("jm-2", Sent("tm-1", slot_request(first)))
         assert "R7" not in past.violations(), "another leader may not know"

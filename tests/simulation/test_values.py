@@ -46,7 +46,7 @@ def task(
         attempt_id=ExecutionAttemptId(JOB, vertex_id, index, epoch, 0),
         allocation_id=AllocationId("e" * 32),
         ordinal=0,
-        task=TaskInformation(vertex_id, "v", b"[]", (), 2, 2, is_exclusive=not is_source),
+        task=TaskInformation(vertex_id, "v", b"[]", (), 2, is_exclusive=not is_source),
         splits=splits,
         inputs=() if is_source else (InputGate("read", ExchangeMode.REBALANCE, (), gate),),
         outputs=(ResultPartitionSpec(0, ExchangeMode.REBALANCE, (), 2, 0),) if is_source else (),

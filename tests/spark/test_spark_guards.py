@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.common.spark_conf import HADOOP_PREFIX, SPARK_NAMESPACES, STATIC_SQL
+from runtime.common.spark_conf import SPARK_NAMESPACES, STATIC_SQL
 from tests.kit.spark.spark_box import SparkBox, wait_until
 
 SLEEPING = """
@@ -127,7 +127,7 @@ emit([str(key) for key in entries.keySet()])
 def test_the_list_of_sparks_namespaces_has_every_key_that_spark_registers(box: SparkBox) -> None:
     keys = [key for key in box.evaluate(REGISTERED) if key.startswith("spark.")]
     assert {"spark.executor.memory", "spark.ui.port", "spark.python.worker.reuse"} <= set(keys)
-    own = [key for key in keys if not key.startswith(("spark.sql.", HADOOP_PREFIX))]
+    own = [key for key in keys if not key.startswith(("spark.sql.", "spark.hadoop."))]
     assert {key for key in own if key.split(".")[1] not in SPARK_NAMESPACES} == set()
 
 

@@ -17,17 +17,17 @@ HEARTBEAT_TIMEOUT = duration_option(
 )
 TRUST_CONNECTION_REFUSED = bool_option(
     "cluster.trust-connection-refused",
-    "A connection that is refused at the address of a JobManager or JobMaster process proves that it has died. Turn it "
-    "off where a firewall refuses for hosts that live: deaths are then found by leases and timeouts. Of a TaskManager "
-    "a refusal proves nothing: its guards state its end.",
+    "A refused connection at the address of a JobManager or JobMaster process proves that the process is dead. Turn it "
+    "off where a firewall refuses connections in place of living hosts: then leases and timeouts find dead processes. "
+    "For a TaskManager a refusal proves nothing: its guards state its end.",
     default=True,
 )
 RPC_TIMEOUT = duration_option("rpc.timeout", "10 s", "Deadline of one call between processes.")
 RPC_MAX_MESSAGE_SIZE = size_option(
     "rpc.max-message-size",
     "4 mb",
-    "Largest single message between processes; larger content goes through files. Messages are cut for the default, so "
-    "there is no smaller one.",
+    "Largest single message between processes; larger content goes through files. Processes cut their messages for the "
+    "default, which is the minimum.",
     low="4 mb",
 )
 RPC_OUTBOX_MAX = int_option(

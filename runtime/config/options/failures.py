@@ -1,4 +1,4 @@
-"""Options of failures: what restarts, when, and what is remembered of it."""
+"""Options of failures: what restarts, when, and how much of the history is kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESTART_STRATEGY: ConfigOption[str | None] = ConfigOption(
     "restart-strategy.type",
     _parse_type,
     None,
-    f"What happens after a task has failed, for jobs that do not say it themselves. Not set: exponential-delay with "
+    f"What happens after a task has failed, for jobs without a strategy of their own. Not set: exponential-delay with "
     f"at most {DEFAULT_ATTEMPTS} restarts. One of: {', '.join(RESTART_STRATEGIES)}; Flink's other spellings (off, "
     "disable, fixeddelay, failurerate, exponentialdelay) are read too.",
     "Enum",
@@ -42,10 +42,10 @@ USER_FAILURE: ConfigOption[UserFailures] = ConfigOption(
     "restart-strategy.user-failures",
     parse_user_failures,
     DEFAULT_USER_FAILURES,
-    "What follows from a failure of user code, for jobs that say neither this nor a restart strategy. "
-    "final-when-exclusive: it ends the job when its task is exclusive (a script, a function, a sink), and restarts by "
-    "the strategy elsewhere; restart: by the strategy everywhere; final: it ends the job. What is not the user's fault "
-    f"restarts by the strategy. One of: {', '.join(USER_FAILURES)}.",
+    "What follows from a failure of user code, for jobs that set neither this nor a restart strategy. "
+    "final-when-exclusive: the failure ends the job when its task is exclusive (a script, a function, a sink); other "
+    "tasks restart by the strategy. restart: all tasks restart by the strategy. final: the failure ends the job. Other "
+    f"failures always restart by the strategy. One of: {', '.join(USER_FAILURES)}.",
     "Enum",
 )
 FIXED_DELAY_ATTEMPTS = int_option(
@@ -55,7 +55,7 @@ FIXED_DELAY_DELAY = duration_option(
     "restart-strategy.fixed-delay.delay", "1 s", "Pause before each restart.", low="0 ms"
 )
 FAILURE_RATE_MAX = int_option(
-    "restart-strategy.failure-rate.max-failures-per-interval", 1, "One failure more in one interval ends the job."
+    "restart-strategy.failure-rate.max-failures-per-interval", 1, "More failures in one interval end the job."
 )
 FAILURE_RATE_INTERVAL = duration_option(
     "restart-strategy.failure-rate.failure-rate-interval", "1 min", "The interval in which failures are counted."
@@ -84,7 +84,7 @@ EXPONENTIAL_DELAY_RESET = duration_option(
 EXPONENTIAL_DELAY_JITTER = float_option(
     "restart-strategy.exponential-delay.jitter-factor",
     0.1,
-    "Share of the pause that is drawn, so that jobs which fail together do not restart together.",
+    "Share of the pause that is random, so that jobs which fail together do not restart together.",
     low=0.0,
     high=1.0,
 )
@@ -99,8 +99,8 @@ EXPONENTIAL_DELAY_ATTEMPTS: ConfigOption[int | None] = ConfigOption(
 FAILOVER_STRATEGY = choice_option(
     "jobmanager.execution.failover-strategy",
     "region",
-    "What restarts with a failed task: its region with the consumers of what is written anew, or every task of the "
-    "job. Finished tasks of exclusive vertices never do.",
+    "What restarts with a failed task: its region and the consumers of the partitions that it writes again, or every "
+    "task of the job. Finished tasks of exclusive vertices never restart.",
     "region",
     "full",
 )

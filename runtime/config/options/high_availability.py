@@ -1,4 +1,4 @@
-"""Options of what must survive: etcd, storage."""
+"""Options of durable state: etcd, storage."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ ETCD_TLS_CERT = string_option("high-availability.etcd.tls.cert", "", "PEM file o
 ETCD_TLS_KEY = string_option("high-availability.etcd.tls.key", "", "PEM file of the key of that certificate.")
 ETCD_ALLOW_UNAUTHENTICATED = bool_option(
     "high-availability.etcd.allow-unauthenticated",
-    "Use an external etcd without a client certificate and without a user: everybody who reaches it can run code in "
-    "this cluster.",
+    "Use an external etcd without a client certificate and without a user: every client that reaches it can run code "
+    "in this cluster.",
     default=False,
 )
 ETCD_ACCEPT_UNSEALED = bool_option(
     "high-availability.etcd.accept-unsealed-records",
-    "While upgrading from a release that did not seal its records (docs/operations.md): use also records in etcd that "
-    "carry no seal of security.cluster-key-file.",
+    "For the time of an upgrade from a release that did not seal its records (docs/operations.md): also use records in "
+    "etcd without a seal of security.cluster-key-file.",
     default=False,
 )
 ETCD_TIMEOUT = duration_option("high-availability.etcd.timeout", "3 s", "Deadline of one etcd request.")
 ETCD_QUOTA = size_option(
     "high-availability.etcd.quota",
     "2 gb",
-    "etcd's --quota-backend-bytes, for etcd before 3.6, which does not tell it: at 80 % of it no new job is taken.",
+    "etcd's --quota-backend-bytes, for etcd before 3.6, which does not report it: at 80 % of it submit answers 507.",
 )
 ETCD_ALLOW_UNSAFE = bool_option(
     "high-availability.etcd.allow-unsafe-version",
@@ -97,8 +97,8 @@ ETCD_ALLOW_UNSAFE = bool_option(
 LEASE_TIMEOUT = duration_option(
     "high-availability.lease-timeout",
     "5 s",
-    "A leader or JobMaster process that is silent this long has lost its role. One whose serving loop stands still "
-    "without being stopped keeps it for three times as long.",
+    "A leader or JobMaster process that is silent this long has lost its role. A process that runs while its event "
+    "loop stands still keeps its role for three times as long.",
 )
 BLOB_MAX_SIZE = size_option("blob.max-size", "1 gb", "Largest blob that is accepted.")
 BLOB_CACHE_SIZE = size_option("blob.cache.max-size", "4 gb", "Bound of each process's local blob cache.")

@@ -47,19 +47,19 @@ JOBMASTER_SHUTDOWN = choice_option(
     "jobmanager.jobmaster.shutdown",
     "wait",
     "What becomes of the jobs of a JobMaster process that is stopped while no other one has room for them: wait leaves "
-    "their tasks running until another process comes and takes the jobs over, stop cancels the jobs.",
+    "their tasks running until another process takes the jobs over, stop cancels the jobs.",
     "wait",
     "stop",
 )
 REBALANCE = bool_option(
     "jobmanager.jobmaster.rebalance",
-    "Give a JobMaster process that comes its share of the jobs that others run. Tasks do not notice.",
+    "Move a share of the running jobs to a JobMaster process that registers. Tasks run on meanwhile.",
     default=True,
 )
 REBALANCE_MAX_MOVES = int_option(
     "jobmanager.jobmaster.rebalance-max-moves",
     5,
-    "Jobs that change their process for that at the same time.",
+    "Jobs that jobmanager.jobmaster.rebalance moves at the same time.",
     high=1000,
 )
 JOBS_MAX = int_option(
@@ -90,8 +90,8 @@ REST_ADDRESSES: ConfigOption[tuple[str, ...]] = ConfigOption(
     "rest.addresses",
     parse_endpoints,
     (),
-    "host:port of REST of every JobManager, for the command line: each is as good as the others, and a client tries "
-    "them in turn. Those of this host are found without.",
+    "host:port of REST of every JobManager, for the command line, which tries them in turn: each serves all requests. "
+    "The command line finds JobManagers of this host without this option.",
     "List",
     "(none)",
 )
@@ -99,10 +99,10 @@ REST_ALLOWED_HOSTS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "rest.allowed-hosts",
     parse_hosts,
     (),
-    "Further names under which browsers reach REST, those of a reverse proxy for instance: host, or host:port where "
-    "the browser shows a port; * is any host. Pages of other origins, another port of the same host too, change "
-    "nothing, and without authentication nobody is answered who asks for another host: a page could have its own name "
-    "lead here. Addresses, localhost, rest.address and this host's name are known.",
+    "Further names under which browsers reach REST, of a reverse proxy for instance: host, or host:port where the "
+    "browser shows a port; * is any host. Pages of other origins (another port of the same host is one) may change "
+    "nothing. Without authentication, requests for another host are refused: a page could let its own name lead here. "
+    "Addresses, localhost, rest.address and this host's name need not be listed.",
     "List",
     "(none)",
 )

@@ -1,4 +1,4 @@
-"""Options of who is let in, and of what is encrypted."""
+"""Options of authentication, authorization and encryption."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ROLES = ("viewer", "submitter", "operator", "admin")
 SECURITY_AUTHENTICATION = choice_option(
     "security.authentication",
     "token",
-    "Whether REST and gRPC require the cluster's token. Submitting a job executes code, so turn it off only where "
-    "everybody who reaches the ports may do that.",
+    "Whether REST and gRPC require the cluster's token. A submit executes code, so turn it off only where every client "
+    "that reaches the ports may do that.",
     "token",
     "none",
 )
 SECURITY_ALLOW_UNAUTHENTICATED = bool_option(
     "security.allow-unauthenticated",
-    "With security.authentication: none everybody who reaches a port of the cluster may run code as its user. Beyond "
-    "loopback it is therefore refused, unless this is true as well.",
+    "With security.authentication: none every client that reaches a port of the cluster may run code as its user. "
+    "Therefore ports beyond loopback are refused, unless this is true as well.",
     default=False,
 )
 SECURITY_TOKEN_FILE = string_option(
@@ -61,7 +61,7 @@ SSL_INTERNAL_KEY = string_option(
 SSL_INTERNAL_CA = string_option(
     "security.ssl.internal.ca",
     "",
-    "PEM file with the CAs whose certificates are accepted from other processes; of nobody else's use.",
+    "PEM file with the CAs whose certificates are accepted from other processes. They sign for nothing else.",
 )
 SSL_REST_ENABLED = bool_option(
     "security.ssl.rest.enabled",
@@ -70,7 +70,7 @@ SSL_REST_ENABLED = bool_option(
 )
 SSL_REST_AUTHENTICATION = bool_option(
     "security.ssl.rest.authentication-enabled",
-    "Let in only clients that show a certificate of security.ssl.rest.ca. The token is asked for behind that.",
+    "Let in only clients that show a certificate of security.ssl.rest.ca. They need a token too.",
     default=False,
 )
 SSL_REST_CERT = string_option(
@@ -97,9 +97,9 @@ PRINCIPAL_REQUESTS = int_option(
 PRINCIPAL_RUNNING = int_option(
     "security.principal.max-running-requests",
     3000,
-    "Requests of one principal that are not answered yet, long polls among them; above it REST answers 429. At most "
-    "half of what others leave of the connections that one address may have, which are 3/8 of the open files that a "
-    "JobManager may have.",
+    "Requests of one principal that are not answered yet, long polls among them; above it REST answers 429. A "
+    "principal has at most half of the connections that others leave of those that one address may have: 3/8 of the "
+    "open files that a JobManager may have.",
     low=1,
 )
 PRINCIPAL_JOBS = int_option(
@@ -116,47 +116,48 @@ NAMESPACE_JOBS = int_option(
 )
 DELEGATION_TOKENS_ENABLED = bool_option(
     "security.delegation.tokens.enabled",
-    "Have the leading JobManager obtain the credentials that the providers below security.delegation.token.provider.* "
-    "stand for, and give them to all TaskManagers.",
+    "Let the leading JobManager obtain the credentials of the providers below security.delegation.token.provider.*, "
+    "and give them to all TaskManagers.",
     default=True,
 )
 DELEGATION_TOKENS_TIME_RATIO = float_option(
     "security.delegation.tokens.renewal.time-ratio",
     0.75,
-    "New delegation tokens are obtained after this share of the time for which the present ones are good.",
+    "New delegation tokens are obtained after this share of the lifetime of the present ones.",
     low=0.01,
     high=1.0,
 )
 DELEGATION_TOKENS_RETRY_BACKOFF = duration_option(
     "security.delegation.tokens.renewal.retry.backoff",
     "1 h",
-    "The longest pause before a provider of delegation tokens that has failed is asked again: 1 s after its first "
-    "failure, then twice as long each time.",
+    "Longest pause before a provider of delegation tokens is asked again after a failure. The pause is 1 s at first, "
+    "and doubles with each failure.",
 )
 INTERNAL_TOKEN_FILE = string_option(
     "security.internal.token-file",
     "",
     "File with the credential that processes of the cluster show each other, mode 0600, made at the first start, the "
-    "same on all hosts. Name one to change it while they run: all its lines are taken, the first is sent.",
+    "same on all hosts. A file allows to change the credential while processes run: they accept all its lines, and "
+    "send the first.",
     default_text="none: it is derived from the cluster's key",
 )
 INTERNAL_ACCEPT_TOKEN = bool_option(
     "security.internal.accept-cluster-token",
-    "Show and take the cluster's token between processes as well. For the time of an upgrade from a release that had "
-    "nothing else: true until all processes are of this release, then false.",
+    "Send and accept the cluster's token between processes as well. For the time of an upgrade from a release that "
+    "knows only the token: true until all processes are of this release, then false.",
     default=False,
 )
 JWT_ISSUER = string_option(
     "security.jwt.issuer",
     "",
-    "Whose JSON Web Tokens sign in at REST beside the cluster's tokens: exactly their claim `iss`. Takes "
+    "Issuer whose JSON Web Tokens sign in at REST beside the cluster's tokens: exactly their claim `iss`. Needs "
     "security.jwt.audience, and security.jwt.key-file or security.jwt.jwks.",
 )
 JWT_AUDIENCE: ConfigOption[tuple[str, ...]] = ConfigOption(
     "security.jwt.audience",
     parse_list,
     (),
-    "For whom a JSON Web Token has to be: one of these has to be in its claim `aud`.",
+    "Audiences of JSON Web Tokens: a token's claim `aud` has to name one of them.",
     "List<String>",
     "(none)",
 )
@@ -175,7 +176,7 @@ JWT_JWKS = string_option(
 JWT_JWKS_CA_FILE = string_option(
     "security.jwt.jwks-ca-file",
     "",
-    "PEM file with the CAs whose certificates are accepted of the address in security.jwt.jwks.",
+    "PEM file with the CAs whose certificates are accepted from the address in security.jwt.jwks.",
     default_text="those of the system",
 )
 JWT_JWKS_REFRESH = duration_option(
@@ -187,8 +188,7 @@ JWT_JWKS_REFRESH = duration_option(
 JWT_JWKS_PAUSE = duration_option(
     "security.jwt.jwks-refresh-pause",
     "30 s",
-    "The least time between two fetches: one that has failed is repeated after it, and a token of a key that is not "
-    "known has them fetched no sooner.",
+    "Least time between two fetches of the keys: after a failure, and when a token names a key that is not known.",
     low="100 ms",
 )
 JWT_LEEWAY = duration_option(
@@ -202,7 +202,7 @@ JWT_CLAIM_NAME = string_option(
 JWT_CLAIM_ROLE = string_option(
     "security.jwt.claims.role",
     "role",
-    "The claim with the role, or with a list of which the highest counts. Without any, nobody signs in.",
+    "The claim with the role, or with a list of roles of which the highest counts. A token without a role is refused.",
 )
 JWT_CLAIM_NAMESPACE = string_option(
     "security.jwt.claims.namespace",
@@ -213,8 +213,8 @@ JWT_ROLES: ConfigOption[tuple[tuple[str, str], ...]] = ConfigOption(
     "security.jwt.roles",
     parse_choices(_ROLES),
     (),
-    "What values of the role's claim stand for, groups for instance: `etl-team=submitter, data-platform=operator`. "
-    "Then no other value is a role.",
+    "Roles by values of the role's claim, groups for instance: `etl-team=submitter, data-platform=operator`. Then no "
+    "other value is a role.",
     "List<String>",
     "(none: the values are roles)",
 )

@@ -58,13 +58,13 @@ SPARK_ENABLED = bool_option(
 )
 SPARK_CLASS_ARCHIVE = bool_option(
     "taskmanager.spark.class-archive",
-    "Build a class archive of the JVM once, in the background, so that later starts are twice as fast.",
+    "Build a class archive of the JVM once, in the background: later starts are twice as fast.",
     default=True,
 )
 SPARK_WARM_UP = int_option(
     "taskmanager.spark.warm-up.count",
     200,
-    "Small queries that warm up the JVM while it is idle, some 10 s of CPU: the first jobs are faster for it.",
+    "Small queries that warm up the JVM while it is idle, some 10 s of CPU: they make the first jobs faster.",
     low=0,
     high=1000,
 )
@@ -84,21 +84,21 @@ SPARK_SECRET_FILE = string_option(
 )
 SPARK_ALLOW_UNAUTHENTICATED = bool_option(
     "taskmanager.spark.allow-unauthenticated",
-    "Use a Spark cluster (spark://...) that asks nobody for a secret: whoever reaches the driver's ports runs code as "
+    "Use a Spark cluster (spark://...) without a secret: every client that reaches the driver's ports can run code as "
     "the TaskManager's user.",
     default=False,
 )
 SPARK_NETWORK_ENCRYPTION = bool_option(
     "taskmanager.spark.network-encryption",
-    "Encrypt what Spark's driver and executors send each other, with a key made from their secret; a spark:// cluster "
-    "has to be started with spark.network.crypto.enabled too.",
+    "Encrypt the connections between Spark's driver and its executors, with a key made from their secret; a spark:// "
+    "cluster has to be started with spark.network.crypto.enabled too.",
     default=False,
 )
 SPARK_USER = string_option(
     "taskmanager.spark.user",
     "",
-    "Account as whom Spark's JVM runs where slots are users of their own (taskmanager.slots.uids). It exists, has no "
-    "rights, and nothing else runs as it; each TaskManager of a host has one of its own.",
+    "Account of Spark's JVM where slots are users of their own (taskmanager.slots.uids). The account exists, has no "
+    "rights, and runs nothing else; each TaskManager of a host needs one of its own.",
 )
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."
@@ -114,20 +114,19 @@ ENVIRONMENT_PASSED: ConfigOption[tuple[str, ...]] = ConfigOption(
     parse_variables,
     (),
     "Further environment variables of the TaskManager that user code gets, names or beginnings with *: AWS_*, for "
-    "instance. What PySpark needs passes without (docs/operations.md); what is set for the cluster (FLINKLIKE_*) never "
-    "does.",
+    "instance. Variables that PySpark needs need not be listed (docs/operations.md); FLINKLIKE_* never pass.",
     "List",
     "(none)",
 )
 ARCHIVES_SIZE = size_option(
     "taskmanager.archives.max-size",
     "16 gb",
-    "What the archives and wheels of one job may be together when they are unpacked.",
+    "Total size of the unpacked archives and wheels of one job.",
 )
 ARCHIVES_ENTRIES = int_option(
     "taskmanager.archives.max-entries",
     500_000,
-    "Files, directories and links that the archives and wheels of one job may be together.",
+    "Total number of files, directories and links in the archives and wheels of one job.",
 )
 ARCHIVES_MEMORY = size_option(
     "taskmanager.archives.max-memory",
@@ -144,7 +143,7 @@ ARCHIVES_CPU_TIME = duration_option(
 ARCHIVES_TIMEOUT = duration_option(
     "taskmanager.archives.timeout",
     "15 min",
-    "So long the archives of a job may take to be unpacked, on a slow disk too; then the attempt fails.",
+    "Time in which the archives of a job have to be unpacked, on a slow disk too; then the attempt fails.",
     low="1 s",
 )
 REGISTRATION_TIMEOUT = duration_option(
@@ -160,36 +159,29 @@ ISOLATION_TIMEOUT = duration_option(
     "taskmanager.isolation-timeout",
     "60 s",
     "A TaskManager that has not read its own keys in etcd for this long stops its exclusive tasks: they may run "
-    "elsewhere soon after. One that moves the outputs of a job then, frozen or in a call of its storage, is ended by "
-    "its guard and starts again. The same in the whole cluster.",
+    "elsewhere soon after. If it moves the outputs of a job at that time, and is frozen or waits for its storage, its "
+    "guard ends it, and it starts again. The same in the whole cluster.",
     low="1 s",
 )
 JOBMASTER_TIMEOUT = duration_option(
     "taskmanager.jobmaster-timeout",
     "15 min",
-    "So long a TaskManager keeps the tasks of a job that no JobMaster is connected for, then it cancels them; what "
-    "they have reported is kept. Time during which etcd cannot be reached does not count.",
+    "A TaskManager cancels the tasks of a job for which no JobMaster has been connected for this long; it keeps their "
+    "reports. Time during which etcd cannot be reached does not count.",
     low="1 s",
 )
 DRAIN_TIMEOUT = duration_option(
     "taskmanager.drain-timeout",
     "20 s",
-    "So long a TaskManager that drains (after SIGTERM, or `flinklike taskmanagers drain`) lets its tasks finish; the "
-    "rest then runs elsewhere. Whoever stops it should wait 10 s longer before SIGKILL.",
+    "Time in which a TaskManager that drains (after SIGTERM, or `flinklike taskmanagers drain`) lets its tasks finish; "
+    "the rest then runs elsewhere. Service managers should wait 10 s longer before SIGKILL.",
     low="0 ms",
-)
-SLOT_ISOLATION = choice_option(
-    "taskmanager.slot.isolation",
-    "process",
-    "What separates slots.",
-    "process",
-    refused={"jvm": "isolation: jvm is not available yet, use process"},
 )
 TENANCY = choice_option(
     "taskmanager.tenancy",
     "shared",
-    "Whom a TaskManager serves: jobs of all namespaces at once, on one Spark, or those of one namespace at a time. "
-    "With `namespace` its Spark and its slot processes are replaced before it serves another one.",
+    "Which jobs a TaskManager serves: jobs of all namespaces at once, on one Spark, or jobs of one namespace at a "
+    "time. With `namespace` its Spark and its slot processes are replaced before it serves another namespace.",
     "shared",
     "namespace",
 )
@@ -198,9 +190,9 @@ SLOT_UIDS: ConfigOption[tuple[int, int] | None] = ConfigOption(
     parse_id_range,
     None,
     "Range of user ids, 20000-20099, for instance: each slot is a user of its own, and each job a group. Needs root. "
-    "The first is the group of all slots, then comes one for each slot, and the rest are groups of jobs that are here "
-    "at once, two for each beside Spark, which takes taskmanager.spark.user. Each TaskManager of a host has a range of "
-    "its own, which nobody else uses.",
+    "The first id is the group of all slots, then comes one for each slot, and the rest are groups of jobs that are "
+    "here at once: one for each job, or two beside Spark, which needs taskmanager.spark.user. Each TaskManager of a "
+    "host needs a range of its own, without accounts.",
     "Range",
     "none: tasks run as the TaskManager's user",
 )
@@ -214,9 +206,9 @@ SLOT_PROCESSES_MAX = int_option(
 SLOT_CGROUPS = choice_option(
     "taskmanager.slots.cgroups",
     "off",
-    "Control groups that limit memory, processor and processes of each slot: `auto` uses those that can be had and "
-    "says which cannot, `required` refuses to start without them. Their memory is a quarter above the slot's share, at "
-    "which a task is ended with that reason.",
+    "Control groups that limit memory, processor and processes of each slot: `auto` uses the available ones and logs "
+    "which are not, `required` refuses to start without them. Their memory limit is a quarter above the slot's share, "
+    "at which a task is ended with that reason.",
     "off",
     "auto",
     "required",
@@ -236,7 +228,7 @@ SLOT_PROCESS_REUSE = bool_option(
 SCRIPT_STATIC_CONF = choice_option(
     "script.static-conf",
     "warn",
-    "What a script's static Spark conf that the warm session cannot take leads to.",
+    "What happens when a script sets static Spark conf that the warm session cannot take.",
     "warn",
     "fail",
 )
@@ -246,20 +238,13 @@ EXCHANGE_DIR = string_option(
     "Directory URL for result partitions. With more than one host it must be shared.",
     default_text="<run>/exchange",
 )
-EXCHANGE_CARRIER = choice_option(
-    "exchange.carrier",
-    "parquet",
-    "What carries the rows of an edge.",
-    "parquet",
-    refused={"localcheckpoint": "exchange.carrier: localCheckpoint is not available yet, use parquet"},
-)
 EXCHANGE_INLINE_MAX = size_option(
     "exchange.inline.max-size", "256 kb", "Largest JSON value that a subtask may return.", low="0"
 )
 ATTEMPT_LOG_MAX = size_option(
     "taskmanager.log.attempt.max-size",
     "10 mb",
-    "Bound of each of an attempt's three logs. Of one above it the last half of the bound is kept; the rest is gone.",
+    "Bound of each of an attempt's three logs. When a log exceeds it, all but its last half is deleted.",
 )
 ATTEMPT_LOG_TOTAL = size_option(
     "taskmanager.log.attempt.total-size", "1 gb", "Bound of all attempt logs of a TaskManager; the oldest go first."

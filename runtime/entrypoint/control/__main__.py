@@ -11,12 +11,11 @@ from types import FrameType
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.printable import printable
-from runtime.config.configuration import load, parse_dynamic
 from runtime.config.layout import Layout
-from runtime.config.options.taskmanager import DRAIN_TIMEOUT
+from runtime.config.loading import load, parse_dynamic
 from runtime.entrypoint.control.airflow import airflow_environment, check_example, run_standalone, shell_exports
 from runtime.entrypoint.control.cluster import ROLL, ClusterControl
-from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon
+from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon, drain_patience
 from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 from runtime.entrypoint.control.run_directory import prepare_run_directory
@@ -35,7 +34,6 @@ _CLUSTER_VERBS = frozenset(
 )
 _NOT_RUNNING = 3
 _INTERRUPTED = 130
-_RELEASE_SECONDS = 10.0
 
 
 _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {
@@ -43,15 +41,13 @@ _VERBS: dict[str, Callable[[Daemon, list[str]], None]] = {
     "start-foreground": Daemon.run_foreground,
     "stop": lambda daemon, _: daemon.stop_last(),
     "stop-all": lambda daemon, _: daemon.stop_all(),
-    "drain": lambda daemon, dynamic: daemon.drain_last(_drain_timeout(dynamic)),
+    "drain": lambda daemon, dynamic: daemon.drain_last(_drain_patience(dynamic)),
 }
 
 
-def _drain_timeout(dynamic: list[str]) -> float:
-    """A little longer than the process takes to release what has not ended by then."""
+def _drain_patience(dynamic: list[str]) -> float:
     layout = Layout.from_environment(os.environ)
-    configured = load(layout.conf, environment=os.environ, dynamic=dynamic).get(DRAIN_TIMEOUT)
-    return configured.total_seconds() + _RELEASE_SECONDS
+    return drain_patience(load(layout.conf, environment=os.environ, dynamic=dynamic))
 
 
 def _run_daemon(name: str, arguments: list[str]) -> int:

@@ -18,8 +18,9 @@ from typing import TextIO
 
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.common.printable import printable
-from runtime.config.configuration import Configuration, InvalidConfigurationError, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import InvalidConfigurationError, load
 from runtime.config.options.cluster import SSH_OPTS
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT

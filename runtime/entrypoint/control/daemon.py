@@ -21,7 +21,9 @@ from typing import TextIO
 from runtime.common.json_text import parse_json
 from runtime.common.printable import printable
 from runtime.config import log_files
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
 from runtime.taskexecutor.guard.records import who_states
@@ -37,6 +39,7 @@ STOP_TIMEOUT = 10.0
 INSIST_AFTER = 0.3
 """Seconds between the SIGTERM that begins a drain and the one that ends it: `stop` does not wait for tasks."""
 KILL_TIMEOUT = 10.0
+_RELEASE_TIMEOUT = 10.0
 STATED_FOR = 3.0
 """So long the end of a TaskManager that was killed is stated: a leader that loses one dials within a second."""
 
@@ -293,6 +296,11 @@ class Daemon:
     def _say(self, text: str) -> None:
         self._out.write(printable(text) + "\n")
         self._out.flush()
+
+
+def drain_patience(configuration: Configuration) -> float:
+    """Seconds in which a TaskManager drains: a little longer than it takes to release what has not ended by then."""
+    return configuration.get(DRAIN_TIMEOUT).total_seconds() + _RELEASE_TIMEOUT
 
 
 def _free_number(running: Sequence[Record]) -> int:

@@ -36,6 +36,7 @@ from runtime.common.json_text import parse_json
 from runtime.common.printable import printable
 from runtime.config import log_files
 from runtime.entrypoint.control.embedded_tls import EmbeddedTls
+from runtime.highavailability.etcd.settings import UNSAFE_VERSIONS
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 10.0
@@ -45,7 +46,6 @@ LOG_ENTRIES = 5000
 _POLL = 0.02
 _PORT_TRIES = 5
 _LOG_TAIL_BYTES = 2000
-_UNSAFE_VERSIONS = frozenset({"3.5.0", "3.5.1", "3.5.2"})
 _PORT_TAKEN = "address already in use"
 
 _CLOCK = SystemClock()
@@ -92,7 +92,7 @@ class RunningEtcd:
     @property
     def warning(self) -> str:
         """What whoever relies on it should know; empty when there is nothing."""
-        if self.version not in _UNSAFE_VERSIONS:
+        if self.version not in UNSAFE_VERSIONS:
             return ""
         return (
             f"the embedded etcd is version {self.version}, which can lose consistency after a crash: for production "

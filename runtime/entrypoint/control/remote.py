@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from runtime.common.json_text import parse_json
 from runtime.common.printable import printable
-from runtime.config.configuration import ENVIRONMENT_PREFIX
 from runtime.config.layout import Layout
+from runtime.config.loading import ENVIRONMENT_PREFIX
 from runtime.config.option import is_host
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, DaemonKind, Instance
 from runtime.entrypoint.control.pending import DaemonError

@@ -12,17 +12,16 @@ from io import StringIO
 from typing import TextIO
 
 from runtime.aio.clock import SystemClock
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.config.options.jobmanager import JOBMASTER_PORT
-from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.cluster_view import ClusterView
-from runtime.entrypoint.control.daemon import JOBMASTER, START_TIMEOUT, TASKMANAGER, Daemon, DaemonKind
+from runtime.entrypoint.control.daemon import JOBMASTER, START_TIMEOUT, TASKMANAGER, Daemon, DaemonKind, drain_patience
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import Record
 
 WHOLE_TIMEOUT = 120.0
-_RELEASE_SECONDS = 10.0
 _CLOCK = SystemClock()
 
 
@@ -74,8 +73,7 @@ class RollingRestart:
             pid = self._start(daemon, options)
             daemon.end(record)
             return pid
-        drain = configuration.get(DRAIN_TIMEOUT).total_seconds() + _RELEASE_SECONDS
-        daemon.end(record, drain_timeout=drain if daemon.kind is TASKMANAGER else 0.0)
+        daemon.end(record, drain_timeout=drain_patience(configuration) if daemon.kind is TASKMANAGER else 0.0)
         return self._start(daemon, options)
 
     def _start(self, daemon: Daemon, options: Sequence[str]) -> int:

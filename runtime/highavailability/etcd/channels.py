@@ -1,6 +1,6 @@
-"""One gRPC channel per endpoint, with the calls of etcd's API that we use.
+"""One gRPC channel per endpoint, with the calls of etcd's API that the driver uses.
 
-`ipv4:a,b` targets or load balancing policies are no substitute: they do not work with names and TLS host checks.
+gRPC's `ipv4:a,b` targets and load balancing policies do not work with host names and TLS host checks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
-    # etcd is never behind the proxy that the environment names for the web.
+    # The proxy that the environment names is for the web, not for etcd.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -67,7 +67,7 @@ class Unary(Generic[RequestT, ResponseT]):
 
 @contextmanager
 def _closed_channel_is_unavailable() -> Iterator[None]:
-    """grpc cancels the calls of a channel that is closed: only a task's own cancellation may look like one."""
+    """A closed channel cancels its calls: make that an UnavailableError, unless the task itself is cancelled."""
     try:
         yield
     except asyncio.CancelledError as error:
@@ -78,15 +78,15 @@ def _closed_channel_is_unavailable() -> Iterator[None]:
 
 
 class Connection:
-    """One endpoint's channel, the login's token on it, and the calls that we use."""
+    """The channel of one endpoint, its login token, and the calls that the driver uses."""
 
     def __init__(self, endpoint: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.endpoint = endpoint
         self.token = ""
         self.watches = 0
-        """That run on it."""
+        """Watches that run on this connection."""
         self._beginning: set[asyncio.Timeout] = set()
-        """Of them, those that have not been sent yet."""
+        """Watches whose request has not been sent yet."""
         if credentials is None:
             channel = grpc.aio.insecure_channel(endpoint, options=_OPTIONS)
         else:
@@ -145,7 +145,7 @@ class Connection:
     async def _begin(
         self, call: grpc.aio.StreamStreamCall[pb.WatchRequest, pb.WatchResponse], request: pb.WatchRequest
     ) -> None:
-        """Send what is to be watched. gRPC waits for ever where the channel is closed before the call has left."""
+        """Send the watch request. Without `close`'s deadline gRPC would wait for ever on a channel that is closed."""
         patience = asyncio.timeout(None)
         self._beginning.add(patience)
         try:
@@ -175,7 +175,7 @@ def open_connections(settings: EtcdSettings, certificates: Certificates | None) 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """What is trusted and shown: PEM."""
+    """The trusted CAs, and the certificate of this client: PEM."""
 
     ca: bytes
     cert: bytes | None
@@ -183,7 +183,7 @@ class Certificates:
 
 
 def watch_certificates(settings: EtcdSettings, clock: Clock) -> Watched[Certificates] | None:
-    """They, read again when they change (R47); None for plain text. Raises InvalidInputError."""
+    """The certificates, read again when their files change (R47); None for plain text. Raises InvalidInputError."""
     if not settings.tls_ca:
         return None
     paths = [Path(one) for one in (settings.tls_ca, settings.tls_cert, settings.tls_key) if one]
@@ -197,7 +197,7 @@ def _read(settings: EtcdSettings) -> Certificates:
     key = _pem("tls.key", settings.tls_key, "PRIVATE KEY")
     cert = key if settings.tls_cert == settings.tls_key else _pem("tls.cert", settings.tls_cert, "CERTIFICATE")
     try:
-        # Without a password it would ask for one on the terminal, and wait.
+        # Without `password` OpenSSL would ask for one on the terminal, and wait.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password=lambda: b"")
     except OSError as error:  # half of a renewal, for instance
@@ -208,7 +208,7 @@ def _read(settings: EtcdSettings) -> Certificates:
 
 
 def _pem(option: str, path: str, kind: str) -> bytes:
-    """A PEM file. gRPC takes anything for one, and then says no more than that nobody answers."""
+    """The content of a PEM file. gRPC accepts any content, and later reports only that the peer does not answer."""
     what = f"high-availability.etcd.{option}: {path}"
     try:
         data = Path(path).read_bytes()

@@ -1,7 +1,7 @@
-"""Our operations as etcd's messages and back. Keys are text on our side and bytes on the wire.
+"""Operations of the KeyValueStore protocol as etcd's messages, and back. Keys are text here and bytes on the wire.
 
-Keys of ours are UTF-8; what somebody else may have written there is kept apart by surrogates. With a seal values go
-sealed and come opened (R38).
+The cluster's keys are UTF-8; other bytes in keys of other clients become surrogates. With a seal, values are sealed
+before a write and opened after a read (R38).
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ def prefix_end(prefix: bytes) -> bytes:
 
 
 def to_key(key: str) -> bytes:
-    """As it is stored."""
+    """The key's bytes in etcd."""
     return key.encode("utf-8", "surrogateescape")
 
 
 def to_txn(txn: Txn, seal: RecordSeal | None) -> pb.TxnRequest:
     """A transaction with everything nested in it."""
     return pb.TxnRequest(
-        compare=[_to_compare(guard) for guard in txn.guards],
+        compare=[_to_compare(condition) for condition in txn.conditions],
         success=[_to_op(op, seal) for op in txn.success],
         failure=[_to_op(op, seal) for op in txn.failure],
     )
 
 
-def _to_compare(guard: Compare) -> pb.Compare:
-    result = pb.Compare.EQUAL if guard.operator is CompareOperator.EQUAL else pb.Compare.NOT_EQUAL
-    key = to_key(guard.key)
-    if guard.target is CompareTarget.CREATE_REVISION:
-        return pb.Compare(result=result, target=pb.Compare.CREATE, key=key, create_revision=guard.revision)
-    return pb.Compare(result=result, target=pb.Compare.MOD, key=key, mod_revision=guard.revision)
+def _to_compare(condition: Compare) -> pb.Compare:
+    result = pb.Compare.EQUAL if condition.operator is CompareOperator.EQUAL else pb.Compare.NOT_EQUAL
+    key = to_key(condition.key)
+    if condition.target is CompareTarget.CREATE_REVISION:
+        return pb.Compare(result=result, target=pb.Compare.CREATE, key=key, create_revision=condition.revision)
+    return pb.Compare(result=result, target=pb.Compare.MOD, key=key, mod_revision=condition.revision)
 
 
 def _to_op(op: Op, seal: RecordSeal | None) -> pb.RequestOp:
@@ -74,9 +74,9 @@ def _to_op(op: Op, seal: RecordSeal | None) -> pb.RequestOp:
 
 
 def from_txn(txn: Txn, response: pb.TxnResponse, revision: int, seal: RecordSeal | None) -> TxnResult:
-    """The answer; nested answers get the outer revision, which is that of what they wrote.
+    """The answer; nested answers get the outer revision, at which their writes happened.
 
-    Raises OutcomeUnknownError when it answers other operations than were asked for (R52).
+    Raises OutcomeUnknownError when the answer does not fit the operations of `txn` (R52).
     """
     ops = txn.success if response.succeeded else txn.failure
     if len(ops) != len(response.responses):
@@ -137,7 +137,7 @@ def to_range(
 
 
 def to_youngest(prefix: str) -> pb.RangeRequest:
-    """The key under a prefix that was changed last; the answer counts all of them."""
+    """A read of the key under a prefix that was changed last; the answer counts all keys of the prefix."""
     start = to_key(prefix)
     return pb.RangeRequest(
         key=start,
@@ -157,5 +157,5 @@ def from_events(response: pb.WatchResponse, seal: RecordSeal | None) -> WatchBat
 
 def _from_event(event: pb.Event, seal: RecordSeal | None) -> WatchEvent:
     is_delete = event.type == pb.Event.DELETE
-    # Nobody seals what is gone.
+    # A deleted key has no value, and so no seal.
     return WatchEvent(from_kv(event.kv, None if is_delete else seal), is_delete)

@@ -1,4 +1,4 @@
-"""How far this process has seen the store (R35). One that goes back was restored, or has lost data."""
+"""The store's highest revision that this process has seen (R35). A lower one later proves that data is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runtime.highavailability.kv.key_value_store import StoreRestoredError
 
 
 class Position:
-    """Of one driver. Linearizable answers only: what a member says of itself may be old."""
+    """The position of one driver. Only linearizable answers count: the status of a member may be old."""
 
     def __init__(self) -> None:
         self._store_id = ""
@@ -15,17 +15,20 @@ class Position:
         self._went_back = ""
 
     def check(self) -> None:
-        """Raises StoreRestoredError, from the moment on at which it was seen."""
+        """Raises StoreRestoredError, from the first answer on that had a lower revision or another store id."""
         if self._went_back:
             raise StoreRestoredError(self._went_back)
 
     @property
     def revision(self) -> int:
-        """What an answer to a question that is asked now must have reached."""
+        """The revision that the answer to a request sent now must have reached."""
         return self._revision
 
     def note(self, header: pb.ResponseHeader, at_least: int) -> None:
-        """An answer. Answers may overtake each other: each is held to what was known when it was asked for."""
+        """Take in an answer. `at_least`: the revision known when it was asked for, as answers may overtake each other.
+
+        Raises StoreRestoredError.
+        """
         store_id = store_id_of(header)
         if self._store_id and store_id != self._store_id:
             self._went_back = f"etcd was cluster {self._store_id}, and is cluster {store_id} now"
@@ -37,5 +40,5 @@ class Position:
 
 
 def store_id_of(header: pb.ResponseHeader) -> str:
-    """As etcdctl shows it."""
+    """etcd's cluster id, in etcdctl's form."""
     return f"{header.cluster_id:x}"

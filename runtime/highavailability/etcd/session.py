@@ -1,4 +1,4 @@
-"""The connection in use and the login on it: what calls and watches share."""
+"""EtcdSession: the connections, the one in use, and the logins, shared by calls and watches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALLS_END_SECONDS = 60.0
 
 
 class EtcdSession:
-    """All connections, which of them is used, and a token for each."""
+    """All connections, the one in use, and a login token for each."""
 
     def __init__(self, settings: EtcdSettings, clock: Clock) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class EtcdSession:
         self._certificates: Watched[Certificates] | None = None
         self._shown: Certificates | None = None
         self._replaced: list[tuple[float, Connection]] = []
-        """Of certificates before these, and since when: calls on them end, watches go on (R47)."""
+        """Connections with earlier certificates, since when: their calls end, their watches go on (R47)."""
         self._connections: Sequence[Connection] = ()
         self._current = 0
         self._login_lock = asyncio.Lock()
@@ -85,12 +85,12 @@ class EtcdSession:
             await one[1].close()
 
     def rotate_from(self, failed: Connection) -> None:
-        """`failed` has not answered: use the next one, unless somebody has moved on already."""
+        """Use the next connection after `failed`, unless another call has rotated already."""
         if self._connections[self._current] is failed:
             self._current = (self._current + 1) % len(self._connections)
 
     async def metadata(self, connection: Connection, *, timeout: float) -> Metadata:
-        """The token, if there is a user; logs in when there is none yet."""
+        """The login token as metadata, () without a user; logs in when there is no token yet."""
         if self._replaced:
             await self._close_replaced()
         if not self.has_user:
@@ -100,7 +100,7 @@ class EtcdSession:
         return (("token", connection.token),)
 
     async def login(self, connection: Connection, *, stale_token: str, timeout: float) -> None:
-        """Replace `stale_token`, once for all who hold it. Raises UnauthenticatedError, UnavailableError."""
+        """Replace `stale_token`, once for all its holders. Raises UnauthenticatedError, UnavailableError."""
         async with self._login_lock:
             if connection.token != stale_token:
                 return

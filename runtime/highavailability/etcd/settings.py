@@ -1,4 +1,4 @@
-"""How to reach etcd, as one value."""
+"""EtcdSettings: how to reach etcd, and which versions are refused."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from dataclasses import dataclass, field
 
 from runtime.common.errors import PermanentError
 
+UNSAFE_VERSIONS = frozenset({"3.5.0", "3.5.1", "3.5.2"})
+"""They can lose consistency after a crash."""
+
 
 class UnsafeEtcdVersionError(PermanentError):
-    """etcd 3.5.0 to 3.5.2 can lose consistency after a crash."""
+    """etcd runs in one of UNSAFE_VERSIONS."""
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdSettings:
     """`endpoints` are host:port. Paths of PEM files turn on TLS: `ca` alone, or with `cert` and `key` mutual TLS.
 
-    `quota_bytes` is what etcd runs with when it does not say so itself (before 3.6).
+    `quota_bytes` is etcd's quota, for versions before 3.6, which do not report it.
     """
 
     endpoints: tuple[str, ...]
@@ -34,8 +37,8 @@ class EtcdSettings:
 
 
 def check_version(version: str, *, endpoint: str, allow_unsafe: bool) -> None:
-    """Raises UnsafeEtcdVersionError for 3.5.0, 3.5.1 and 3.5.2 unless allowed."""
-    if not allow_unsafe and version.split("-", maxsplit=1)[0] in {"3.5.0", "3.5.1", "3.5.2"}:
+    """Raises UnsafeEtcdVersionError for one of UNSAFE_VERSIONS unless `allow_unsafe`."""
+    if not allow_unsafe and version.split("-", maxsplit=1)[0] in UNSAFE_VERSIONS:
         message = (
             f"etcd at {endpoint} is version {version}: 3.5.0 to 3.5.2 can lose consistency after a crash; "
             "upgrade to 3.5.3 or newer, or set high-availability.etcd.allow-unsafe-version: true"

@@ -1,6 +1,6 @@
-"""What a failed call means: one table from gRPC status and etcd's words to our errors.
+"""The meaning of a failed call: one table from gRPC status and etcd's messages to our errors.
 
-The question that matters for a write: was it surely not executed, or is its outcome unknown (R2)?
+For a write the table decides whether it was surely not executed, or whether its outcome is unknown (R2).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from runtime.highavailability.kv.key_value_store import CompactedError, LeaseNot
 
 _RELOGIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
 
-# Said before a request was proposed, or before it left this process.
+# Messages of requests that were not proposed, or did not leave this process.
 _NOT_EXECUTED = (
     "failed to connect",
     "Connection refused",
@@ -41,7 +41,7 @@ _COMPACTED = re.compile(r"required revision has been compacted")
 
 
 class Verdict(Enum):
-    """What to do after a failed try."""
+    """The next step after a failed try."""
 
     RELOGIN = "RELOGIN"
     NEXT_ENDPOINT = "NEXT_ENDPOINT"
@@ -50,12 +50,12 @@ class Verdict(Enum):
 
 
 def needs_login(text: str) -> bool:
-    """True for etcd's words about a token that is missing, expired, or older than a change of rights."""
+    """True for etcd's messages about a token that is missing, expired, or older than a change of rights."""
     return any(words in text for words in _RELOGIN)
 
 
 def judge(error: grpc.aio.AioRpcError) -> Verdict:
-    """What a failed try means. FINAL: etcd has answered, another try gives the same answer."""
+    """The meaning of a failed try. FINAL: etcd has answered, and another try would give the same answer."""
     code, details = error.code(), error.details() or ""
     if needs_login(details):
         return Verdict.RELOGIN

@@ -62,7 +62,7 @@ class EtcdKeyValueStore:
         self._position = Position()
 
     async def connect(self) -> None:
-        """Make the connections and ask nothing: for who uses an etcd that another one has opened. Idempotent."""
+        """Make the connections, without a request: another process has checked etcd's version. Idempotent."""
         await self._session.open()
 
     async def open(self, *, timeout: float) -> None:
@@ -135,7 +135,7 @@ class EtcdKeyValueStore:
         return RangeResult(response.header.revision, kvs, response.count)
 
     async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
-        """How many, and the youngest: etcd sends one key, without its value."""
+        """Count and youngest revision: etcd sends one key, without its value."""
         at_least = self._position.revision
         response = await self._call(
             f"look at {prefix}",
@@ -157,7 +157,7 @@ class EtcdKeyValueStore:
         return response.ID
 
     async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
-        """Renew; 0 when the lease is gone. Idempotent, so a lost answer is only UnavailableError."""
+        """Renew; 0 when the lease has ended. Idempotent, so a lost answer is only UnavailableError."""
         request = pb.LeaseKeepAliveRequest(ID=lease)
         response = await self._call(
             f"renewal of lease {lease:x}",
@@ -183,7 +183,7 @@ class EtcdKeyValueStore:
             return
 
     def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
-        """Every change; survives reconnects."""
+        """Every change, also over reconnects."""
         return Watcher(self._session, self._entropy, prefix, start_revision, self._seal).batches()
 
     async def compact(self, revision: int, /, *, timeout: float) -> None:
@@ -201,7 +201,7 @@ class EtcdKeyValueStore:
             return
 
     async def status(self, *, timeout: float) -> StoreStatus:
-        """Of the endpoint in use."""
+        """The status of the endpoint in use."""
         status = await self._call(
             "status", lambda connection: connection.status, pb.StatusRequest(), timeout=timeout, is_write=False
         )
@@ -227,7 +227,7 @@ class EtcdKeyValueStore:
                 await self._alarm(request, timeout=timeout)
 
     async def _alarm(self, request: pb.AlarmRequest, *, timeout: float) -> pb.AlarmResponse:
-        # Both asking and lifting may be repeated, so a lost answer is no unknown outcome.
+        # Both requests may be repeated, so a lost answer is no unknown outcome.
         return await self._call("alarm", lambda connection: connection.alarm, request, timeout=timeout, is_write=False)
 
     async def close(self) -> None:

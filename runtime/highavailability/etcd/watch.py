@@ -1,7 +1,7 @@
-"""One watch that survives everything but compaction, missing rights and the end of its store.
+"""Watcher: one watch that ends only by compaction, missing rights and the end of its store.
 
 Invariants: batches come in the order of revisions, each revision once and whole; after a reconnect the watch resumes
-at the last revision that it delivered + 1, and says so by a batch without events; a watch never ends silently.
+at the last revision that it delivered + 1, and delivers a batch without events; a watch never ends without an error.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Watcher:
     def _on_created(self, response: pb.WatchResponse) -> None:
         self._failures = self._logins = 0
         if not self._next_revision:
-            # Pinned, so that a reconnect before the first event misses nothing.
+            # Fixed now, so that a reconnect before the first event misses no change.
             self._next_revision = response.header.revision + 1
 
     async def _on_cancelled(self, connection: Connection, metadata: Metadata, response: pb.WatchResponse) -> None:
@@ -99,7 +99,7 @@ class Watcher:
         if response.compact_revision:
             message = f"watch of {self._prefix} from revision {self._next_revision}: compacted"
             raise CompactedError(message, compact_revision=response.compact_revision)
-        # etcd 3.5.1 calls it a missing permission also when the token has expired: only a new login tells.
+        # etcd 3.5.1 reports a missing permission also when the token has expired: a new login tells the two apart.
         is_refused = needs_login(reason) or "permission denied" in reason
         if is_refused and await self._logged_in(connection, metadata):
             return
@@ -119,7 +119,7 @@ class Watcher:
         logger.info("watch of %s is disconnected (%s): resuming at %s", self._prefix, details, self._next_revision)
 
     async def _logged_in(self, connection: Connection, metadata: Metadata) -> bool:
-        """Replace the token with which a stream was refused; False when that cannot help (any more)."""
+        """Replace the token with which a stream was refused; False when logins have failed to help."""
         if not self._session.has_user or self._logins >= _LOGINS_MAX:
             return False
         self._logins += 1
@@ -131,5 +131,5 @@ _REFUSALS = frozenset({grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTH
 
 
 def _with_leader(metadata: Metadata) -> Metadata:
-    """A member that is cut off from the others drops the stream instead of staying silent."""
+    """With this metadata a member that is cut off from the others ends the stream instead of staying silent."""
     return (*metadata, ("hasleader", "true"))

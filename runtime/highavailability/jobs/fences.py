@@ -1,7 +1,8 @@
-"""Fences (R14): an owner has a TaskManager stop its job's older attempts, and the TaskManager confirms that it has.
+"""Fences (R14): an owner orders a TaskManager to stop older attempts of its job, and the TaskManager confirms it.
 
-A fence is known by its revision: that of the transaction that wrote it. Revisions and epochs count on one scale, so an
-owner that was assigned after a fence was written is newer than it. Every write of one names what it replaces (R33).
+A fence is identified by the revision of the transaction that wrote it. Revisions and epochs count on one scale, so an
+owner that was assigned after a fence was written has a higher epoch than the fence's revision. Every write of a fence
+names what it replaces (R33).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def unconfirmed_wait(isolation_timeout: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A fence as a TaskManager reads it. `mod_revision` is the key's: what a confirmation is guarded by."""
+    """A fence as a TaskManager reads it. `mod_revision` is the key's: a confirmation is conditional on it."""
 
     epoch: int
     revision: int
@@ -43,12 +44,12 @@ class Fence:
 
     @property
     def is_confirmed(self) -> bool:
-        """True once the TaskManager has said that it is obeyed."""
+        """True once the TaskManager has confirmed that it obeys the fence."""
         return self.revision != self.mod_revision
 
 
 class OwnerFences:
-    """What an owner of a job, under epoch E, does about TaskManagers. Lost ownership = StaleTokenError."""
+    """The fences that an owner of a job writes under its epoch. Lost ownership = StaleTokenError."""
 
     def __init__(self, kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
         self._kv = kv
@@ -57,10 +58,10 @@ class OwnerFences:
         self._timeout = timeout
 
     async def fence(self, job_id: JobId, epoch: int, incarnation: Incarnation, last_epoch: int = 0) -> int:
-        """Fence the TaskManager off from the attempts of epochs up to `epoch`; the fence's revision.
+        """Write a fence for the attempts of epochs up to `epoch`. Returns the fence's revision.
 
-        0 when its key is gone: then nothing of it runs any more. A leader fences off up to `last_epoch` where no owner
-        is stored (`epoch` 0).
+        Returns 0 when the TaskManager has no key any more: then none of its tasks runs. A leader passes `epoch` 0 and
+        `last_epoch` where no owner is stored.
         """
         task_manager, key = self._keys.task_manager(incarnation), self._keys.fence(incarnation, job_id)
         record = encode_record(FenceRecord(last_epoch or epoch))
@@ -80,13 +81,13 @@ class OwnerFences:
             if alive is None:
                 return 0
             if there is not None and there.value == record:
-                return there.mod_revision  # ours, and not confirmed yet
+                return there.mod_revision  # our own fence, not confirmed yet
             before = 0 if there is None else there.mod_revision
 
     async def wait_settled(self, job_id: JobId, incarnation: Incarnation, revision: int) -> bool:
-        """Wait until the fence of this revision is confirmed, or its TaskManager's key is gone: True.
+        """Wait until the fence of this revision is confirmed, or its TaskManager's key is deleted: True.
 
-        False when something else stands in its place: its writer is no owner any more, or has to write it again.
+        False when the fence was replaced or lifted: the caller is not the owner any more, or has to write it again.
         """
         task_manager, key = self._keys.task_manager(incarnation), self._keys.fence(incarnation, job_id)
         async for current in follow(self._kv, task_manager, timeout=self._timeout, entropy=self._entropy):
@@ -94,7 +95,7 @@ class OwnerFences:
                 return True
             fence = _fence_of(current[key]) if key in current else None
             if fence is not None and not fence.is_readable:
-                continue  # R31: it says neither that it is obeyed nor that nobody wants it any more
+                continue  # R31: an unreadable fence is neither confirmed nor lifted
             if fence is None or fence.is_lifted or fence.revision > revision:
                 return False
             if fence.revision == revision and fence.is_confirmed:
@@ -102,14 +103,14 @@ class OwnerFences:
         raise AssertionError(job_id)
 
     async def lift(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
-        """The owner uses that TaskManager again. Idempotent."""
+        """Lift the fence: the owner uses that TaskManager again. Idempotent."""
         key, owner = self._keys.fence(incarnation, job_id), self._keys.owner(job_id)
         read = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         there = read.kvs[0] if read.kvs else None
         while there is not None and not (fence := _fence_of(there)).is_lifted:
             record = FenceRecord(0, confirmed_revision=fence.revision, is_lifted=True)
-            guards = (unchanged(owner, epoch), unchanged(key, there.mod_revision))
-            txn = Txn(guards, (Put(key, encode_record(record)),), gets(owner, key))
+            conditions = (unchanged(owner, epoch), unchanged(key, there.mod_revision))
+            txn = Txn(conditions, (Put(key, encode_record(record)),), gets(owner, key))
             settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
             if settled.result.succeeded:
                 return
@@ -117,7 +118,7 @@ class OwnerFences:
             _check_owns(job_id, epoch, owned, f"deletion of {key}")
 
     async def remove_dead(self, job_id: JobId, epoch: int, incarnation: Incarnation) -> None:
-        """By an owner that has established the TaskManager's death (R13). Idempotent."""
+        """Delete the keys of a TaskManager whose death the owner has proved (R13). Idempotent."""
         key, owner = self._keys.task_manager(incarnation), self._keys.owner(job_id)
         deletes = (Delete(key), Delete(f"{key}/", is_prefix=True))
         txn = Txn((unchanged(owner, epoch),), deletes, gets(owner))
@@ -128,9 +129,9 @@ class OwnerFences:
 
 @dataclass(frozen=True, slots=True)
 class OwnPrefix:
-    """What a TaskManager finds under its own key, at `revision`. `lifted`: marks of fences that are none any more.
+    """The keys under a TaskManager's own one, at `revision`. `lifted`: marks of fences that were lifted.
 
-    `own`: the key itself, with the TaskManager's record.
+    `own`: the key with the TaskManager's record.
     """
 
     is_registered: bool
@@ -141,7 +142,7 @@ class OwnPrefix:
 
 
 class TaskManagerFences:
-    """What one TaskManager reads under its own key, and what it confirms."""
+    """The fences on one TaskManager, as the TaskManager reads and confirms them."""
 
     def __init__(
         self, kv: KeyValueStore, keys: Keys, incarnation: Incarnation, entropy: Entropy, *, timeout: float
@@ -168,7 +169,8 @@ class TaskManagerFences:
         return OwnPrefix(key in current, valid, answer.revision, lifted, current.get(key))
 
     async def restore(self, record: TaskManagerRecord, damaged: KeyValue) -> None:
-        """R31: nobody else writes the own record, so another one is damage. A key that is gone stays gone (R33)."""
+        """R31: write the own record again. Only this process writes it, so another value is damage. A deleted key stays
+        deleted (R33)."""
         put = Put(damaged.key, encode_record(record))
         txn = Txn((unchanged(damaged.key, damaged.mod_revision),), (put,))
         await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
@@ -181,7 +183,7 @@ class TaskManagerFences:
                 return
 
     async def confirm(self, job_id: JobId, fence: Fence) -> bool:
-        """The fence is obeyed. False when it is not there any more as it was read."""
+        """Confirm that this TaskManager obeys the fence. False when the fence has changed since it was read."""
         key = self._keys.fence(self._incarnation, job_id)
         record = FenceRecord(fence.epoch, confirmed_revision=fence.revision)
         txn = Txn((unchanged(key, fence.mod_revision),), (Put(key, encode_record(record)),), gets(key))
@@ -193,14 +195,14 @@ class TaskManagerFences:
         return there is not None and _fence_of(there).revision == fence.revision
 
     async def drop(self, job_id: JobId, fence: Fence) -> None:
-        """The job is done: nobody asks for its fence any more. Idempotent; a fence that has changed stays."""
+        """Delete the fence of a finished job. Idempotent; a fence that has changed stays."""
         key = self._keys.fence(self._incarnation, job_id)
         txn = Txn((unchanged(key, fence.mod_revision),), (Delete(key),))
         await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
 
 
 def _fence_of(kv: KeyValue) -> Fence:
-    """A fence that cannot be read stops every epoch: it was meant to stop something."""
+    """The fence in a key. An unreadable one counts as a fence for every epoch."""
     try:
         record = decode_record(FenceRecord, kv.value, key=kv.key)
     except UnreadableRecordError:

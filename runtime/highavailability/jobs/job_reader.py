@@ -1,4 +1,4 @@
-"""Reading jobs back: everything stored of one job, or of all, at one revision. A bad record spoils only its own job."""
+"""JobReader: all records of one job, or of all jobs, at one revision. A bad record spoils only its own job."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JobReader:
         self._timeout = timeout
 
     async def jobs(self) -> tuple[Sequence[StoredJob], int]:
-        """All jobs that are not cleaned, and the revision of the read: watch from the next one."""
+        """All jobs that are not cleaned, and the revision of the read: a watch begins at the next one."""
         while True:
             try:
                 found, revision = await self._read_all(self._keys.jobs)
@@ -60,14 +60,14 @@ class JobReader:
             return self._assemble(found), revision
 
     async def job(self, job_id: JobId) -> StoredJob | None:
-        """One job; None when nothing of it is stored."""
+        """One job; None when none of its keys exists."""
         prefix = self._keys.job(job_id)
         answer = await self._kv.range(prefix, is_prefix=True, timeout=self._timeout)
         jobs = self._assemble(answer.kvs)
         return jobs[0] if jobs else None
 
     async def results(self, jobs: Sequence[JobId]) -> Mapping[JobId, StoredResult]:
-        """Stored results, many in one read. Jobs without one are left out."""
+        """Stored results, many in one read. Jobs without a result are left out."""
         found = await self._read_many(jobs, self._keys.result)
         return {job_id: StoredResult(_decoded(kv, ResultRecord), kv.mod_revision) for job_id, kv in found.items()}
 
@@ -78,13 +78,13 @@ class JobReader:
         return decode_record(DoneRecord, answer.kvs[0].value, key=key) if answer.kvs else None
 
     async def dones(self, jobs: Sequence[JobId]) -> Mapping[JobId, DoneRecord]:
-        """Cleaned jobs, many in one read. Those that are none, or cannot be read, are left out."""
+        """Cleaned jobs, many in one read. Other jobs, and unreadable records, are left out."""
         found = await self._read_many(jobs, self._keys.done)
         records = {job_id: _decoded(kv, DoneRecord) for job_id, kv in found.items()}
         return {job_id: record for job_id, record in records.items() if record is not None}
 
     async def done_jobs(self, *, limit: int) -> Sequence[tuple[JobId, DoneRecord]]:
-        """Cleaned jobs, newest first. One that cannot be read is left out."""
+        """Cleaned jobs, newest first. Unreadable records are left out."""
         answer = await self._kv.range(
             self._keys.all_done, is_prefix=True, timeout=self._timeout, limit=limit, newest_first=True
         )
@@ -114,7 +114,7 @@ class JobReader:
                     yield record, kv.mod_revision
 
     async def event_payloads(self, job_id: JobId) -> Sequence[Payload]:
-        """Where the event batches are, in order. Raises UnreadableRecordError."""
+        """The payloads of the event batches, in order. Raises UnreadableRecordError."""
         answer = await self._kv.range(self._keys.events(job_id), is_prefix=True, timeout=self._timeout)
         return [decode_record(EventsRecord, kv.value, key=kv.key).events for kv in answer.kvs]
 
@@ -123,7 +123,7 @@ class JobReader:
         return [await self._payloads.load(payload) for payload in await self.event_payloads(job_id)]
 
     async def takeovers(self, job_id: JobId) -> tuple[Takeover, ...]:
-        """How the job came to its owner, oldest first; () when that cannot be read."""
+        """The job's changes of owner, oldest first; () when the record cannot be read."""
         key = self._keys.owner(job_id)
         answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         owner = _decoded(answer.kvs[0], OwnerRecord) if answer.kvs else None
@@ -172,7 +172,7 @@ class JobReader:
 
 
 class _Records:
-    """Decodes the records of one job and remembers the first that cannot be read."""
+    """Decodes the records of one job, and keeps the problem of the first unreadable one."""
 
     def __init__(self, kvs: dict[str, KeyValue]) -> None:
         self._kvs = kvs

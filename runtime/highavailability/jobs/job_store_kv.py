@@ -1,9 +1,9 @@
-"""The job store over any KeyValueStore: keys, guards and writes exactly as in protocol.md 1 and 2.
+"""The job store over any KeyValueStore.
 
-Every transaction carries its guards and, in its else-branch, reads the keys that settle it. An unknown outcome is
-repeated identically until it is known (R2): repeating is harmless because no guard that has failed for good can hold
-again (a term never returns, a result is written once, an owner's revision only rises, and each write is guarded by what
-it replaces: R33).
+Every transaction carries its conditions and, in its else-branch, reads the keys that settle it. A transaction whose
+outcome is unknown is repeated identically until the outcome is known (R2). Repeats are harmless, because no condition
+that has failed for good can hold again: a term never returns, a result is written once, the revision of an owner only
+rises, and each write is conditional on what it replaces (R33).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from runtime.highavailability.records import (
 )
 
 CLEAN_JOBS_MAX = 100
-"""Jobs per transaction: 100 nested ones of two operations each stay below etcd's 128."""
+"""Jobs per transaction: 100 nested transactions of two operations each stay below etcd's limit of 128."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class KvLeaderJobStore(JobReader):
         self._term = term
         self._entropy = entropy
         self._noted: dict[str, int] = {}
-        """Revisions of the wishes and promises that this term has written: what the next one of the job replaces."""
+        """Revisions of the wishes and promises that this term has written: the job's next one replaces them (R33)."""
 
     async def submit(self, job_id: JobId, graph: GraphRecord, owner: OwnerRecord | None) -> Submitted | AlreadyStored:
         """Graph and owner in one transaction; a graph above 32 KiB is an object first (R20).
@@ -89,7 +89,7 @@ class KvLeaderJobStore(JobReader):
             writes.append(Put(self._keys.owner(job_id), encode_record(owner)))
         settled = await self._settle(
             Txn(
-                guards=(leads(self._term), absent(self._keys.graph(job_id)), absent(self._keys.done(job_id))),
+                conditions=(leads(self._term), absent(self._keys.graph(job_id)), absent(self._keys.done(job_id))),
                 success=tuple(writes),
                 failure=gets(
                     self._term.key, self._keys.graph(job_id), self._keys.owner(job_id), self._keys.done(job_id)
@@ -105,7 +105,7 @@ class KvLeaderJobStore(JobReader):
         leader, graph, owner, done = settled.answers()
         if graph is not None:
             if settled.was_repeated and graph.value == record:
-                # Our own write, its answer was lost (R2). An owner of a later revision is a later assignment.
+                # Our own write, whose answer was lost (R2). An owner of a later revision is a later assignment.
                 is_first = owner is not None and owner.mod_revision == graph.mod_revision
                 return Submitted(graph.mod_revision, graph.mod_revision if is_first else 0)
             return _stored_as(graph)
@@ -115,11 +115,11 @@ class KvLeaderJobStore(JobReader):
         raise _contradiction(f"submit of job {job_id}")
 
     async def assign(self, job_id: JobId, owner: OwnerRecord, *, previous_epoch: int) -> Assigned | None:
-        """Only this writes an owner key after the submit."""
+        """The only write of an owner key after the submit."""
         record = encode_record(owner)
         settled = await self._settle(
             Txn(
-                guards=(
+                conditions=(
                     leads(self._term),
                     unchanged(self._keys.owner(job_id), previous_epoch),
                     present(self._keys.graph(job_id)),
@@ -138,7 +138,7 @@ class KvLeaderJobStore(JobReader):
         return None
 
     async def want(self, job_id: JobId, wanted: WantedRecord) -> bool:
-        """Idempotent: the last wish counts, but nothing replaces a cancel."""
+        """Idempotent: the last wish counts, but no wish replaces one to cancel."""
 
         def replaces(there: KeyValue) -> bool:
             try:
@@ -159,12 +159,12 @@ class KvLeaderJobStore(JobReader):
     async def _note(
         self, job_id: JobId, key: str, record: bytes, what: str, replaces: Callable[[KeyValue], bool]
     ) -> bool:
-        """Something that a client wants of a job that has no result, instead of what was wanted before (R33)."""
+        """Write a client's wish or promise for a job without a result, in place of the previous one (R33)."""
         before = self._noted.get(key, 0)
         while True:
             settled = await self._settle(
                 Txn(
-                    guards=(
+                    conditions=(
                         leads(self._term),
                         present(self._keys.graph(job_id)),
                         absent(self._keys.result(job_id)),
@@ -191,7 +191,7 @@ class KvLeaderJobStore(JobReader):
         record = encode_record(replace(result, archive=await self._payloads.spill(result.archive)))
         settled = await self._settle(
             Txn(
-                guards=(
+                conditions=(
                     leads(self._term),
                     unchanged(self._keys.owner(job_id), previous_epoch),
                     absent(self._keys.result(job_id)),
@@ -210,7 +210,7 @@ class KvLeaderJobStore(JobReader):
         return False
 
     async def clean(self, jobs: Sequence[Cleaning]) -> Mapping[JobId, int]:
-        """Many jobs in one transaction, each guarded by its own result. Idempotent. Raises StaleTokenError."""
+        """Many jobs in one transaction, each on the condition of its own result. Idempotent. Raises StaleTokenError."""
         cleaned: dict[JobId, int] = {}
         for start in range(0, len(jobs), CLEAN_JOBS_MAX):
             cleaned |= await self._clean_some(jobs[start : start + CLEAN_JOBS_MAX])
@@ -222,7 +222,7 @@ class KvLeaderJobStore(JobReader):
     async def _clean_some(self, jobs: Sequence[Cleaning]) -> Mapping[JobId, int]:
         cleanings = tuple(
             Txn(
-                guards=(
+                conditions=(
                     present(self._keys.result(job.job_id)),
                     unchanged(self._keys.result(job.job_id), job.result_revision),
                     absent(self._keys.done(job.job_id)),
@@ -236,7 +236,7 @@ class KvLeaderJobStore(JobReader):
             for job in jobs
         )
         settled = await self._settle(
-            Txn(guards=(leads(self._term),), success=cleanings, failure=gets(self._term.key)),
+            Txn(conditions=(leads(self._term),), success=cleanings, failure=gets(self._term.key)),
         )
         if not settled.result.succeeded:
             check_leads(self._term, settled.answers()[0], f"cleaning of {len(jobs)} jobs")
@@ -244,7 +244,7 @@ class KvLeaderJobStore(JobReader):
         cleaned = {}
         for job, answer in zip(jobs, settled.result.results, strict=True):
             assert answer.txn is not None, job
-            # Without that result but with its done record it has been cleaned before: a repeat, or a second call.
+            # Without its result but with a done record the job was cleaned before: by an earlier try, or another call.
             done = None if answer.txn.succeeded else found(answer.txn.results[0])
             if answer.txn.succeeded:
                 cleaned[job.job_id] = settled.result.revision
@@ -258,7 +258,7 @@ class KvLeaderJobStore(JobReader):
             some = [(self._keys.done(job_id), revision) for job_id, revision in jobs[start : start + CLEAN_JOBS_MAX]]
             settled = await self._settle(
                 Txn(
-                    guards=(leads(self._term),),
+                    conditions=(leads(self._term),),
                     success=tuple(Txn((unchanged(key, revision),), (Delete(key),)) for key, revision in some),
                     failure=gets(self._term.key),
                 )
@@ -267,7 +267,7 @@ class KvLeaderJobStore(JobReader):
                 check_leads(self._term, settled.answers()[0], f"retention of {len(some)} jobs")
 
     async def check_term(self) -> None:
-        """Raises StaleTokenError if the term is over, by a read: also when the leader has not heard of it yet (R4)."""
+        """Raises StaleTokenError if the term is over, by a read: the leader may not have noticed it yet (R4)."""
         answer = await self._kv.range(self._term.key, is_prefix=False, timeout=self._timeout)
         check_leads(self._term, answer.kvs[0] if answer.kvs else None, "an answer of its leader")
 
@@ -285,11 +285,11 @@ class KvOwnerJobStore(JobReader):
         self._entropy = entropy
 
     async def spill(self, payload: Payload) -> Payload:
-        """Out of line if it is large. Idempotent."""
+        """Store a large payload out of line. Idempotent."""
         return await self._payloads.spill(payload)
 
     async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
-        """One batch, once. A repeat that finds the same has succeeded."""
+        """Write one batch, once. A repeat that finds the same batch has succeeded."""
         record = encode_record(EventsRecord(await self._payloads.spill(events)))
         key = self._keys.event(job_id, number)
         settled = await self._write(job_id, epoch, Put(key, record))
@@ -307,7 +307,7 @@ class KvOwnerJobStore(JobReader):
         raise _stale(f"events {number} of job {job_id}", epoch, owner, result)
 
     async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
-        """Once. A repeat that finds its own result, or the job cleaned with it, has succeeded."""
+        """Write the result, once. A repeat that finds the same result, or the job cleaned with it, has succeeded."""
         stored = replace(result, archive=await self._payloads.spill(result.archive))
         record = encode_record(stored)
         settled = await self._write(job_id, epoch, Put(self._keys.result(job_id), record))
@@ -319,11 +319,11 @@ class KvOwnerJobStore(JobReader):
         raise _stale(f"result of job {job_id}", epoch, owner, current)
 
     async def _write(self, job_id: JobId, epoch: int, put: Put) -> Settled:
-        """Something that is written once, under the owner's epoch."""
+        """Write a key once, under the owner's epoch."""
         assert epoch > 0, f"job {job_id}: epoch {epoch}"
         owner, result = self._keys.owner(job_id), self._keys.result(job_id)
         txn = Txn(
-            guards=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
+            conditions=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
             success=(put,),
             failure=gets(owner, result, self._keys.done(job_id), put.key),
         )
@@ -343,7 +343,7 @@ def _is_our_write(kv: KeyValue | None, record: bytes, settled: Settled) -> TypeG
 
 
 def _is_our_result_cleaned(settled: Settled, done: KeyValue | None, result: ResultRecord) -> bool:
-    """The answer to our result was lost, and the leader has cleaned the job before the repeat."""
+    """True when the answer to our write was lost, and the leader has cleaned the job before the repeat."""
     if not settled.was_repeated or done is None:
         return False
     cleaned = decode_record(DoneRecord, done.value, key=done.key)
@@ -359,4 +359,4 @@ def _stale(what: str, epoch: int, owner: KeyValue | None, result: KeyValue | Non
 
 
 def _contradiction(what: str) -> BugError:
-    return BugError(f"{what} was refused, yet every guard holds in what it read")
+    return BugError(f"{what} was refused, yet every condition holds in what it read")

@@ -1,8 +1,7 @@
-"""Every object key that anything durable refers to: what R19's collection must not delete.
+"""The object keys to which durable state refers: R19's collection must not delete them.
 
-Keys are found by their form (`<sha256>-<upload id>`) in the records and in the job graphs themselves, so that no new
-kind of reference can be forgotten here. A record or graph that cannot be read stops the collection: it might refer to
-anything.
+Keys are found by their form (`<sha256>-<upload id>`) in the records and in the job graphs, so that a new kind of
+reference cannot be forgotten here. An unreadable record or graph stops the collection: it may refer to any object.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from runtime.highavailability.record_codec import UnreadableRecordError
 from runtime.highavailability.records import Payload, StoredJob
 
 _FROM_DASH = re.compile(rb"-(?<=[0-9a-f]{64}-)(?<![0-9a-f]{65}-)[0-9a-f]{32}(?![0-9a-f])")
-"""Begins at the dash: a search for it is fast, and every submit of pickled code is searched on the leader's loop."""
+"""Begins at the dash, which makes the search fast: the leader's loop searches every submit of pickled code."""
 
 
 async def referenced_objects(reader: JobReader) -> frozenset[str]:
@@ -24,7 +23,7 @@ async def referenced_objects(reader: JobReader) -> frozenset[str]:
     jobs, _ = await reader.jobs()
     for job in jobs:
         references.update(await _of_job(reader, job))
-    # What refers to something and cannot be read stops the collection.
+    # An unreadable record stops the collection: it may refer to any object.
     async for done, _ in reader.all_done(skip_unreadable=False):
         references.add(done.archive_key)
     references.discard("")
@@ -48,5 +47,5 @@ def _keys_in_inline(payloads: Iterable[Payload]) -> set[str]:
 
 
 def object_keys_in(data: bytes) -> set[str]:
-    """Everything in `data` that has the form of an object key."""
+    """All texts in `data` that have the form of an object key."""
     return {data[match.start() - 64 : match.end()].decode() for match in _FROM_DASH.finditer(data)}

@@ -1,1 +1,1 @@
-"""The key-value store that everything durable lies in, and its leases."""
+"""The key-value protocol, its implementation in memory, leases, group commit, and the follower of a prefix."""

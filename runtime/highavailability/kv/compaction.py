@@ -1,4 +1,4 @@
-"""R21: the leader compacts by time and by the number of revisions, watches the quota, and has a hollow etcd shrink."""
+"""R21: the leader compacts etcd by time and by revisions, watches the quota, and defragments where much is free."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOK_PERIOD = 10.0
 COMPACTION_PERIOD = 60.0
 HISTORY_SECONDS = 300.0
 HISTORY_REVISIONS = 5_000
-"""About 6 KB each where jobs are small, until etcd has compacted: a busy cluster has 60 000 of them in five minutes."""
+"""With small jobs a revision takes about 6 KB until it is compacted; a busy cluster makes 60 000 in five minutes."""
 QUOTA_FRACTION = 0.8
 _DEFRAGMENT_TIMEOUT = 60.0
 _DEFRAGMENT_PAUSE = 600.0
@@ -29,7 +29,7 @@ _QUICK_BYTES = 64 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class CompactionStatus:
-    """What the last activation found and did."""
+    """Findings and actions of the last activation."""
 
     revision: int
     compacted_to: int
@@ -41,7 +41,7 @@ class CompactionStatus:
 class Compactor:
     """A reconciler: drive it with `runtime.aio.periodic.Reconciler(..., period=LOOK_PERIOD)`.
 
-    `defragments_when_idle`: etcd is ours, and nobody else looks after its file.
+    `defragments_when_idle`: for the embedded etcd, whose file no operator looks after.
     """
 
     def __init__(self, kv: KeyValueStore, clock: Clock, *, timeout: float, defragments_when_idle: bool = False) -> None:
@@ -56,7 +56,7 @@ class Compactor:
         self._defragmented_at = -math.inf
 
     async def activate(self) -> CompactionStatus:
-        """Compact what is old enough, or too much. Idempotent."""
+        """Compact history that is too old or too long, and defragment when it is worth it. Idempotent."""
         now = self._clock.monotonic()
         status = await self._kv.status(timeout=self._timeout)
         self._seen.append((now, status.revision))
@@ -75,9 +75,9 @@ class Compactor:
         )
 
     def _target(self, now: float, current: int) -> int:
-        """Every minute to what is five minutes old; of a busy cluster that is too much: so many revisions at most.
+        """The revision to compact to. Each minute: the one of five minutes ago. Earlier when there are too many.
 
-        Whoever follows and falls behind lists again.
+        A follower that falls behind lists its prefix again.
         """
         seen_at, revision = self._seen[0]
         is_due = seen_at <= now - HISTORY_SECONDS and now >= self._compacted_at + COMPACTION_PERIOD
@@ -94,7 +94,7 @@ class Compactor:
             raise StorageExhaustedError(message)
 
     async def _defragment_if_worth(self, status: StoreStatus) -> bool:
-        """The file never shrinks by itself, and the quota counts it."""
+        """Defragment when it gains enough: etcd's file never shrinks by itself, and the quota counts the file."""
         now = self._clock.monotonic()
         if now < self._defragmented_at + _DEFRAGMENT_PAUSE:
             return False
@@ -113,13 +113,13 @@ class Compactor:
         return True
 
     def _is_idle(self, now: float, current: int) -> bool:
-        """Next to nothing was written in the last minute."""
+        """True when hardly a revision was made in the last minute."""
         before = [revision for at, revision in self._seen if at <= now - COMPACTION_PERIOD]
         return bool(before) and current - before[-1] <= _IDLE_REVISIONS
 
 
 def _is_hollow(status: StoreStatus) -> bool:
-    """Worth it, and done in the blink of an eye: what is in use is written anew, and nothing is answered meanwhile."""
+    """True when a defragmentation frees much and takes little time: etcd copies the used bytes, and answers nothing."""
     wasted = status.size_bytes - status.used_bytes
     return wasted >= _WASTED_BYTES and status.used_bytes <= min(_QUICK_BYTES, wasted)
 

@@ -1,4 +1,4 @@
-"""The guards of protocol.md 2, and the settling of unknown outcomes (R2, R32)."""
+"""Conditions of transactions (etcd: compares), and the settling of unknown outcomes (R2, R32)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def gets(*keys: str) -> tuple[Get, ...]:
 
 
 def found(result: OpResult) -> KeyValue | None:
-    """What a Get of one key has found."""
+    """The key that a Get of one key has found, None when it does not exist."""
     return result.kvs[0] if result.kvs else None
 
 
@@ -76,23 +76,23 @@ def found(result: OpResult) -> KeyValue | None:
 class Settled:
     """A transaction whose outcome is known.
 
-    `was_repeated`: an earlier try may have been executed, so what the else-branch found may be our own write.
+    `was_repeated`: an earlier try may have been executed, so the else-branch may have found our own write.
     """
 
     result: TxnResult
     was_repeated: bool
 
     def answers(self) -> Sequence[KeyValue | None]:
-        """What the else-branch's Gets have found, in order."""
+        """The keys that the else-branch's Gets have found, in order."""
         return [found(result) for result in self.result.results]
 
 
 async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy) -> Settled:
     """Run `txn`; while its outcome is unknown repeat it identically (R2).
 
-    Once executed, a transaction must not find its own guards to hold again (R33): that is how it is recognised.
-    Raises what the store raises for a transaction that was surely not executed. Ends only with a known outcome or by
-    cancellation: whoever cancels must decide nothing on the write either.
+    The conditions of a transaction must not hold any more once it is executed (R33): so a repeat recognises it. Raises
+    the store's error for a transaction that was surely not executed. Ends only with a known outcome or by cancellation;
+    after a cancellation the caller must not decide anything on the write.
     """
     is_unknown = False
     attempt = 0
@@ -102,7 +102,7 @@ async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entrop
         except OutcomeUnknownError:
             is_unknown = True
         except StorageExhaustedError:
-            # R32: etcd says so also of what it has executed, and takes no transactions until there is room.
+            # R32: etcd may answer so for a transaction that it has executed, and takes no others until there is room.
             looked = await _look(kv, txn, timeout=timeout, entropy=entropy)
             if not looked.succeeded:
                 return Settled(looked, was_repeated=True)
@@ -118,7 +118,7 @@ async def settle(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entrop
 
 
 async def _look(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy) -> TxnResult:
-    """What the transaction would find now, by reads alone: whether its guards hold, else what its else-branch reads."""
+    """What `txn` would find now, by reads alone: whether its conditions hold, else what its else-branch reads."""
     attempt = 0
     while True:
         try:
@@ -130,16 +130,17 @@ async def _look(kv: KeyValueStore, txn: Txn, *, timeout: float, entropy: Entropy
 
 
 async def _look_once(kv: KeyValueStore, txn: Txn, *, timeout: float) -> TxnResult:
-    keys = dict.fromkeys([guard.key for guard in txn.guards] + [op.key for op in txn.failure if isinstance(op, Get)])
+    read = [op.key for op in txn.failure if isinstance(op, Get)]
+    keys = dict.fromkeys([*(condition.key for condition in txn.conditions), *read])
     there: dict[str, tuple[KeyValue, ...]] = {}
     revision = 0
     for key in keys:
         answer = await kv.range(key, is_prefix=False, timeout=timeout, revision=revision)
-        # All of them as they were at the first one's moment, which is after the refusal.
+        # All keys are read at the revision of the first read, which is after the refusal.
         revision = revision or answer.revision
         there[key] = tuple(answer.kvs)
-    holds = all(guard.holds(there[guard.key][0] if there[guard.key] else None) for guard in txn.guards)
-    results = () if holds else tuple(OpResult(kvs=there[op.key]) for op in txn.failure if isinstance(op, Get))
+    holds = all(one.holds(there[one.key][0] if there[one.key] else None) for one in txn.conditions)
+    results = () if holds else tuple(OpResult(kvs=there[key]) for key in read)
     return TxnResult(holds, revision, results)
 
 

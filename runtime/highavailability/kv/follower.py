@@ -1,6 +1,6 @@
-"""Follows all keys under a prefix: list, watch from there, list again when the history is gone or a change was missed.
+"""Follows all keys under a prefix: list, watch from there, list again when history is compacted or a change is missed.
 
-Level-triggered: what comes out is always the whole, so a follower that is slow misses steps but never the state.
+Level-triggered: each step yields all keys, so a slow follower misses steps but never the present state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _RETRY = RetryPolicy(delay_initial=0.05, delay_max=2.0)
 
 LOOK_SECONDS = 10.0
-"""How long a follower may miss a change that its watch has not told."""
+"""Seconds after which a follower finds a change that its watch has not reported."""
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], entropy: Entropy) -> T:
@@ -48,7 +48,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], entropy: Entropy) -> T:
 
 
 class Listed(dict[str, KeyValue]):
-    """All keys as a list, or a look, has shown them: at `revision` there was no other."""
+    """All keys as of `revision`, confirmed by a read: at that revision there was no other key."""
 
     def __init__(self, found: Mapping[str, KeyValue], revision: int) -> None:
         super().__init__(found)
@@ -60,10 +60,10 @@ async def follow(
 ) -> AsyncIterator[Mapping[str, KeyValue]]:
     """All keys under `prefix`, now and after each change. Never ends; raises UnauthenticatedError.
 
-    A watch is believed for LOOK_SECONDS, and until it was interrupted: then its outcome is compared with what is there
-    (R34). A change that it has not told is found so. How many keys there are and how young the youngest is tells all
-    of a set that has not changed since it was listed; one that has is listed again. `tells_lists`: also what shows
-    nothing new, as `Listed`, to who needs to know until when that was so.
+    After LOOK_SECONDS, and when the watch was interrupted, the state is compared with the store, which finds changes
+    that the watch has not reported (R34). Count and youngest revision are compared; when a watch has changed the state,
+    they do not suffice, and the prefix is listed again. `tells_lists`: also yield confirmations without a change, as
+    `Listed`.
     """
     told: Mapping[str, KeyValue] | None = None
     async with aclosing(_states(kv, prefix, timeout, entropy)) as states:
@@ -76,7 +76,7 @@ async def follow(
 async def _states(
     kv: KeyValueStore, prefix: str, timeout: float, entropy: Entropy
 ) -> AsyncGenerator[Mapping[str, KeyValue], None]:
-    """After each list, each change, and each look that shows that nothing was missed."""
+    """A state after each list, each change, and each comparison that found nothing missing."""
 
     async def read() -> RangeResult:
         return await kv.range(prefix, is_prefix=True, timeout=timeout)
@@ -106,7 +106,7 @@ async def _states(
                 break
             youngest = max((kv.mod_revision for kv in current.values()), default=0)
             is_whole = (found.count, found.mod_revision) == (len(current), youngest)
-            # What is there at that revision is known: where little changes, the watch must not fall behind compaction.
+            # The state at that revision is known. The watch begins there: an old revision could be compacted.
             start_revision = max(start_revision, found.revision + 1)
             if is_whole:
                 yield Listed(current, found.revision)
@@ -115,7 +115,7 @@ async def _states(
 async def _watched(
     kv: KeyValueStore, prefix: str, start_revision: int, entropy: Entropy
 ) -> AsyncGenerator[WatchBatch, None]:
-    """Batches, until it is time to look whether they are all."""
+    """Batches of a watch, until the next comparison is due or the watch was interrupted."""
     due = asyncio.get_running_loop().time() + LOOK_SECONDS * entropy.uniform(0.8, 1.2)
     async with aclosing(kv.watch(prefix, start_revision=start_revision)) as watch:
         while True:

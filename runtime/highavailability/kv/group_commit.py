@@ -1,8 +1,8 @@
-"""Group commit: where a queue of transactions has formed, one transaction of nested ones, each with its own guards.
+"""Group commit: transactions that queue up behind a write in flight are sent as one transaction of nested ones.
 
-A caller alone pays no delay: nothing waits to gather more, what queues up behind a write in flight goes in the next.
-Transactions of one batch are independent: etcd judges all guards before the whole transaction, so one that reads,
-guards or writes what another of the batch writes waits for the next batch. Order of arrival is kept.
+A transaction never waits for others to come: without a write in flight it is sent at once. The transactions of one
+batch are independent: etcd evaluates all conditions before the whole transaction, so a transaction that reads, compares
+or writes a key which another one of the batch writes waits for the next batch. The order of arrival is kept.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Footprint:
-    """Which keys and prefixes a transaction looks at and writes, in all its branches."""
+    """The keys and prefixes that a transaction reads and writes, in all its branches."""
 
     read_keys: set[str] = field(default_factory=set)
     read_prefixes: set[str] = field(default_factory=set)
@@ -61,14 +61,14 @@ class Footprint:
 
     @classmethod
     def of(cls, txn: Txn) -> Footprint:
-        """Of a transaction and everything nested in it."""
+        """The footprint of a transaction with all nested ones."""
         footprint = cls()
         footprint.add(txn)
         return footprint
 
     def add(self, txn: Txn) -> None:
-        """Add another transaction's."""
-        self.read_keys.update(guard.key for guard in txn.guards)
+        """Add another transaction."""
+        self.read_keys.update(condition.key for condition in txn.conditions)
         for op in (*txn.success, *txn.failure):
             match op:
                 case Put():
@@ -88,7 +88,7 @@ class Footprint:
         self.written_prefixes |= other.written_prefixes
 
     def conflicts_with(self, other: Footprint) -> bool:
-        """True if one of the two looks at or writes what the other one writes."""
+        """True if one of the two reads or writes a key that the other one writes."""
         return self._writes_touch(other) or other._writes_touch(self)
 
     def _writes_touch(self, other: Footprint) -> bool:
@@ -126,7 +126,7 @@ class GroupCommitStore:
         await self._scope.wait_failed()
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
-        """Run one transaction, alone or in company. Time in the queue counts."""
+        """Run one transaction, alone or in a batch. `timeout` includes the time in the queue."""
         self.transactions += 1
         if self._in_flight < self._in_flight_max and not self._queue:
             return await self._alone(txn, timeout=timeout)
@@ -142,7 +142,7 @@ class GroupCommitStore:
             async with asyncio.timeout_at(waiting.deadline):
                 return await waiting.answer
         except TimeoutError as error:
-            # The batch goes on for those who have more time.
+            # The batch goes on for callers with more time.
             if waiting.is_sent:
                 message = "the transaction was not answered by its deadline"
                 raise OutcomeUnknownError(message) from error
@@ -188,7 +188,7 @@ class GroupCommitStore:
             together = Txn((), tuple(waiting.txn for waiting in batch))
             result = await self._kv.txn(together, timeout=_time_left(batch))
         except PermanentError:
-            # Refused as a whole, so surely not executed: whoever is to blame shall be the only one to know.
+            # Refused as a whole, so surely not executed: alone, each transaction gets its own answer.
             for waiting in batch:
                 await self._send_alone(waiting)
         except FlinklikeError as error:
@@ -208,7 +208,7 @@ class GroupCommitStore:
 
     def _next_batch(self) -> list[_Waiting]:
         """The longest head of the queue that can be sent as one transaction."""
-        self._drop_dead()
+        self._drop_overdue()
         batch: list[_Waiting] = []
         footprint = Footprint()
         ops_max = size = 0
@@ -224,8 +224,8 @@ class GroupCommitStore:
             batch.append(self._queue.popleft())
         return batch
 
-    def _drop_dead(self) -> None:
-        """Whose caller has gone, or whose time is over before anything was sent, needs no answer of the store."""
+    def _drop_overdue(self) -> None:
+        """Drop transactions whose caller was cancelled, or whose deadline has passed before they were sent."""
         now = asyncio.get_running_loop().time()
         alive: deque[_Waiting] = deque()
         for waiting in self._queue:
@@ -277,7 +277,7 @@ class GroupCommitStore:
         )
 
     async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
-        """How many, and the youngest."""
+        """Count and youngest revision."""
         return await self._kv.prefix_state(prefix, timeout=timeout)
 
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
@@ -310,7 +310,7 @@ class GroupCommitStore:
 
 
 def _time_left(batch: list[_Waiting]) -> float:
-    """The longest of a batch: who has less gives up by himself, with an outcome that is unknown to him."""
+    """The longest time of a batch. A caller with less stops waiting earlier, with an unknown outcome."""
     now = asyncio.get_running_loop().time()
     return max(0.001, *(waiting.deadline - now for waiting in batch))
 

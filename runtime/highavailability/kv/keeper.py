@@ -1,7 +1,7 @@
-"""Both ends of keeping a lease from another process (R40): what holder and keeper say to each other, in shared memory.
+"""Holder and keeper of a lease (R40): the records that they exchange through shared memory, and the keeper's loop.
 
-Each of the two writes one record and reads the other's latest. A holder reads what its keeper has renewed in the moment
-in which it asks whether its lease is valid: the answer is right in the first instant after its loop stood still, too.
+Each of the two writes one record and reads the other's latest one. The holder reads the keeper's record whenever it
+asks whether its lease is valid, so the answer is right even in the first instant after the holder's loop stood still.
 Times are of CLOCK_BOOTTIME, which all processes of a host share.
 """
 
@@ -32,9 +32,9 @@ _CHECKSUM_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """What a holder says: this lease is to be kept, it was renewed last at `sent_at`, and my loop turns at `turned_at`.
+    """The holder's record: the lease to keep, its last renewal by the holder, and when the holder's loop has turned.
 
-    Lease 0: none is to be kept.
+    Lease 0: there is none to keep.
     """
 
     lease: int
@@ -45,7 +45,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class KeptLease:
-    """What the keeper says: what it has sent at `sent_at` was acknowledged for `ttl`, or the lease is gone."""
+    """The keeper's record: its renewal, sent at `sent_at`, was acknowledged for `ttl`; or etcd has ended the lease."""
 
     lease: int
     sent_at: float
@@ -54,20 +54,20 @@ class KeptLease:
 
 
 class LeaseKeeper(Protocol):
-    """What the holder of a lease has of its keeper. One lease at a time."""
+    """The holder's interface to its keeper. One lease at a time."""
 
     @property
     def is_there(self) -> bool:
-        """False: the holder renews by itself, as soon as a renewal is due."""
+        """False when there is no keeper: the holder renews by itself as soon as a renewal is due."""
 
     def keep(self, held: HeldLease) -> None:
-        """Renew this one from now on. Said again, it shows that the holder's loop turns."""
+        """Renew this lease from now on. A repeated call shows that the holder's loop turns."""
 
     def kept(self, lease: int) -> KeptLease | None:
-        """The latest word of that lease."""
+        """The keeper's latest record of that lease, None when there is none."""
 
     def release(self, lease: int) -> None:
-        """Renew that one no more. Idempotent."""
+        """Stop renewing that lease. Idempotent."""
 
 
 class NoKeeper:
@@ -76,14 +76,14 @@ class NoKeeper:
     is_there = False
 
     def keep(self, held: HeldLease) -> None:
-        """Nobody hears it."""
+        """No effect."""
 
     def kept(self, _lease: int) -> None:
-        """Nobody has kept it."""
+        """Always None."""
         return
 
     def release(self, _lease: int) -> None:
-        """Nobody keeps it."""
+        """No effect."""
 
 
 NO_KEEPER = NoKeeper()
@@ -92,7 +92,7 @@ NO_KEEPER = NoKeeper()
 class _Record:
     """One record in shared memory: one process writes it, another one reads the latest whole one.
 
-    A reader that meets a half-written one, or a writer that died in the middle, is left with the one before.
+    When the latest one is only half written, because its writer writes or has died, a reader gets the one before.
     """
 
     def __init__(self, page: mmap.mmap, offset: int, layout: struct.Struct) -> None:

@@ -1,4 +1,4 @@
-"""KeyValueStore: the part of etcd's v3 API that we use, with its semantics, as a Protocol.
+"""KeyValueStore: the part of etcd's v3 API that the cluster uses, with its semantics, as a Protocol.
 
 Invariants of every implementation: one revision counter for the whole store, raised by each transaction that
 writes; a transaction is atomic; a watch delivers every change from its start revision on, in order, or raises
@@ -32,7 +32,7 @@ WHAT_TO_DO_WHEN_RESTORED = (
 
 
 class StoreRestoredError(PermanentError):
-    """R35: the store has gone back, or is another one. Says what to do."""
+    """R35: the store has an older state than before, or is another store. The message says what to do."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: {WHAT_TO_DO_WHEN_RESTORED}")
@@ -59,14 +59,14 @@ class KeyValue:
 
 
 class CompareTarget(Enum):
-    """What of a key a guard compares."""
+    """The property of a key that a condition compares."""
 
     CREATE_REVISION = "CREATE_REVISION"
     MOD_REVISION = "MOD_REVISION"
 
 
 class CompareOperator(Enum):
-    """How a guard compares. NOT_EQUAL to 0 = the key is present."""
+    """How a condition compares. NOT_EQUAL to 0 = the key is present."""
 
     EQUAL = "EQUAL"
     NOT_EQUAL = "NOT_EQUAL"
@@ -74,9 +74,9 @@ class CompareOperator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A guard: target of `key` equals (or not) `revision`. Equal to 0 = the key is absent.
+    """A condition: target of `key` equals (or not) `revision`. Equal to 0 = the key is absent.
 
-    All guards, those of nested transactions too, see the store as it was before the whole transaction.
+    All conditions, those of nested transactions too, see the store as it was before the whole transaction.
     """
 
     key: str
@@ -85,7 +85,7 @@ class Compare:
     operator: CompareOperator = CompareOperator.EQUAL
 
     def holds(self, kv: KeyValue | None) -> bool:
-        """Of what the key has; None: it is absent."""
+        """True if the condition holds. `kv` is the key as stored, None when it does not exist."""
         if kv is None:
             actual = 0
         else:
@@ -122,9 +122,9 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """If all guards hold then `success` else `failure`, atomically. May hold nested transactions."""
+    """If all conditions hold then `success` else `failure`, atomically. May hold nested transactions."""
 
-    guards: tuple[Compare, ...]
+    conditions: tuple[Compare, ...]
     success: tuple[Op, ...]
     failure: tuple[Op, ...] = ()
 
@@ -161,7 +161,8 @@ class RangeResult:
 
 @dataclass(frozen=True, slots=True)
 class PrefixState:
-    """What all keys of a prefix come to, at `revision`: whoever has as many, and none that is older, has all of it."""
+    """Count and highest mod_revision of the keys under a prefix, read at `revision`. A set of keys with the same two
+    values, to which no watch has applied a change since it was listed, is up to date."""
 
     revision: int
     count: int
@@ -180,7 +181,7 @@ class WatchEvent:
 class WatchBatch:
     """Changes up to and including `revision`; a revision is never split over two batches.
 
-    Without events it says that the watch was interrupted and goes on.
+    A batch without events means that the watch was interrupted and goes on.
     """
 
     revision: int
@@ -217,13 +218,13 @@ class KeyValueStore(Protocol):
         """
 
     async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
-        """A linearizable read that costs little, however much there is."""
+        """A linearizable read of count and youngest revision, which costs little, however many keys there are."""
 
     async def grant_lease(self, ttl: int, /, *, timeout: float) -> int:
         """A new lease of `ttl` seconds; its id."""
 
     async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
-        """Renew; the remaining ttl in seconds, 0 when the lease is gone."""
+        """Renew. The remaining ttl in seconds, 0 when the lease has ended."""
 
     async def revoke_lease(self, lease: int, /, *, timeout: float) -> None:
         """End a lease and delete its keys. Idempotent."""
@@ -241,7 +242,7 @@ class KeyValueStore(Protocol):
         """Version and size."""
 
     async def defragment(self, *, timeout: float) -> None:
-        """Give the space of forgotten history back, and lift an alarm of a full store. Blocks the store meanwhile."""
+        """Free the space of forgotten history, and lift the alarm of a full store. Blocks the store meanwhile."""
 
     async def close(self) -> None:
         """End all watches and connections."""
@@ -249,8 +250,8 @@ class KeyValueStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """`revision` is the current one, of the member that was asked. The quota counts `size_bytes`; of it `used_bytes`
-    would remain defragmented. `store_id` is another one when the store is.
+    """State of the member that was asked. The quota counts `size_bytes`; `used_bytes` of them would remain after a
+    defragmentation. Another store has another `store_id`.
     """
 
     version: str

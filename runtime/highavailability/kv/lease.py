@@ -1,6 +1,7 @@
 """One lease of this process, kept alive; valid only by the local deadline (R4).
 
-Where the process has a keeper (R40), that one renews it, and this process only when the keeper is late or gone.
+Where the process has a keeper (R40), the keeper renews the lease, and the process only when the keeper is late or has
+ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TIMER_SLACK = 0.001
 
 
 class LeaseLostError(RetryableError):
-    """The lease has ended, or may have: whatever rests on it is over."""
+    """The lease has ended, or may have: the role that rests on it is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,14 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """May we act? Right also in the first instant after a freeze, before any task has run."""
+        """True while the process may act. Right even in the first instant after a freeze, before any task has run."""
         self._hear_keeper()
         return not self._is_ended and self._validity.is_valid(self._clock.monotonic())
 
     def check(self) -> None:
         """Raises LeaseLostError unless valid."""
         if not self.is_valid:
-            message = f"lease {self.id:x} is gone" if self._is_ended else f"lease {self.id:x} has lapsed"
+            message = f"lease {self.id:x} has ended" if self._is_ended else f"lease {self.id:x} has lapsed"
             raise LeaseLostError(message)
 
     async def keep_alive(self) -> None:
@@ -73,7 +74,7 @@ class Lease:
         try_at = self._renew_at()
         while True:
             self._show_turn()
-            # Never past the deadline: who rests on the lease must be stopped at it, not at the next try.
+            # Never past the deadline: the work that rests on the lease must stop then, not at the next try.
             await asyncio.sleep(max(0.0, min(self._until_look(try_at), self._remaining())))
             known = self._validity
             self.check()
@@ -121,13 +122,13 @@ class Lease:
         if ttl == 0:
             self._is_ended = True
         else:
-            # A freeze between asking and now does not make it longer: it counts from the send time.
+            # Counted from the send time: a freeze since then does not extend the validity.
             self._validity = self._validity.acknowledged(sent_at, min(ttl, self._settings.ttl))
         self.check()
         return True
 
     async def revoke(self) -> bool:
-        """End it now. False if the store cannot be reached: it ends by itself. Idempotent."""
+        """End the lease now. False if the store cannot be reached: then the lease lapses. Idempotent."""
         self._is_ended = True
         self._keeper.release(self.id)
         if self._is_revoked:

@@ -1,7 +1,7 @@
 """KeyValueStore in one process, with etcd's semantics: for `high-availability.type: none`, tests and simulation.
 
-Time comes from the injected clock, waiting from the loop, so it works on a virtual-time loop. Nothing blocks and
-nothing is unknown: a method either does its work or raises.
+Time comes from the injected clock, and waiting from the loop, so it works on a virtual-time loop. No method blocks, and
+no outcome is unknown: a method does its work or raises.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class MemoryKeyValueStore:
         )
 
     async def prefix_state(self, prefix: str, /, *, timeout: float) -> PrefixState:
-        """How many, and the youngest."""
+        """Count and youngest revision."""
         self._begin(timeout)
         return self._store.prefix_state(prefix)
 
@@ -92,7 +92,7 @@ class MemoryKeyValueStore:
         return self._lease_count
 
     async def keep_lease_alive(self, lease: int, /, *, timeout: float) -> int:
-        """Renew; 0 when it is gone."""
+        """Renew; 0 when the lease has ended."""
         self._begin(timeout)
         found = self._leases.get(lease)
         if found is None:
@@ -146,7 +146,7 @@ class MemoryKeyValueStore:
         self._wake_watches()
 
     def expire_leases(self) -> None:
-        """End every lease whose time is over by the clock. Happens by itself; for tests that set the clock by hand."""
+        """End every lease whose time is over by the clock. A timer calls it, and tests that set the clock by hand."""
         now = self._clock.monotonic()
         expired = [lease for lease, entry in self._leases.items() if entry.expires_at <= now]
         for lease in expired:

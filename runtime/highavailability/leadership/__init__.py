@@ -1,1 +1,1 @@
-"""Who leads, and who is registered."""
+"""The leader election, the registrations of processes, and the cluster's uuid."""

@@ -1,4 +1,4 @@
-"""The cluster's uuid: made once, by whoever starts first, and part of every token (R1)."""
+"""The cluster's uuid: made once, by the first process that starts, and part of every token (R1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ClusterChangedError(PermanentError):
 
 
 async def check_cluster(kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, *, timeout: float) -> None:
-    """Raises ClusterChangedError when the uuid is another one. One that is missing says nothing yet."""
+    """Raises ClusterChangedError when the stored uuid is not `cluster`. A missing one proves nothing."""
     stored = await stored_cluster(kv, keys, timeout=timeout)
     if stored not in (None, cluster):
         message = f"cluster {cluster} has become cluster {stored}"
@@ -33,7 +33,7 @@ async def check_cluster(kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, *, 
 
 
 async def stored_cluster(kv: KeyValueStore, keys: Keys, *, timeout: float) -> ClusterUuid | None:
-    """The uuid; None where no process of the cluster has ever started. Raises UnreadableRecordError."""
+    """The uuid; None when no process of the cluster has ever started. Raises UnreadableRecordError."""
     answer = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
     return decode_record(ClusterRecord, answer.kvs[0].value, key=keys.cluster).uuid if answer.kvs else None
 
@@ -45,7 +45,7 @@ async def cluster_uuid(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeo
         return known
     mine = ClusterUuid(entropy.hex_id())
     txn = Txn(
-        guards=(absent(keys.cluster),),
+        conditions=(absent(keys.cluster),),
         success=(Put(keys.cluster, encode_record(ClusterRecord(mine))),),
         failure=gets(keys.cluster),
     )
@@ -58,7 +58,7 @@ async def cluster_uuid(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeo
 
 
 async def seal_cluster(kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
-    """Write the record again as it is, so that it carries a seal when an earlier release has made it (D-029, R38)."""
+    """Write the record again, unchanged, so that a record of an earlier release gets a seal (D-029, R38)."""
     read = await kv.range(keys.cluster, is_prefix=False, timeout=timeout)
     if not read.kvs:
         return

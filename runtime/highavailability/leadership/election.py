@@ -1,11 +1,13 @@
 """Leadership of the JobManager: one candidate key per lease, the oldest leads, its create revision is the epoch.
 
-Everybody else watches only his predecessor, so a lost leader wakes one candidate. The epoch rises with each term and
-guards every write of the leader; nothing here relies on the leader noticing in time that its term is over.
+Each other candidate watches only its predecessor, so a lost leader wakes one candidate. The epoch rises with each term,
+and every write of the leader is conditional on it; nothing here relies on a leader that notices in time that its term
+is over.
 
-Two short cuts: a candidate that resigns deletes its key before it stops anything, and one whose predecessor's process
-is surely gone does not wait for its lease (protocol.md 4). Should that be wrong, fencing makes its writes harmless, and
-it says of nothing that it does not exist without having looked for its key (R4).
+Two short cuts: a candidate that resigns deletes its key before it stops anything, and a candidate whose predecessor is
+proved dead does not wait for the predecessor's lease (protocol.md 4). Should the proof be wrong, fencing makes the
+writes of the old leader harmless, and before the old leader answers that a job does not exist it looks for its own
+candidate key (R4).
 """
 
 from __future__ import annotations
@@ -60,11 +62,11 @@ Contender = Callable[[LeadershipEpoch], Awaitable[None]]
 """Leads for one term. Cancelled when the term ends; returns to resign for good."""
 
 ProofOfDeath = Callable[[LeaderRecord], Awaitable[str]]
-"""Returns, with the reason, once the process of a candidate is surely gone. Cancelled when nobody wants to know."""
+"""Returns the proof in words once the process of a candidate is dead. Cancelled when the proof is not needed."""
 
 
 async def no_proof(_: LeaderRecord) -> str:
-    """Only the end of its lease says that a candidate is gone."""
+    """Never returns: only the end of the lease proves a candidate dead."""
     never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     return await never
 
@@ -99,9 +101,8 @@ class LeaderElection:
     async def run(self, contender: Contender) -> None:
         """Stand, lead, lose, stand again, until `contender` returns: then resign, so that the next one leads at once.
 
-        Cancellation resigns too, before `contender` is stopped: what it still does is fenced. What `contender` raises
-        comes out (in an ExceptionGroup), except LeaseLostError and StaleTokenError: from those it has learned that its
-        term is over.
+        Cancellation resigns too, before `contender` is stopped: its later writes are fenced. Raises what `contender`
+        raises, in an ExceptionGroup, except LeaseLostError and StaleTokenError: they say that the term is over.
         """
         failures = 0
         while True:
@@ -117,7 +118,7 @@ class LeaderElection:
     async def _one_term(self, contender: Contender) -> bool:
         """True when the contender has returned, False when the term was lost."""
         lease = await Lease.grant(self._kv, self._clock, self._settings)
-        # A restarted etcd gives every lease its whole time anew: that of our own last term would keep us waiting.
+        # A restarted etcd extends every lease by its whole ttl. This candidacy would wait for the last term's lease.
         if self._left_behind is not None and await self._left_behind.revoke():
             self._left_behind = None
         is_done = False
@@ -156,7 +157,7 @@ class LeaderElection:
                 scope.cancel_all()
 
     async def _outrun(self, predecessor: KeyValue) -> None:
-        """End the lease of a predecessor that is surely gone; whoever waits for its key sees that."""
+        """End the lease of a predecessor that is proved dead: then its key is deleted."""
         try:
             record = decode_record(LeaderRecord, predecessor.value, key=predecessor.key)
         except UnreadableRecordError:
@@ -164,16 +165,16 @@ class LeaderElection:
         if record.incarnation == self._incarnation:
             reason = "it is an earlier candidacy of this process"
         elif record.incarnation in self._judged:
-            # It has stood again after we had found it dead: no more findings about this one.
+            # The process has stood again after it had been found dead: the proof was wrong.
             return
         else:
             reason = await self._proof_of_death(record)
             self._judged.add(record.incarnation)
-        logger.warning("the JobManager at %s is gone (%s): its lease is revoked", record.address, reason)
+        logger.warning("the JobManager at %s is dead (%s): its lease is revoked", record.address, reason)
         await patiently(lambda: self._kv.revoke_lease(predecessor.lease, timeout=self._settings.timeout), self._entropy)
 
     async def _stand(self, key: str, lease: Lease) -> int:
-        txn = Txn(guards=(absent(key),), success=(Put(key, self._record, lease.id),), failure=gets(key))
+        txn = Txn(conditions=(absent(key),), success=(Put(key, self._record, lease.id),), failure=gets(key))
         try:
             settled = await patiently(
                 lambda: settle(self._kv, txn, timeout=self._settings.timeout, entropy=self._entropy), self._entropy
@@ -188,7 +189,7 @@ class LeaderElection:
         return own.create_revision
 
     async def _check_stands(self, key: str, lease: Lease) -> None:
-        """Raises LeaseLostError when somebody has ended our lease while we stood by, and this was not noticed yet."""
+        """Raises LeaseLostError when another process has ended this candidate's lease while it stood by."""
         answer = await patiently(
             lambda: self._kv.range(key, is_prefix=False, timeout=self._settings.timeout), self._entropy
         )

@@ -1,9 +1,9 @@
-"""Who is there: JobMaster processes under a lease, TaskManagers without one (R13).
+"""Registrations: JobMaster processes under a lease, TaskManagers without one (R13).
 
-A JobMaster process that has lost its lease (an etcd outage, a freeze) registers again by itself under the same
-incarnation; meanwhile `is_valid` is False and it judges no peer (R4). A TaskManager's key is deleted only by itself
-after its user processes are reaped, or by whoever established its death. A key whose record cannot be read is a process
-of which nothing is known but that it is there (R31).
+A JobMaster process that has lost its lease (an etcd outage, a freeze) registers again under the same incarnation;
+meanwhile `is_valid` is False, and the process takes no peer for lost (R4). A TaskManager deletes its own key after its
+user processes are reaped; otherwise the process that has proved its death does. A key whose record cannot be read
+counts as a registered process without an address (R31).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class JobMasterRegistration:
 
     @property
     def is_valid(self) -> bool:
-        """May this process judge anybody? By the local deadline (R4)."""
+        """True while this process may take peers for lost, by the local deadline of its lease (R4)."""
         return self._lease is not None and self._lease.is_valid and self.registered.value
 
     def update(self, record: JobMasterRecord) -> None:
@@ -119,7 +119,7 @@ class JobMasterRegistration:
             await self._record.wait_changed(generation)
 
     async def _write(self, record: bytes, lease: Lease) -> None:
-        """Instead of what was registered last (R33), under an earlier lease perhaps."""
+        """Replace the last registration, which may be under an earlier lease (R33)."""
         while True:
             put = Put(self._key, record, lease.id)
             txn = Txn((unchanged(self._key, self._written_at),), (put,), gets(self._key))
@@ -146,7 +146,7 @@ class TaskManagerRegistry:
         self._timeout = timeout
 
     async def register(self, record: TaskManagerRecord) -> int:
-        """Before the first slot report, once: it is not replaced. The revision at which the key was written."""
+        """Write the key, before the first slot report. Returns its revision. Idempotent: a key is not replaced."""
         key = self._keys.task_manager(record.incarnation)
         txn = Txn((absent(key),), (Put(key, encode_record(record)),), gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
@@ -157,41 +157,42 @@ class TaskManagerRegistry:
         return there.mod_revision
 
     async def unregister(self, incarnation: Incarnation) -> None:
-        """By the TaskManager itself, after its user processes are reaped. Idempotent."""
+        """Called by the TaskManager, after its user processes are reaped. Idempotent."""
         txn = Txn((), self._deletes(incarnation))
         await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
 
     async def remove_dead(self, term: LeaderTerm, incarnation: Incarnation) -> None:
-        """By the leader, after the death is established (R13). Raises StaleTokenError."""
+        """Called by the leader, after the death is proved (R13). Raises StaleTokenError."""
         await self._as_leader(term, Txn((), self._deletes(incarnation)), f"removal of task manager {incarnation}")
 
     async def note_guard(self, term: LeaderTerm, incarnation: Incarnation, *, is_reached: bool) -> None:
-        """By the leader, before it uses the TaskManager: whether its guard has answered (R13). Raises StaleTokenError.
+        """Called by the leader before it uses the TaskManager. `is_reached`: its guard has answered (R13).
 
-        Nothing is noted of a TaskManager that has no key (any more). One that was reached stays so.
+        Does nothing for a TaskManager without a key. A guard that was reached once stays so. Raises StaleTokenError.
         """
         guard = self._keys.guard(incarnation)
-        guards = (present(self._keys.task_manager(incarnation)), *(() if is_reached else (absent(guard),)))
+        conditions = (present(self._keys.task_manager(incarnation)), *(() if is_reached else (absent(guard),)))
         put = Put(guard, encode_record(GuardRecord(is_reached)))
-        await self._as_leader(term, Txn(guards, (put,)), f"guard of task manager {incarnation}")
+        await self._as_leader(term, Txn(conditions, (put,)), f"guard of task manager {incarnation}")
 
     async def remove_unused(self, term: LeaderTerm, incarnation: Incarnation) -> None:
-        """By the leader that hears nothing of it: nobody has ever used it. One that lives finds out and begins again.
+        """Called by a leader for a lost TaskManager that no leader has ever used.
 
-        Nothing happens to one that is used. Raises StaleTokenError.
+        Does nothing when a leader has used it. If the TaskManager lives, it finds its key deleted, and starts again.
+        Raises StaleTokenError.
         """
         txn = Txn((absent(self._keys.guard(incarnation)),), self._deletes(incarnation))
         await self._as_leader(term, txn, f"removal of unused task manager {incarnation}")
 
     async def _as_leader(self, term: LeaderTerm, txn: Txn, what: str) -> None:
-        """A transaction that may find its own guards not to hold, if only the term is not over."""
-        guarded = Txn((leads(term), *txn.guards), txn.success, gets(term.key))
-        settled = await settle(self._kv, guarded, timeout=self._timeout, entropy=self._entropy)
+        """Run `txn` on the condition that the term goes on. Conditions of its own need not hold."""
+        as_leader = Txn((leads(term), *txn.conditions), txn.success, gets(term.key))
+        settled = await settle(self._kv, as_leader, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded:
             check_leads(term, settled.answers()[0], what)
 
     async def task_managers(self) -> Mapping[Incarnation, TaskManagerRecord]:
-        """All that are registered: the ones to be asked in a census."""
+        """All registered TaskManagers: a census asks them."""
         answer = await self._kv.range(self._keys.task_managers, is_prefix=True, timeout=self._timeout)
         return _task_managers(self._keys, {kv.key: kv for kv in answer.kvs})
 
@@ -218,7 +219,7 @@ async def follow_task_managers(
 
 @dataclass(frozen=True, slots=True)
 class GuardedTaskManager:
-    """A registration, and what a leader has found out about its guard; None: no leader has used it yet."""
+    """A registration, and whether a leader has reached its guard; None: no leader has used the TaskManager."""
 
     record: TaskManagerRecord
     guard: GuardRecord | None
@@ -227,7 +228,7 @@ class GuardedTaskManager:
 async def follow_guards(
     kv: KeyValueStore, keys: Keys, *, timeout: float, entropy: Entropy
 ) -> AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]:
-    """All registered TaskManagers with what is known of their guards, now and after each change."""
+    """All registered TaskManagers with the state of their guards, now and after each change."""
     async for current in follow(kv, keys.task_managers, timeout=timeout, entropy=entropy):
         records = _task_managers(keys, current)
         yield {
@@ -237,18 +238,18 @@ async def follow_guards(
 
 
 def _guard_of(kv: KeyValue | None) -> GuardRecord | None:
-    """One that cannot be read proves nothing by refusing."""
+    """The record. An unreadable one counts as not reached: a refused connection to that guard proves nothing."""
     if kv is None:
         return None
     try:
         return decode_record(GuardRecord, kv.value, key=kv.key)
     except UnreadableRecordError:
-        logger.exception("what is known of a guard cannot be read")
+        logger.exception("the record of a guard cannot be read")
         return GuardRecord(is_reached=False)
 
 
 async def revoke_lease_of(kv: KeyValueStore, key: str, *, timeout: float) -> bool:
-    """R8: end the lease of the process that wrote `key` (a JobMaster's or a candidate's); False if it is gone."""
+    """R8: end the lease of the process that wrote `key` (a JobMaster's or a candidate's); False if there is no key."""
     answer = await kv.range(key, is_prefix=False, timeout=timeout)
     if not answer.kvs or not answer.kvs[0].lease:
         return False
@@ -276,18 +277,18 @@ def _decoded(
         try:
             records[incarnation] = decode_record(record_type, kv.value, key=key)
         except UnreadableRecordError:
-            logger.exception("registration cannot be read: its process counts as there, and nobody can reach it")
+            logger.exception("registration cannot be read: its process counts as registered, and cannot be reached")
             records[incarnation] = unreadable(incarnation)  # R31
     return records
 
 
 def _unreadable_task_manager(incarnation: Incarnation) -> TaskManagerRecord:
-    """It is there (R31): no address that could prove its death, no slot that could be used."""
+    """Registered (R31), without an address that could prove its death, and without slots."""
     return TaskManagerRecord(
         incarnation, f"unreadable-{incarnation[:8]}", address="", guard_address="", boot_id="", slots=0
     )
 
 
 def _unreadable_job_master(incarnation: Incarnation) -> JobMasterRecord:
-    """It is there (R31), keeps its jobs and gets none."""
+    """Registered (R31): it keeps its jobs, and gets no others."""
     return JobMasterRecord(incarnation, address="", capacity=0, jobs=0, state=DRAINING, version="")

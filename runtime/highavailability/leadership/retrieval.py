@@ -1,4 +1,4 @@
-"""Follows the leader: its addresses and its epoch, as seen in the candidates' keys."""
+"""LeaderRetrieval: follows the candidates' keys, and tells the leader's addresses and epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaderInformation:
-    """Who leads, and with which epoch: what a follower puts into *target* (R1)."""
+    """The leader and its epoch, which calls carry as *target* (R1)."""
 
     record: LeaderRecord
     epoch: int
@@ -29,7 +29,7 @@ class LeaderInformation:
 
 
 class LeaderRetrieval:
-    """`leader` is the latest known leader, None while nobody leads. `run` keeps it up to date."""
+    """`leader` is the latest known leader, None while there is none. `run` keeps it up to date."""
 
     def __init__(
         self, kv: KeyValueStore, keys: Keys, cluster: ClusterUuid, entropy: Entropy, *, timeout: float

@@ -107,7 +107,6 @@ def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
         operators=dump_operators(operators),
         code_blobs=_references(tuple(artifacts)),
         parallelism=vertex.parallelism,
-        max_parallelism=vertex.vertex.max_parallelism,
         is_exclusive=vertex.is_exclusive,
     )
 

@@ -32,7 +32,7 @@ from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
 from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
-from runtime.entrypoint.components import TaskManagerKeys
+from runtime.entrypoint.component_factories import TaskManagerKeys
 from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
@@ -53,8 +53,8 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.jobs.fences import OwnerFences
-from runtime.highavailability.jobs.job_fences import JobFences
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
+from runtime.highavailability.jobs.leader_fences import LeaderFences
 from runtime.highavailability.jobs.payloads import Payloads
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.conditions import LeaderTerm
@@ -362,11 +362,11 @@ class ControlPlane:
             lambda: follow_guards(self.kv, self.keys, timeout=5.0, entropy=self.entropy), self.registry, term
         )
 
-    def job_fences(self) -> JobFences:
+    def leader_fences(self) -> LeaderFences:
         """As the leader has them (R16)."""
         fences = OwnerFences(self.kv, self.keys, self.entropy, timeout=5.0)
         task_managers = TaskManagerRegistry(self.kv, self.keys, self.entropy, timeout=5.0).task_managers
-        return JobFences(fences, task_managers, self.entropy, isolation_timeout=self.isolation_timeout)
+        return LeaderFences(fences, task_managers, self.entropy, isolation_timeout=self.isolation_timeout)
 
     async def lead(self) -> Leader:
         """Start a JobManager process that wins the election."""
@@ -387,7 +387,7 @@ class ControlPlane:
             token=token,
             incarnation=incarnation,
             address=rpc.server.address,
-            stops=self.job_fences(),
+            stops=self.leader_fences(),
             tell_cancel=lambda job_id, reason: self.told_cancels.append((job_id, reason)),
         )
         settings = self.dispatcher_settings()

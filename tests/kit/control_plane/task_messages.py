@@ -99,7 +99,7 @@ def task(
         attempt_id=attempt_id(job, subtask, epoch=epoch, counter=counter),
         allocation_id=allocation_id(allocation),
         ordinal=0,
-        task=TaskInformation(VERTEX, "work", operators, code_blobs, 1, 1, is_exclusive=True),
+        task=TaskInformation(VERTEX, "work", operators, code_blobs, 1, is_exclusive=True),
         splits=b"[]",
         inputs=(),
         outputs=(),

@@ -23,7 +23,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.aio.scope import Scope
 from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
-from runtime.entrypoint import option_mapping as options
+from runtime.entrypoint import process_options as options
 from runtime.entrypoint.process import ProcessContext, run_process
 from runtime.highavailability import services as ha_services
 from runtime.highavailability.records import JobMasterRecord

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from runtime.jobgraph.graph import JobGraph, OperatorKind, PickledCode
+from runtime.jobgraph.graph import OperatorKind, PickledCode
+from runtime.jobgraph.parsing import parse_job_graph
 from tests.kit.rest.fake_cluster import FakeCluster, fake_cluster
 
 
@@ -25,7 +26,7 @@ class ExecutingCluster(FakeCluster):
 
     def submit(self, body: dict[str, Any]) -> tuple[int, Any]:
         answer = super().submit(body)
-        job, graph = self.jobs[body["job_id"]], JobGraph.parse(json.dumps(body["job_graph"]).encode())
+        job, graph = self.jobs[body["job_id"]], parse_job_graph(json.dumps(body["job_graph"]).encode())
         (operator, *_) = graph.vertices[0].operators
         if operator.kind is OperatorKind.FUNCTION and job.status == "RUNNING":
             assert isinstance(operator.code, PickledCode)

@@ -13,6 +13,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import Empty, JobRequest, SubmitJobRequest, SubmitJobResponse
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.parsing import parse_job_graph
 from runtime.rest.limits import NO_LIMITS, LimitSettings
 from runtime.rest.server import RestServer, RestSettings
 from runtime.rest.tls import RestTls
@@ -43,7 +44,7 @@ class ObedientDispatcher(FakeDispatcher):
 
     def graph(self) -> JobGraph:
         """The one that was submitted last."""
-        return JobGraph.parse(self.submitted[-1].graph)
+        return parse_job_graph(self.submitted[-1].graph)
 
 
 class RestThread:

@@ -40,7 +40,7 @@ class Checker(Protocol):
 
 
 def executed(txn: Txn, result: TxnResult) -> Iterator[tuple[Txn, bool]]:
-    """The transaction and the nested ones of the branch that was taken, with whether their guards held."""
+    """The transaction and the nested ones of the branch that was taken, with whether their conditions held."""
     yield txn, result.succeeded
     ops = txn.success if result.succeeded else txn.failure
     for op, answer in zip(ops, result.results, strict=True):
@@ -48,11 +48,11 @@ def executed(txn: Txn, result: TxnResult) -> Iterator[tuple[Txn, bool]]:
             yield from executed(op, answer.txn)
 
 
-def guards_that_held(applied: Applied) -> Iterator[Compare]:
+def conditions_that_held(applied: Applied) -> Iterator[Compare]:
     """Those of every part that took effect."""
     for txn, succeeded in executed(applied.txn, applied.result):
         if succeeded:
-            yield from txn.guards
+            yield from txn.conditions
 
 
 class Reader:

@@ -20,7 +20,7 @@ from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord, FenceRecord, OwnerRecord, ResultRecord
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
-from tests.kit.simulation.checker import Reader, Replacements, Violation, guards_that_held, job_events, subtask
+from tests.kit.simulation.checker import Reader, Replacements, Violation, conditions_that_held, job_events, subtask
 from tests.kit.simulation.history import (
     STARTS,
     Acknowledged,
@@ -62,26 +62,26 @@ class TokensNeverDecrease(_Base):
         self._owner: dict[JobId, int] = {}
 
     def see(self, record: Record) -> Iterator[str]:
-        """The guards of a transaction that changed something."""
+        """The conditions of a transaction that changed something."""
         if not isinstance(record.what, Applied) or not record.what.events:
             return
-        guards = list(guards_that_held(record.what))
+        conditions = list(conditions_that_held(record.what))
         fences = 0
-        for guard in guards:
-            if guard.operator is not CompareOperator.EQUAL or not guard.revision:
+        for condition in conditions:
+            if condition.operator is not CompareOperator.EQUAL or not condition.revision:
                 continue
-            if guard.target is CompareTarget.CREATE_REVISION and guard.key.startswith(self.keys.leaders):
+            if condition.target is CompareTarget.CREATE_REVISION and condition.key.startswith(self.keys.leaders):
                 fences += 1
-                if guard.revision < self._leader:
-                    yield f"a write of leader term {guard.revision} after one of term {self._leader}"
-                self._leader = max(self._leader, guard.revision)
-            split = self.keys.split_job_key(guard.key)
-            if split is not None and split[1] == "owner" and guard.target is CompareTarget.MOD_REVISION:
+                if condition.revision < self._leader:
+                    yield f"a write of leader term {condition.revision} after one of term {self._leader}"
+                self._leader = max(self._leader, condition.revision)
+            split = self.keys.split_job_key(condition.key)
+            if split is not None and split[1] == "owner" and condition.target is CompareTarget.MOD_REVISION:
                 fences += 1
                 known = self._owner.get(split[0], 0)
-                if guard.revision < known:
-                    yield f"job {split[0]}: a write of epoch {guard.revision} after one of epoch {known}"
-                self._owner[split[0]] = max(known, guard.revision)
+                if condition.revision < known:
+                    yield f"job {split[0]}: a write of epoch {condition.revision} after one of epoch {known}"
+                self._owner[split[0]] = max(known, condition.revision)
         changed = [event.kv.key for event in record.what.events]
         if not fences and any(key.startswith((self.keys.jobs, self.keys.all_done)) for key in changed):
             yield f"{record.process} changed {changed[0]} without a fence"
@@ -120,14 +120,15 @@ class OneOwnerPerEpoch(_Base):
             "events",
             "result",
         }
-        for guard in guards_that_held(applied) if changed else ():
-            split = self.keys.split_job_key(guard.key)
-            if split is None or split[1] != "owner" or not guard.revision:
+        for condition in conditions_that_held(applied) if changed else ():
+            split = self.keys.split_job_key(condition.key)
+            if split is None or split[1] != "owner" or not condition.revision:
                 continue
-            is_leader = any(other.key.startswith(self.keys.leaders) for other in guards_that_held(applied))
-            owner = self._owners.get((split[0], guard.revision))
+            is_leader = any(other.key.startswith(self.keys.leaders) for other in conditions_that_held(applied))
+            owner = self._owners.get((split[0], condition.revision))
             if owner != record.process and not is_leader:
-                yield f"{record.process} writes for job {split[0]} at epoch {guard.revision}, which belongs to {owner}"
+                epoch = condition.revision
+                yield f"{record.process} writes for job {split[0]} at epoch {epoch}, which belongs to {owner}"
 
 
 class OneResult(_Base):

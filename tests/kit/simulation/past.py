@@ -62,7 +62,7 @@ class Past:
 
     def _elect(self, lease: int) -> LeaderTerm:
         key = KEYS.leader(lease)
-        return LeaderTerm(key, self.write("jm-1", Put(key, b""), guards=()))
+        return LeaderTerm(key, self.write("jm-1", Put(key, b""), conditions=()))
 
     def new_leader(self) -> LeaderTerm:
         return self._elect(2)
@@ -70,15 +70,15 @@ class Past:
     def add(self, process: str, what: Happening) -> None:
         self.history.add(float(len(self.history.records)), process, what)
 
-    def write(self, process: str, *ops: Op, guards: tuple[Compare, ...]) -> int:
+    def write(self, process: str, *ops: Op, conditions: tuple[Compare, ...]) -> int:
         """A transaction that names what it replaces; its revision."""
         puts = [op.key for op in ops if isinstance(op, Put)]
         named = tuple(unchanged(key, self._store.prefix_state(key).mod_revision) for key in puts)
-        return self.write_blindly(process, *ops, guards=(*guards, *named))
+        return self.write_blindly(process, *ops, conditions=(*conditions, *named))
 
-    def write_blindly(self, process: str, *ops: Op, guards: tuple[Compare, ...]) -> int:
+    def write_blindly(self, process: str, *ops: Op, conditions: tuple[Compare, ...]) -> int:
         """A transaction; its revision."""
-        txn, before = Txn(guards, ops), self._store.revision
+        txn, before = Txn(conditions, ops), self._store.revision
         result = self._store.txn(txn, leases={})
         events = tuple(event for batch in self._store.changes("", before + 1) for event in batch.events)
         self.add(process, Applied(txn, result, events))
@@ -86,8 +86,8 @@ class Past:
 
     def submit(self, job: JobId = JOB) -> None:
         self.add("client", Submitting(job, JobStatus.FINISHED))
-        guards = (leads(self.term), absent(KEYS.graph(job)))
-        self.epoch = self.write("jm-1", Put(KEYS.graph(job), b""), owner("master-1", job), guards=guards)
+        conditions = (leads(self.term), absent(KEYS.graph(job)))
+        self.epoch = self.write("jm-1", Put(KEYS.graph(job), b""), owner("master-1", job), conditions=conditions)
         self.add("client", Acknowledged(job, "submit"))
 
     @property
@@ -113,16 +113,16 @@ class Past:
 
     def write_event(self, event: JobEvent, number: int = 0) -> None:
         record = encode_record(EventsRecord(Payload("", encode_events((event,)), "")))
-        self.write("master-1", Put(KEYS.event(JOB, number), record), guards=self.owned)
+        self.write("master-1", Put(KEYS.event(JOB, number), record), conditions=self.owned)
 
     def finish(self, status: JobStatus = JobStatus.FINISHED, process: str = "master-1") -> None:
-        guards = (*self.owned, absent(KEYS.result(JOB)))
-        self.write(process, result(status), guards=guards)
+        conditions = (*self.owned, absent(KEYS.result(JOB)))
+        self.write(process, result(status), conditions=conditions)
 
     def clean(self, status: JobStatus = JobStatus.FINISHED) -> None:
         done = DoneRecord("", status, b"", "", 0, 0, "")
         ops = (Delete(KEYS.job(JOB), is_prefix=True), Put(KEYS.done(JOB), encode_record(done)))
-        self.write("jm-1", *ops, guards=(leads(self.term),))
+        self.write("jm-1", *ops, conditions=(leads(self.term),))
 
     def violations(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -147,7 +147,7 @@ def deployment(attempt_id: ExecutionAttemptId, *producers: ExecutionAttemptId) -
         attempt_id=attempt_id,
         allocation_id=AllocationId("e" * 32),
         ordinal=0,
-        task=TaskInformation(VERTEX, "v", b"[]", (), 1, 1, is_exclusive=True),
+        task=TaskInformation(VERTEX, "v", b"[]", (), 1, is_exclusive=True),
         splits=b"",
         inputs=(InputGate("v", ExchangeMode.GATHER, (), partitions),),
         outputs=(),

@@ -9,7 +9,7 @@ from runtime.gateways.resource_manager import RequestSlot
 from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import WantedRecord
-from tests.kit.simulation.checker import CheckerBase, Reader, executed, guards_that_held
+from tests.kit.simulation.checker import CheckerBase, Reader, conditions_that_held, executed
 from tests.kit.simulation.history import (
     Acknowledged,
     Answered,
@@ -59,7 +59,7 @@ class WritesNameWhatTheyReplace(CheckerBase):
     def _deleted_fences(self, process: str, applied: Applied) -> Iterator[str]:
         """Its owner may write it again, and a late repeat would find what it found at first."""
         gone = {event.kv.key for event in applied.events if event.is_delete}
-        is_owner = any(guard.key.startswith(self.keys.jobs) for guard in guards_that_held(applied))
+        is_owner = any(condition.key.startswith(self.keys.jobs) for condition in conditions_that_held(applied))
         for key in sorted(gone) if is_owner else ():
             if (
                 key.startswith(self.keys.task_managers)
@@ -69,7 +69,7 @@ class WritesNameWhatTheyReplace(CheckerBase):
                 yield f"{process} deletes {key}, which it may write again"
 
     def _is_blind(self, txn: Txn, put: Put) -> bool:
-        compared = {guard.key for guard in txn.guards}
+        compared = {condition.key for condition in txn.conditions}
         if not put.key.startswith(self.keys.root) or put.key in compared:
             return False
         if put.key.startswith(self.keys.task_managers) and put.key.endswith("/guard"):
@@ -78,7 +78,7 @@ class WritesNameWhatTheyReplace(CheckerBase):
         return not (put.key.endswith("/owner") and f"{put.key.removesuffix('owner')}graph" in compared)
 
     def _is_repeatable(self, puts: list[Put]) -> bool:
-        """Of a TaskManager: that it is there, and that its guard was reached. Who is gone is found so again (R13)."""
+        """Of a TaskManager: that it is there, and that its guard was reached (R13)."""
         names = [put.key.removeprefix(self.keys.task_managers) for put in puts]
         return all(put.key != name for put, name in zip(puts, names, strict=True)) and all(
             "/" not in name or name.endswith("/guard") for name in names

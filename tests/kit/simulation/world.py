@@ -20,11 +20,12 @@ from jobmaster_process.secondary_dispatcher import ProcessLoad
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.clock import Clock
 from runtime.common.errors import RetryableError
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.entrypoint.job_manager import ClusterEntrypoint
-from runtime.entrypoint.option_mapping import guard_dialler, high_availability_settings
 from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, NewLifeError, ProcessContext, leave
+from runtime.entrypoint.process_options import guard_dialler, high_availability_settings
 from runtime.entrypoint.signals import StopSignal
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.gateways.resource_manager import RegisterTaskManager

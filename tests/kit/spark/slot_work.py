@@ -112,7 +112,7 @@ def slot_work(
         attempt_id=ExecutionAttemptId(job_id, vertex_id, subtask, 1, next(_numbers)),
         allocation_id=AllocationId(hashlib.sha256(vertex.encode()).hexdigest()[:32]),
         ordinal=0,
-        task=TaskInformation(vertex_id, vertex, dump_operators(chain), (), parallelism, 128, is_exclusive=not outputs),
+        task=TaskInformation(vertex_id, vertex, dump_operators(chain), (), parallelism, is_exclusive=not outputs),
         splits=json.dumps(list(splits)).encode(),
         inputs=inputs,
         outputs=outputs,

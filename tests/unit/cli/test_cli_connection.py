@@ -7,7 +7,7 @@ import pytest
 
 from airflow_flinklike.cli.connection import connect, local_address
 from airflow_flinklike.exceptions import AuthenticationError
-from runtime.config.configuration import InvalidConfigurationError
+from runtime.config.loading import InvalidConfigurationError
 from tests.kit.host.command_line import RunCommand
 from tests.kit.rest.server import TOKEN
 from tests.kit.services.certificates import Made

@@ -27,6 +27,7 @@ from airflow_flinklike.exceptions import (
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph
+from runtime.jobgraph.parsing import parse_job_graph
 from tests.kit.control_plane.job_graphs import graph, source
 from tests.kit.rest.clients import ClientBox, Fault
 from tests.kit.rest.fake_cluster import fake_cluster
@@ -68,7 +69,7 @@ def test_each_content_travels_once_and_only_when_it_is_missing(box: ClientBox, t
     submit(box, job.graph, contents=job.uploads)
     digest = hashlib.sha256(large).hexdigest()
     assert box.wire.paths() == ["POST /blobs/missing", f"PUT /blobs/{digest}", "POST /jobs"]
-    sent = JobGraph.parse(box.fakes.dispatcher.submitted[0].graph)
+    sent = parse_job_graph(box.fakes.dispatcher.submitted[0].graph)
     assert [artifact.key for artifact in sent.files] == [
         f"{digest}-u1",
         f"{digest}-u1",

@@ -8,8 +8,9 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.config.catalog import all_options
-from runtime.config.configuration import Configuration, InvalidConfigurationError, load, parse_dynamic
+from runtime.config.configuration import Configuration
 from runtime.config.foreign import FOREIGN_KEYS
+from runtime.config.loading import InvalidConfigurationError, load, parse_dynamic
 from runtime.config.option import parse_duration, parse_list, parse_size, render, render_duration
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL
 from runtime.config.options.high_availability import ETCD_ENDPOINTS, ETCD_PASSWORD, HA_TYPE
@@ -110,8 +111,11 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
             "high-availability.type: etcd\nhigh-availability.etcd.embedded: true\ntaskmanager.host: worker-1",
             "one host only",
         ),
-        (f"{EXTERNAL}", "whoever can write there runs code in this cluster: set high-availability.etcd.tls.ca"),
-        (f"{EXTERNAL}high-availability.etcd.tls.ca: /ca.pem", "etcd that asks nobody who he is"),
+        (
+            f"{EXTERNAL}",
+            "every client that writes there can run code in this cluster: set high-availability.etcd.tls.ca",
+        ),
+        (f"{EXTERNAL}high-availability.etcd.tls.ca: /ca.pem", "etcd without authentication"),
         (
             f"{EXTERNAL}high-availability.etcd: {{username: u, password: p, allow-unauthenticated: true}}",
             "allow-unauthenticated: true has no effect beside credentials",
@@ -155,8 +159,8 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
         ("high-availability.etcd.endpoints: etcd-1", "expected host:port of each, not 'etcd-1'"),
         ("high-availability.etcd.endpoints: 'a:1, b:70000'", "expected host:port of each, not 'b:70000'"),
         ("high-availability.etcd.endpoints: http://a:1", "expected host:port of each"),
-        ("taskmanager.slot.isolation: jvm", "not available yet"),
-        ("exchange.carrier: localCheckpoint", "not available yet"),
+        ("taskmanager.slot.isolation: process", "is no option any more: each slot is a process"),
+        ("exchange.carrier: parquet", "is no option any more: the rows of an edge are always Parquet files"),
         ("rest.port: 1\nrest.port: 2", "given twice"),
         ("rest:\n  port: 1\nrest.port: 2", "once nested and once flat"),
         ("[1, 2]", "must hold keys and values"),

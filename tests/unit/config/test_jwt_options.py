@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.config.configuration import InvalidConfigurationError, load
+from runtime.config.loading import InvalidConfigurationError, load
 
 WHOLE = (
     "security.jwt.issuer=https://id.example.com/",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.config.configuration import InvalidConfigurationError, load
+from runtime.config.loading import InvalidConfigurationError, load
 from runtime.config.options.jobmanager import REST_ALLOWED_HOSTS
 from runtime.config.options.taskmanager import ENVIRONMENT_PASSED
 

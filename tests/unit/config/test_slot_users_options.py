@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.config.configuration import InvalidConfigurationError, load
+from runtime.config.loading import InvalidConfigurationError, load
 from runtime.entrypoint.slot_users import not_enforced, slot_users
 
 RANGE = "taskmanager.slots.uids=20000-20009"

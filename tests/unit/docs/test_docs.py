@@ -15,8 +15,8 @@ from airflow_flinklike.api.explain import explain_graph
 from airflow_flinklike.cli.app import app
 from airflow_flinklike.exceptions import FlinklikeClientError
 from runtime.config.catalog import all_options
-from runtime.config.configuration import load, parse_dynamic
 from runtime.config.foreign import FOREIGN_KEYS
+from runtime.config.loading import load, parse_dynamic
 from runtime.rest.app import create_app
 from tests.benchmarks.__main__ import BENCHMARKS
 from tests.chaos import __main__ as chaos

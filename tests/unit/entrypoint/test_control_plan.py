@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.entrypoint.control.daemon import JOBMANAGER, TASKMANAGER, Instance
 from runtime.entrypoint.control.hosts import Host
 from runtime.entrypoint.control.plan import Planned, make_plan, missing, options_of_next

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.config.configuration import load
 from runtime.config.layout import Layout
-from runtime.entrypoint.option_mapping import EtcdNotRunningError, high_availability_settings
+from runtime.config.loading import load
+from runtime.entrypoint.process_options import EtcdNotRunningError, high_availability_settings
 
 
 @pytest.mark.parametrize(("version", "warned"), [("3.5.1", True), ("3.5.16", False)])

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.config.configuration import load
-from runtime.entrypoint.job_masters import job_master_settings, restart_strategy
+from runtime.config.loading import load
+from runtime.entrypoint.job_master_options import job_master_settings, restart_strategy
 from runtime.jobgraph.restart_strategy import (
     NO_RESTART,
     ExponentialDelayRestartStrategy,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.config.configuration import load
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.entrypoint.open_directories import open_directories
 
 

@@ -14,10 +14,11 @@ import pytest
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.common.ids import Incarnation
 from runtime.config import log_files
-from runtime.config.configuration import Configuration, load
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.config.options import jobmanager as jm
-from runtime.entrypoint import job_manager_options, option_mapping
+from runtime.entrypoint import job_manager_options, process_options
 from runtime.entrypoint import process as process_frame
 from runtime.entrypoint.process import Leaving, ProcessContext, _supervise
 from runtime.entrypoint.ready import report_ready
@@ -167,7 +168,7 @@ def test_options_become_settings(tmp_path: Path) -> None:
     assert dispatcher.heartbeat_interval == 1.0
     assert job_manager_options.rest_settings(given).port == 0
     layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
-    rpc = option_mapping.rpc_settings(
+    rpc = process_options.rpc_settings(
         given,
         layout,
         Incarnation("a" * 32),
@@ -176,18 +177,18 @@ def test_options_become_settings(tmp_path: Path) -> None:
         port=jm.JOBMASTER_PORT,
     )
     assert rpc.port == 0
-    assert option_mapping.high_availability_settings(given, layout).etcd is None
-    token, again = (option_mapping.cluster_token(given, layout) for _ in range(2))
+    assert process_options.high_availability_settings(given, layout).etcd is None
+    token, again = (process_options.cluster_token(given, layout) for _ in range(2))
     assert token is not None
     assert again is not None
     assert again.reveal() == token.reveal()
-    assert option_mapping.cluster_token(configuration("security.authentication=none"), layout) is None
+    assert process_options.cluster_token(configuration("security.authentication=none"), layout) is None
 
 
 def test_an_embedded_etcd_that_does_not_run_is_said(tmp_path: Path) -> None:
     given = configuration("high-availability.type=etcd", "high-availability.etcd.embedded=true")
     with pytest.raises(InvalidInputError, match=r"bin/start-cluster\.sh"):
-        option_mapping.high_availability_settings(given, Layout(home=tmp_path, conf=tmp_path, run=tmp_path))
+        process_options.high_availability_settings(given, Layout(home=tmp_path, conf=tmp_path, run=tmp_path))
 
 
 def test_processes_show_each_other_something_that_is_no_token(tmp_path: Path) -> None:
@@ -195,7 +196,7 @@ def test_processes_show_each_other_something_that_is_no_token(tmp_path: Path) ->
     layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
 
     def settings(*options: str) -> RpcSettings:
-        return option_mapping.rpc_settings(
+        return process_options.rpc_settings(
             configuration(*options),
             layout,
             Incarnation("a" * 32),
@@ -208,7 +209,7 @@ def test_processes_show_each_other_something_that_is_no_token(tmp_path: Path) ->
     assert derived.credential == settings().credential
     assert derived.former is None
     assert not (tmp_path / "token").exists(), "nobody but REST needs it"
-    token = option_mapping.cluster_token(configuration(), layout)
+    token = process_options.cluster_token(configuration(), layout)
     assert token is not None
     assert derived.credential is not None
     assert not derived.credential.matches(token.reveal())

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.config.configuration import load
 from runtime.config.layout import Layout
+from runtime.config.loading import load
 from runtime.entrypoint.control.cluster_view import ClusterState, ClusterView
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, TASKMANAGER, Daemon, DaemonKind
 from runtime.entrypoint.control.pending import DaemonError

@@ -14,13 +14,13 @@ from runtime.config.layout import Layout
 from runtime.config.options import taskmanager as tm
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.process import ProcessContext
-from runtime.entrypoint.task_manager_process import (
-    _attempt_logs,
+from runtime.entrypoint.task_manager_options import (
     _open_spark,
-    _registration,
     _secrets_directory,
-    _slot_settings,
     _spark_settings,
+    attempt_logs,
+    registration_of,
+    slot_settings,
 )
 from runtime.taskexecutor.spark.settings import effective_conf
 from runtime.taskexecutor.task_environment import TaskEnvironment
@@ -66,7 +66,7 @@ def test_who_dials_the_driver_has_to_know_its_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("wanted", "refused"), [("2g", []), ("2048m", []), ("4g", ["spark.driver.memory"])])
 def test_a_job_may_ask_for_the_heap_that_there_is(tmp_path: Path, wanted: str, refused: list[str]) -> None:
-    registration = _registration(context(tmp_path, options={tm.SPARK_MEMORY.key: 2 << 30}), "guard:1")
+    registration = registration_of(context(tmp_path, options={tm.SPARK_MEMORY.key: 2 << 30}), "guard:1")
     problems = refused_static_conf({"spark.driver.memory": wanted}, [registration.spark_conf])
     assert [one.split()[1].rstrip(":") for one in problems] == refused
 
@@ -78,7 +78,7 @@ def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> Non
     )
     files = [_spark_settings(one, tmp_path).log_file("jvm").name for one in (first, second, context(tmp_path))]
     assert files == ["taskmanager-0-spark-jvm.log", "taskmanager-1-spark-jvm.log", "spark-jvm.log"]
-    directories = [_attempt_logs(one, _registration(one, "guard:1")).directory for one in (first, second)]
+    directories = [attempt_logs(one, registration_of(one, "guard:1")).directory for one in (first, second)]
     assert directories[0] != directories[1]
     assert [one.parent for one in directories] == [tmp_path / "log/attempts"] * 2
 
@@ -94,5 +94,5 @@ def test_secrets_that_are_nowhere_keep_it_from_starting(tmp_path: Path) -> None:
 def test_root_attaches_to_no_jvm(tmp_path: Path, uids: tuple[int, int] | None, *, attaches: bool) -> None:
     """R50: where slots have users, processes without work are root's, and a JVM is its jobs'."""
     made = context(tmp_path, options={tm.SLOT_UIDS.key: uids})
-    settings = _slot_settings(made.configuration, _registration(made, "guard:1"), TaskEnvironment({}))
+    settings = slot_settings(made.configuration, registration_of(made, "guard:1"), TaskEnvironment({}))
     assert settings.attaches_ahead is attaches

@@ -19,7 +19,7 @@ from runtime.highavailability.kv.key_value_store import Put, Txn, TxnResult
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.leadership.cluster import cluster_uuid
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload
-from runtime.highavailability.restored import RestoredStore
+from runtime.highavailability.restored_store import RestoredStore
 from tests.kit.control_plane.memory_objects import MemoryObjectStore
 from tests.kit.control_plane.virtual_time import run_virtual
 from tests.kit.etcd.faulty_kv import Fault, FaultyKeyValueStore

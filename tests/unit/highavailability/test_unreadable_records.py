@@ -12,7 +12,7 @@ from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope
 from runtime.common.ids import Incarnation, JobId
-from runtime.entrypoint.components import TaskManagerKeys
+from runtime.entrypoint.component_factories import TaskManagerKeys
 from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.kv.key_value_store import Delete, Op, Put, Txn
 from runtime.highavailability.kv.memory import MemoryKeyValueStore

@@ -23,6 +23,7 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
+from runtime.jobgraph.parsing import check_job_graph, parse_job_graph
 from runtime.jobgraph.validate import json_problems
 from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, operator, source, vertex
 
@@ -32,7 +33,7 @@ FILE = Artifact.of_bytes("a.txt", b"data")
 
 def problems(job_graph: JobGraph, python: str | None = "3.11") -> tuple[str, ...]:
     with pytest.raises(InvalidInputError) as caught:
-        job_graph.check(python=python)
+        check_job_graph(job_graph, python=python)
     return caught.value.problems
 
 
@@ -241,7 +242,7 @@ def test_right_graphs_have_no_problem() -> None:
         with_code(SCRIPT, OperatorKind.SCRIPT),
         lone(archives=(artifact(name="x.zip#env"),), files=(FILE,)),
     ):
-        job_graph.check(python="3.11")
+        check_job_graph(job_graph, python="3.11")
 
 
 def test_all_problems_are_listed_at_once() -> None:
@@ -262,16 +263,16 @@ def test_the_list_of_problems_is_bounded() -> None:
 
 def test_python_version_is_compared_only_when_given() -> None:
     job_graph = with_code(PickledCode.of_bytes(b"a").model_copy(update={"python": "3.99"}))
-    job_graph.check(python=None)
+    check_job_graph(job_graph, python=None)
     with pytest.raises(InvalidInputError, match=r"3\.99"):
-        JobGraph.parse(job_graph.canonical_json())
-    assert JobGraph.parse(job_graph.canonical_json(), python="3.99") == job_graph
+        parse_job_graph(job_graph.canonical_json())
+    assert parse_job_graph(job_graph.canonical_json(), python="3.99") == job_graph
 
 
 def test_a_graph_of_another_schema_is_refused_for_that_and_not_for_its_fields() -> None:
     newer = json.dumps({"schema_version": 2, "name": "x", "nodes": []}).encode()
     with pytest.raises(InvalidInputError, match="schema version 2, this cluster speaks 1") as caught:
-        JobGraph.parse(newer)
+        parse_job_graph(newer)
     assert len(caught.value.problems) == 1
 
 
@@ -294,5 +295,5 @@ def test_a_graph_of_another_schema_is_refused_for_that_and_not_for_its_fields() 
 )
 def test_hostile_input_costs_one_bounded_error(data: bytes) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        JobGraph.parse(data)
+        parse_job_graph(data)
     assert len(str(caught.value)) < 50_000

@@ -13,7 +13,8 @@ from airflow_flinklike import Pipeline, function_job, script_job
 from airflow_flinklike.api.artifacts import ArtifactCollector
 from airflow_flinklike.api.function import FunctionCall, bind_call
 from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, LocalClusterError, PipelineError
-from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph, OperatorKind, PickledCode, ScriptCode
+from runtime.jobgraph.graph import INLINE_BYTES_MAX, OperatorKind, PickledCode, ScriptCode
+from runtime.jobgraph.parsing import parse_job_graph
 
 LARGE = b"x" * (INLINE_BYTES_MAX + 1)
 
@@ -183,7 +184,7 @@ def test_a_function_job_is_one_exclusive_operator() -> None:
     loaded = pickle.loads(operator.code.payload())
     assert isinstance(loaded, FunctionCall)
     assert loaded(CTX) == 3
-    assert JobGraph.parse(graph.canonical_json()) == graph
+    assert parse_job_graph(graph.canonical_json()) == graph
 
 
 def test_run_local_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from airflow_flinklike.api.pipeline import default_max_parallelism
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.exchange import ExchangeMode as Mode
 from runtime.jobgraph.graph import BlobCode, FunctionReference, JobGraph, OperatorKind, PickledCode
+from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import NO_RESTART, RestartStrategy
 from tests.kit.control_plane.job_graphs import lone
 
@@ -71,7 +72,7 @@ def test_the_example_of_the_architecture_builds_three_chains() -> None:
     ]
     assert graph.vertices[0].splits == ("mon", "tue")
     assert graph.params == {"year": 2024}
-    assert JobGraph.parse(graph.canonical_json()) == graph
+    assert parse_job_graph(graph.canonical_json()) == graph
 
 
 def test_references_give_the_same_digest_every_time() -> None:
@@ -232,7 +233,7 @@ def test_a_job_may_bring_its_restart_strategy(
     for program in (pipeline, function_job(len, args=[()], restart_strategy=given), script):
         graph = program.job_graph()
         assert graph.restart_strategy == expected
-        assert JobGraph.parse(graph.canonical_json()) == graph
+        assert parse_job_graph(graph.canonical_json()) == graph
 
 
 @pytest.mark.parametrize(
@@ -339,7 +340,7 @@ def test_tuples_and_subclasses_become_what_json_has() -> None:
     assert graph.vertices[0].splits == (["mon", 1], {"range": [1, 2]})
     assert graph.params == {"days": [1, [2]], "day": 1, "more": {"a": [1]}}
     assert type(graph.params["day"]) is int
-    assert JobGraph.parse(graph.canonical_json()) == graph
+    assert parse_job_graph(graph.canonical_json()) == graph
 
 
 def test_params_must_be_json() -> None:

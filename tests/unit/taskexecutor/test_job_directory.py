@@ -181,7 +181,7 @@ async def test_user_code_cannot_change_the_cache(box: Box) -> None:
 
 async def test_code_blobs_are_fetched_once_and_found_by_digest(box: Box) -> None:
     code = box.blobs.put("job.pkl", b"code")
-    task = TaskInformation(VERTEX, "v", b"[]", (code,), 1, 1, is_exclusive=True)
+    task = TaskInformation(VERTEX, "v", b"[]", (code,), 1, is_exclusive=True)
     await box.directories.prepare(job_information())
     first = await box.directories.code_files(job_id(1), task)
     second = await box.directories.code_files(job_id(1), task)

@@ -1,1 +1,1 @@
-"""Pure parts: etcd's multi-version store in one process, and the arithmetic of leases."""
+"""Without I/O: etcd's multi-version store as a data structure, and the arithmetic of leases."""

@@ -1,8 +1,8 @@
-"""When the keeper of a lease renews it, and when it lets it end (R40).
+"""When the keeper of a lease renews it, and when it lets the lease end (R40).
 
-The keeper is another process than the one that holds the lease, so that whatever keeps the holder from renewing (its
-serving loop, its connections) does not take its role away. It owns no decision: it renews for a holder that shows that
-its loop turns, and for a bounded time for one that does not.
+The keeper is a process beside the lease's holder, so that a blocked event loop or blocked connections of the holder do
+not take its role away. The keeper renews for a holder whose loop turns, and for a bounded time for one whose loop
+stands still.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from enum import Enum
 from runtime.highavailability.kv.core.lease import LeaseValidity
 
 STALL_TTLS = 3
-"""Lifetimes of its lease for which a holder's loop may stand still. Behind them nobody renews, and its role ends one
-lifetime later at the latest."""
+"""Lifetimes of the lease for which a holder's loop may stand still. After them the keeper renews no more, and the role
+ends one lifetime later at the latest."""
 
 LOOKS_PER_TTL = 6
-"""How often the keeper looks for a lease that is new to it: twice before the first renewal is due."""
+"""How often the keeper looks at the lease: twice before the first renewal of a new lease is due."""
 
 TURNS_PER_TTL = 10
 """How often a holder shows that its loop turns."""
 
 
 class Look(Enum):
-    """What the keeper does now."""
+    """The keeper's decision."""
 
     WAIT = "WAIT"
     RENEW = "RENEW"
@@ -32,10 +32,10 @@ class Look(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease as its keeper sees it: until when it is known to be valid, and what its holder shows of itself.
+    """A lease as its keeper sees it: its validity, and the state of its holder.
 
-    `turned_at` is when the holder's loop has turned last; `is_stopped` says that the system runs the holder no more
-    (SIGSTOP, a debugger, its end): who is stopped is not kept, however short the time.
+    `turned_at` is when the holder's loop has turned last. `is_stopped`: the system does not run the holder (SIGSTOP, a
+    debugger, its end); the lease of a stopped holder is not renewed, however short the stop is.
     """
 
     validity: LeaseValidity
@@ -48,7 +48,7 @@ class Held:
         return self.turned_at + STALL_TTLS * self.validity.ttl
 
     def look(self, now: float) -> Look:
-        """A lease that has lapsed is not renewed: whoever rests on it may have found it over already (R4)."""
+        """The decision. A lease that has lapsed is not renewed: its holder may have found that already (R4)."""
         is_due = now >= self.validity.renew_at
         may_go_on = not self.is_stopped and now < self.is_kept_until and self.validity.is_valid(now)
         return Look.RENEW if is_due and may_go_on else Look.WAIT
@@ -61,5 +61,5 @@ class Held:
 
 
 def holder_renews_at(validity: LeaseValidity, *, is_kept: bool) -> float:
-    """When a holder renews by itself. One that has a keeper leaves it the first try, and two are left behind that."""
+    """When a holder renews by itself. A holder with a keeper waits for the keeper's try; time for two more is left."""
     return validity.renew_at + (validity.ttl / 15 if is_kept else 0.0)

@@ -1,7 +1,7 @@
-"""The arithmetic of leases (R4): until when may we act, when do we renew.
+"""The arithmetic of leases (R4): until when a process may act, and when it renews.
 
-Owns the distance between "the lease is valid" (etcd's view) and "I may still act" (ours). etcd counts from the moment
-it received a renewal, which is after we have sent it: counted from the *send* time, our deadline is never the later.
+etcd counts a lease from the moment it receives a renewal, the process from the moment it sent the renewal. So the
+deadline of the process is never later than etcd's.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ CLOCK_MARGIN = 0.01
 
 @dataclass(frozen=True, slots=True)
 class LeaseValidity:
-    """What follows from the last acknowledged renewal, which was sent at `sent_at`."""
+    """Deadlines that follow from the last acknowledged renewal, which was sent at `sent_at`. Times are seconds."""
 
     sent_at: float
     ttl: float
 
     @property
     def valid_until(self) -> float:
-        """From this moment on the lease may have ended: act no more."""
+        """From this moment on the lease may have ended, and the process must not act."""
         return self.sent_at + self.ttl * (1 - CLOCK_MARGIN)
 
     @property
@@ -40,13 +40,13 @@ class LeaseValidity:
         return self.ttl / 20
 
     def is_valid(self, now: float) -> bool:
-        """May we act?"""
+        """True while the process may act."""
         return now < self.valid_until
 
     def remaining(self, now: float) -> float:
-        """Seconds in which we may act; negative once it has lapsed."""
+        """Seconds for which the process may act; negative after the lease has lapsed."""
         return self.valid_until - now
 
     def acknowledged(self, sent_at: float, ttl: float) -> LeaseValidity:
-        """A renewal was acknowledged. Answers may overtake each other: the latest send time counts."""
+        """The validity after an acknowledged renewal. Answers may overtake each other: the latest send time counts."""
         return LeaseValidity(sent_at, ttl) if sent_at > self.sent_at else self

@@ -1,7 +1,7 @@
 """etcd's multi-version key-value store as a pure data structure: transactions, reads of the past, history, quota.
 
-Invariants: `revision` rises by one with each transaction that changes something; all guards, nested ones too, see the
-state before the whole transaction (as in etcd); a key is written at most once in a transaction.
+Invariants: `revision` rises by one with each transaction that changes something; all conditions, nested ones too, see
+the state before the whole transaction (as in etcd); a key is written at most once in a transaction.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Version:
 
 
 class MvccStore:
-    """The state machine. Every method runs to the end; nothing here waits."""
+    """The store's state. No method waits."""
 
     def __init__(self, *, quota_bytes: int) -> None:
         self.revision = 1
@@ -79,14 +79,14 @@ class MvccStore:
         return _stamped(path.succeeded, self.revision, results)
 
     def delete_keys_of_lease(self, lease: int) -> None:
-        """A lease ended: delete its keys in one revision."""
+        """Delete the keys of a lease that has ended, in one revision."""
         events: list[WatchEvent] = []
         for key in [kv.key for kv in self._live.values() if kv.lease == lease]:
             self._delete(key, self.revision + 1, events)
         self._commit(events)
 
     def _choose(self, txn: Txn) -> _Path:
-        succeeded = all(guard.holds(self._live.get(guard.key)) for guard in txn.guards)
+        succeeded = all(condition.holds(self._live.get(condition.key)) for condition in txn.conditions)
         ops = txn.success if succeeded else txn.failure
         return _Path(succeeded, ops, tuple(self._choose(op) for op in ops if isinstance(op, Txn)))
 
@@ -174,7 +174,7 @@ class MvccStore:
         return RangeResult(self.revision, tuple(kvs[:limit] if limit else kvs), count)
 
     def prefix_state(self, prefix: str) -> PrefixState:
-        """Of all live keys under a prefix."""
+        """Count and youngest revision of the live keys under a prefix."""
         kvs = self._select(prefix, is_prefix=True)
         return PrefixState(self.revision, len(kvs), max((kv.mod_revision for kv in kvs), default=0))
 
@@ -251,7 +251,7 @@ def check_txn(txn: Txn) -> None:
 
 def txn_bytes(txn: Txn) -> int:
     """About the size of a transaction as a request."""
-    size = sum(len(guard.key) + 16 for guard in txn.guards)
+    size = sum(len(condition.key) + 16 for condition in txn.conditions)
     for op in (*txn.success, *txn.failure):
         match op:
             case Put():
@@ -264,9 +264,9 @@ def txn_bytes(txn: Txn) -> int:
 
 
 def txn_ops(txn: Txn) -> int:
-    """How etcd counts the operations of one transaction, nested ones below it included."""
+    """The operations of a transaction as etcd counts them, nested transactions included."""
     below = [txn_ops(op) for op in (*txn.success, *txn.failure) if isinstance(op, Txn)]
-    return max(len(txn.guards), len(txn.success), len(txn.failure)) + max(below, default=0)
+    return max(len(txn.conditions), len(txn.success), len(txn.failure)) + max(below, default=0)
 
 
 def _check_ops(txn: Txn, limit: int) -> None:
@@ -277,7 +277,10 @@ def _check_ops(txn: Txn, limit: int) -> None:
 
 
 def _check_written_once(ops: Sequence[Op]) -> tuple[frozenset[str], tuple[Delete, ...]]:
-    """The keys that these operations may put and the deletes in them; branches of one transaction may overlap."""
+    """The keys that these operations may put, and their deletes. Branches of one transaction may overlap.
+
+    Raises InvalidInputError when a key is written twice.
+    """
     deletes = [op for op in ops if isinstance(op, Delete)]
     puts: set[str] = set()
     for op in ops:
@@ -297,7 +300,7 @@ def _check_written_once(ops: Sequence[Op]) -> tuple[frozenset[str], tuple[Delete
 
 def _refuse_overlap(new: set[str] | frozenset[str], puts: set[str], deletes: Sequence[Delete]) -> None:
     for key in sorted(new):
-        hit = any(key.startswith(gone.key) if gone.is_prefix else key == gone.key for gone in deletes)
+        hit = any(key.startswith(one.key) if one.is_prefix else key == one.key for one in deletes)
         if hit or key in puts:
             message = f"transaction writes {key} twice"
             raise InvalidInputError(message)

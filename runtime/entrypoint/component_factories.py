@@ -27,7 +27,7 @@ from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
-from runtime.highavailability.jobs.job_fences import JobFences
+from runtime.highavailability.jobs.leader_fences import LeaderFences
 from runtime.highavailability.kv.compaction import Compactor
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.leadership.election import LeadershipEpoch
@@ -105,13 +105,13 @@ class DispatcherResourceManagerComponentFactory(ABC):
             construct=partial(self._construct, dispatcher_services, epoch.token, epoch.term),
         )
 
-    def _task_stops(self) -> JobFences | None:
+    def _task_stops(self) -> LeaderFences | None:
         ha, entropy = self._services.ha, self._services.entropy
         if not ha.is_durable:
             return None
         task_managers = ha.task_manager_registry().task_managers
         timeout = self._settings.isolation_timeout
-        return JobFences(ha.owner_fences(), task_managers, entropy, isolation_timeout=timeout)
+        return LeaderFences(ha.owner_fences(), task_managers, entropy, isolation_timeout=timeout)
 
     def _construct(
         self, dispatcher_services: DispatcherServices, token: FencingToken, term: LeaderTerm

@@ -1,4 +1,4 @@
-"""A store that was restored from a snapshot is made one on which a cluster may decide again (R35)."""
+"""RestoredStore: prepares a store that was restored from a snapshot for a new start of the cluster (R35)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from runtime.highavailability.records import WantedRecord
 REASON = "etcd was restored from a snapshot: what became of the job since then is not known"
 _LOOK_PERIOD = 0.5
 _DISTURBED = (
-    "somebody else writes to the cluster's records in etcd: stop all processes, TaskManagers too, on every host, and "
+    "another process writes to the cluster's records in etcd: stop all processes, TaskManagers too, on every host, and "
     "then run this again"
 )
 
 
 class RestoredStore:
-    """What an operator does to it, while nobody else does anything. Every step may be repeated."""
+    """The steps of the procedure, while no process of the cluster runs. Each step may be repeated."""
 
     def __init__(self, kv: KeyValueStore, keys: Keys, reader: JobReader, entropy: Entropy, *, timeout: float) -> None:
         self._kv = kv
@@ -35,7 +35,7 @@ class RestoredStore:
         self._timeout = timeout
 
     async def wait_for_silence(self, is_over: Callable[[], bool]) -> None:
-        """Until the leases that were in the snapshot have run out. Raises PermanentError when somebody renews one."""
+        """Return when the leases of the snapshot have ended. Raises PermanentError when a process renews one."""
         while alive := await self._count(self._keys.leaders) + await self._count(self._keys.job_masters):
             if is_over():
                 message = (
@@ -49,7 +49,7 @@ class RestoredStore:
         return (await self._kv.prefix_state(prefix, timeout=self._timeout)).count
 
     async def cancel_jobs(self) -> int:
-        """Each job without a result is to be cancelled by whoever owns it next. How many those are."""
+        """Write a wish to cancel for each job without a result, for its next owner. Returns the number of jobs."""
         jobs, _ = await self._reader.jobs()
         unfinished = [job.job_id for job in jobs if job.result is None]
         for job_id in unfinished:
@@ -61,14 +61,14 @@ class RestoredStore:
         record = encode_record(WantedRecord(wants_cancel=True, client="", reason=REASON))
         read = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         before = read.kvs[0].mod_revision if read.kvs else 0
-        guards = (present(self._keys.graph(job_id)), absent(self._keys.result(job_id)), unchanged(key, before))
-        txn = Txn(guards, (Put(key, record),), gets(key))
+        conditions = (present(self._keys.graph(job_id)), absent(self._keys.result(job_id)), unchanged(key, before))
+        txn = Txn(conditions, (Put(key, record),), gets(key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded and not _is_ours(settled, record):
             raise PermanentError(_DISTURBED)
 
     async def begin_again(self) -> ClusterUuid:
-        """Nobody is registered, and the cluster is another one: who is still there stops everything (R1)."""
+        """Delete all TaskManagers, and give the cluster a new uuid: a process of the old one stops its work (R1)."""
         cluster = self._keys.cluster
         read = await self._kv.range(cluster, is_prefix=False, timeout=self._timeout)
         before = read.kvs[0].mod_revision if read.kvs else 0
@@ -83,6 +83,6 @@ class RestoredStore:
 
 
 def _is_ours(settled: Settled, record: bytes) -> bool:
-    """An earlier try of ours, whose answer got lost, may be what made the guards fail (R2)."""
+    """True when an earlier try of ours, whose answer was lost, has made the conditions fail (R2)."""
     (there,) = settled.answers()
     return settled.was_repeated and there is not None and there.value == record

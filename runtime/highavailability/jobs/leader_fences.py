@@ -1,4 +1,4 @@
-"""The leader's fences (R16): what may still run of a job that nobody can own is stopped before the job ends."""
+"""The leader's fences (R16): before a job without a possible owner ends, its remaining attempts are stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from runtime.highavailability.records import TaskManagerRecord
 logger = logging.getLogger(__name__)
 
 
-class JobFences:
-    """Fences under the epoch of the job's last owner, which is over, and has no successor as long as the key stands."""
+class LeaderFences:
+    """Fences under the epoch of the job's last owner, which has no successor as long as the key stays."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class JobFences:
         self._wait = unconfirmed_wait(isolation_timeout)
 
     async def stop_everywhere(self, job_id: JobId, epoch: int, last_epoch: int) -> None:
-        """Returns when no exclusive attempt of epochs up to `last_epoch` can run any more (R14).
+        """Return when no exclusive attempt of epochs up to `last_epoch` can run any more (R14).
 
-        Or when the owner stored for the job is not that of `epoch` (0: none) after all.
+        Also returns when the job's stored owner is not that of `epoch` (0: none).
         """
         registered = await patiently(self._task_managers, self._entropy)
         logger.warning("job %s: what may run of it on %d task managers is stopped", job_id, len(registered))
@@ -57,7 +57,7 @@ class JobFences:
             try:
                 async with asyncio.timeout(self._wait):
                     settling = lambda written=revision: fences.wait_settled(job_id, incarnation, written)  # noqa: E731
-                    # Lifted by the owner that gave up: written once more, it stays.
+                    # When the owner that gave up has lifted the fence: written again, the fence stays.
                     is_settled = await patiently(settling, self._entropy)
             except TimeoutError:
                 logger.warning("job %s: task manager %s has not confirmed, it is waited out", job_id, incarnation)

@@ -1,0 +1,73 @@
+"""From options to the settings of JobMasters, in whichever process they run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from runtime.common.restart_strategies import ATTEMPTS_MAX
+from runtime.config.configuration import Configuration
+from runtime.config.options import failures as options
+from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
+from runtime.entrypoint.process_options import seconds
+from runtime.highavailability.jobs.fences import unconfirmed_wait
+from runtime.jobgraph.restart_strategy import (
+    DEFAULT_RESTART_STRATEGY,
+    NO_RESTART,
+    ExponentialDelayRestartStrategy,
+    FailureRateRestartStrategy,
+    FixedDelayRestartStrategy,
+    RestartStrategy,
+)
+from runtime.jobmaster.endpoint import JobMasterSettings
+from runtime.jobmaster.failure_enrichers import load_failure_enrichers
+from runtime.scheduler.core.failover_settings import FailoverSettings
+
+
+def job_master_settings(configuration: Configuration, *, can_fence: bool = False) -> JobMasterSettings:
+    """What the cluster's configuration says to every JobMaster. Raises InvalidInputError."""
+    isolation_timeout = seconds(configuration, ISOLATION_TIMEOUT)
+    return JobMasterSettings(
+        failover=FailoverSettings(
+            restart_strategy=restart_strategy(configuration),
+            user_failures=configuration.get(options.USER_FAILURE),
+            is_full=configuration.get(options.FAILOVER_STRATEGY) == "full",
+            exceptions_max=configuration.get(options.EXCEPTION_HISTORY_SIZE),
+            prior_attempts_max=configuration.get(options.ATTEMPTS_HISTORY_SIZE),
+            enrich=load_failure_enrichers(configuration.get(options.FAILURE_ENRICHERS)),
+            unconfirmed_wait=unconfirmed_wait(isolation_timeout) if can_fence else None,
+        )
+    )
+
+
+def restart_strategy(configuration: Configuration) -> RestartStrategy:
+    """The strategy of jobs that have none of their own. Without a type, exponential delay with a few restarts."""
+    get = configuration.get
+    match get(options.RESTART_STRATEGY):
+        case "none":
+            return NO_RESTART
+        case "fixed-delay":
+            return FixedDelayRestartStrategy(
+                attempts=get(options.FIXED_DELAY_ATTEMPTS), delay_seconds=_seconds(get(options.FIXED_DELAY_DELAY))
+            )
+        case "failure-rate":
+            return FailureRateRestartStrategy(
+                max_failures_per_interval=get(options.FAILURE_RATE_MAX),
+                failure_rate_interval_seconds=_seconds(get(options.FAILURE_RATE_INTERVAL)),
+                delay_seconds=_seconds(get(options.FAILURE_RATE_DELAY)),
+            )
+        case chosen:
+            attempts = get(options.EXPONENTIAL_DELAY_ATTEMPTS)
+            if attempts is None:
+                attempts = ATTEMPTS_MAX if chosen else DEFAULT_RESTART_STRATEGY.attempts_before_reset_backoff
+            return ExponentialDelayRestartStrategy(
+                initial_backoff_seconds=_seconds(get(options.EXPONENTIAL_DELAY_INITIAL)),
+                max_backoff_seconds=_seconds(get(options.EXPONENTIAL_DELAY_MAX)),
+                backoff_multiplier=get(options.EXPONENTIAL_DELAY_MULTIPLIER),
+                reset_backoff_threshold_seconds=_seconds(get(options.EXPONENTIAL_DELAY_RESET)),
+                jitter_factor=get(options.EXPONENTIAL_DELAY_JITTER),
+                attempts_before_reset_backoff=attempts,
+            )
+
+
+def _seconds(duration: timedelta) -> float:
+    return duration.total_seconds()

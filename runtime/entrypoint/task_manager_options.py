@@ -1,0 +1,259 @@
+"""From options to the settings of a TaskManager's parts, and what it registers with."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from pathlib import Path
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.config.configuration import Configuration
+from runtime.config.options import taskmanager as tm
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
+from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.process_options import (
+    heartbeat_timing,
+    seconds,
+)
+from runtime.entrypoint.resource_id import kept_resource_id
+from runtime.entrypoint.slot_users import (
+    NOT_ENFORCED,
+    beside_slot_users,
+)
+from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.gateways.task import ResourceProfile
+from runtime.security.token_providers import load_receivers
+from runtime.taskexecutor.connections.contact import ContactSettings
+from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits
+from runtime.taskexecutor.containment.users import SlotUsers
+from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
+from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.exchange_identity import exchange_identity
+from runtime.taskexecutor.directories.job_users import JobUsers
+from runtime.taskexecutor.directories.log_retention import LogRetention
+from runtime.taskexecutor.directories.partitions import ExchangeDirectory
+from runtime.taskexecutor.directories.working_directory import WorkingDirectory
+from runtime.taskexecutor.guard.records import boot_id
+from runtime.taskexecutor.runner import RunnerSettings
+from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
+from runtime.taskexecutor.slots.work import SlotSettings
+from runtime.taskexecutor.spark.account import SparkAccount
+from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
+from runtime.taskexecutor.spark_host.launch import pyspark_version
+from runtime.taskexecutor.task_environment import TaskEnvironment
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
+
+logger = logging.getLogger(__name__)
+
+SPARK_MASTER = "spark.master"
+DEFAULT_MASTER = "local[*]"
+_ENDED_JOBS_INTERVALS = 10
+"""After so many heartbeat intervals jobs that nobody comes for are looked up again (R16)."""
+
+
+def slots_of(configuration: Configuration) -> int:
+    """`taskmanager.numberOfTaskSlots`, by default the cores of this process."""
+    return configuration.get(tm.SLOTS) or _cores()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def registration_of(context: ProcessContext, guard_address: str) -> RegisterTaskManager:
+    configuration = context.configuration
+    slots = slots_of(configuration)
+    memory_bytes = configuration.get(tm.TASK_MEMORY)
+    has_spark = configuration.get(tm.SPARK_ENABLED)
+    offered = effective_conf(_spark_settings(context, Path())) if has_spark else {}
+    host = configuration.get(tm.TASKMANAGER_HOST)
+    id_file = context.environment.get(RESOURCE_ID_FILE_VARIABLE)
+    return RegisterTaskManager(
+        incarnation=context.incarnation,
+        task_manager_id=configuration.get(tm.TASKMANAGER_RESOURCE_ID)
+        or kept_resource_id(Path(id_file) if id_file else None, host, context.incarnation),
+        address="",
+        guard_address=guard_address,
+        boot_id=boot_id(),
+        version=VERSION,
+        protocol_version=PROTOCOL_VERSION,
+        slots=slots,
+        slot_profile=ResourceProfile(
+            cpu_cores=_cores() / slots,
+            memory_bytes=memory_bytes // slots,
+            spark_profile=configuration.get(tm.SPARK_PROFILE),
+        ),
+        has_spark=has_spark,
+        spark_conf=json.dumps(offered, sort_keys=True).encode(),
+        cpu_cores=_cores(),
+        memory_bytes=memory_bytes,
+        exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
+        spark_version=pyspark_version() if has_spark else "",
+        has_tenants=configuration.get(tm.TENANCY) == "namespace",
+    )
+
+
+def spark_settings(
+    context: ProcessContext, directory: WorkingDirectory, users: SlotUsers | None, account: SparkAccount | None
+) -> SparkSettings:
+    """What is open is told."""
+    settings = _spark_settings(context, directory.spark)
+    if users is not None and account is not None:
+        settings = beside_slot_users(settings, users, account)
+    if context.configuration.get(tm.SPARK_ALLOW_UNAUTHENTICATED):
+        logger.warning("%s", _open_spark(settings))
+    return settings
+
+
+def exchange_directory(context: ProcessContext, *, has_secret_names: bool) -> ExchangeDirectory:
+    url = context.layout.exchange_url(context.configuration)
+    return ExchangeDirectory(url, context.incarnation, has_secret_names=has_secret_names)
+
+
+def token_receivers(
+    configuration: Configuration, directory: WorkingDirectory, users: JobUsers | None
+) -> DelegationTokenReceiverRepository:
+    group = None if users is None else users.shared_gid
+    return DelegationTokenReceiverRepository(
+        directory.credentials, load_receivers(configuration.token_providers), group
+    )
+
+
+def attempt_logs(context: ProcessContext, registration: RegisterTaskManager) -> AttemptLogs:
+    configuration = context.configuration
+    retention = LogRetention(
+        bytes_max=configuration.get(tm.ATTEMPT_LOG_TOTAL),
+        age_max=seconds(configuration, tm.ATTEMPT_LOG_RETENTION),
+    )
+    return AttemptLogs(context.layout.attempt_logs, registration.task_manager_id, retention)
+
+
+def _secrets_directory(configuration: Configuration) -> str:
+    """Its files may come and go. Raises InvalidInputError when it is not there: no job with a secret would run."""
+    directory = configuration.get(tm.SECRETS_DIRECTORY)
+    if directory and not Path(directory).is_dir():
+        message = f"{tm.SECRETS_DIRECTORY.key}: {directory} is no directory here: make it, or correct the path"
+        raise InvalidInputError(message)
+    return directory
+
+
+def runner_settings(context: ProcessContext, log_directory: Path, end_stated_for: float) -> RunnerSettings:
+    configuration = context.configuration
+    return RunnerSettings(
+        end_stated_for=end_stated_for,
+        ended_jobs_period=_ENDED_JOBS_INTERVALS * heartbeat_timing(configuration).interval,
+        contact=ContactSettings(
+            interval=heartbeat_timing(configuration).interval,
+            isolation_timeout=seconds(configuration, tm.ISOLATION_TIMEOUT),
+            cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
+        ),
+        executor=TaskExecutorSettings(
+            log_directory=log_directory,
+            secrets_directory=_secrets_directory(configuration),
+            slot_timeout=seconds(configuration, tm.SLOT_TIMEOUT),
+            registration_timeout=seconds(configuration, tm.REGISTRATION_TIMEOUT),
+            owner_timeout=seconds(configuration, tm.JOBMASTER_TIMEOUT),
+            drain_timeout=seconds(configuration, tm.DRAIN_TIMEOUT),
+            connections=ConnectionSettings(heartbeat=heartbeat_timing(configuration)),
+            archives=_unpack_limits(configuration),
+        ),
+    )
+
+
+def _unpack_limits(configuration: Configuration) -> UnpackLimits:
+    return UnpackLimits(
+        bytes_max=configuration.get(tm.ARCHIVES_SIZE),
+        entries_max=configuration.get(tm.ARCHIVES_ENTRIES),
+        memory_bytes_max=configuration.get(tm.ARCHIVES_MEMORY),
+        cpu_seconds_max=math.ceil(seconds(configuration, tm.ARCHIVES_CPU_TIME)),
+        timeout=seconds(configuration, tm.ARCHIVES_TIMEOUT),
+    )
+
+
+def slot_settings(
+    configuration: Configuration, registration: RegisterTaskManager, environment: TaskEnvironment
+) -> SlotSettings:
+    return SlotSettings(
+        slots=registration.slots,
+        task_manager_id=registration.task_manager_id,
+        memory_bytes_max=registration.slot_profile.memory_bytes,
+        cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
+        is_reuse_enabled=configuration.get(tm.SLOT_PROCESS_REUSE),
+        inline_bytes_max=configuration.get(tm.EXCHANGE_INLINE_MAX),
+        log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
+        is_static_conf_fatal=configuration.get(tm.SCRIPT_STATIC_CONF) == "fail",
+        spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
+        environment=environment,
+        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None,
+        cgroups=_slot_cgroups(configuration, registration),
+    )
+
+
+def _slot_cgroups(configuration: Configuration, registration: RegisterTaskManager) -> SlotCgroups | None:
+    """R50. Raises InvalidInputError where they are required and cannot be had."""
+    wish = configuration.get(tm.SLOT_CGROUPS)
+    if wish == "off":
+        logger.info("%s", NOT_ENFORCED.format(f"control groups ({tm.SLOT_CGROUPS.key} is off)"))
+        return None
+    limits = SlotLimits(
+        registration.slot_profile.memory_bytes,
+        configuration.get(tm.SLOT_CPU_MAX),
+        configuration.get(tm.SLOT_PROCESSES_MAX),
+    )
+    made = SlotCgroups.make(registration.slots, limits)
+    refused = "; ".join(f"{controller} ({why})" for controller, why in made.refused.items())
+    if refused and wish == "required":
+        made.remove()
+        message = f"{tm.SLOT_CGROUPS.key}: required, and there are none here for {refused}"
+        raise InvalidInputError(message)
+    if refused:
+        logger.warning("%s", NOT_ENFORCED.format(f"control groups for {refused}"))
+    return made
+
+
+def task_environment(configuration: Configuration) -> TaskEnvironment:
+    further: tuple[str, ...] = configuration.get(tm.ENVIRONMENT_PASSED)
+    return TaskEnvironment.of_this_process(further)
+
+
+def _spark_cluster(configuration: Configuration) -> str:
+    """The master whose executors are on other hosts, "" for those in our JVM."""
+    master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
+    return "" if master.startswith("local") else master
+
+
+def _open_spark(settings: SparkSettings) -> str:
+    """R44: what somebody has said twice is said once more, at each start."""
+    return (
+        f"Spark's driver asks nobody for a secret ({tm.SPARK_ALLOW_UNAUTHENTICATED.key}): who reaches it at "
+        f"{settings.bind_address} runs code as this user; start the cluster at {settings.master} with "
+        f"spark.authenticate and set {tm.SPARK_SECRET_FILE.key}"
+    )
+
+
+def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
+    configuration = context.configuration
+    conf = {key: value for key, value in configuration.spark_conf.items() if key != SPARK_MASTER}
+    master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
+    log_file = context.environment.get(LOG_FILE_VARIABLE)
+    return SparkSettings(
+        master=master,
+        slots=slots_of(configuration),
+        cores=_cores(),
+        heap_bytes=configuration.get(tm.SPARK_MEMORY),
+        work_directory=work.absolute(),
+        cds_directory=context.layout.cds,
+        log_directory=context.layout.log,
+        bind_address=configuration.get(tm.TASKMANAGER_BIND_HOST),
+        advertised_host="" if master.startswith("local") else configuration.get(tm.TASKMANAGER_HOST),
+        secret_file=configuration.get(tm.SPARK_SECRET_FILE),
+        network_encryption=configuration.get(tm.SPARK_NETWORK_ENCRYPTION),
+        log_prefix=f"{Path(log_file).stem}-spark" if log_file else "spark",
+        spark_conf=conf,
+        warehouse=configuration.get(tm.SPARK_WAREHOUSE),
+        warm_up_count=configuration.get(tm.SPARK_WARM_UP),
+        class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),
+    )
