@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _FOREIGN_CODE = '"shop.jobs:'
 
@@ -130,6 +131,11 @@ def doc_commands() -> list[DocCommand]:
             if words:
                 found.append(DocCommand(snippet, line, assignments, words))
     return found
+
+
+def headings(page: Path) -> list[str]:
+    """Every heading of a page, without its marks."""
+    return _HEADING.findall(page.read_text(encoding="utf-8"))
 
 
 def inline_code() -> list[tuple[Path, str]]:

@@ -18,10 +18,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BY_SEEDS = sorted((ROOT / "tests" / "simulation" / "mutations").glob("*.patch"))
 BY_TESTS = sorted((ROOT / "tests" / "mutations").glob("*.patch"))
-SUMMARY = ROOT / "tests" / "simulation" / "README.md"
+PROOFS = ROOT / "docs" / "rule-proofs.md"
 
 _RULE = re.compile(r"\bR[1-9][0-9]*\b")
-_BEGIN, _END = "<!-- mutations: python -m tests.kit.mutations -->\n", "<!-- end of mutations -->\n"
 _APPLY = ("git", "apply", "-C1")  # what stands around a mistake may change
 _SOURCES = ("runtime", "jobmaster_process", "airflow_flinklike")
 _SURROUNDINGS = ("bin", "conf", "dags", "docs", "tests")
@@ -91,28 +90,28 @@ def _run(tree: Path, module: str, *arguments: str, **variables: str) -> subproce
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
 
 
-def summary() -> str:
-    """The table of all mutations, as it stands in the README of the simulation."""
-    rows = [
-        f"| {', '.join(rules_of(patch))} | `{patch.stem}` | {_RULES_NAMED.sub('', mistake(patch))} "
-        f"| {header(patch, 'Found by')} |\n"
-        for patch in sorted((*BY_SEEDS, *BY_TESTS), key=lambda one: (_number(one), one.stem))
-    ]
-    return "| rules | mutation | mistake | found by |\n|---|---|---|---|\n" + "".join(rows)
+def with_mistakes(page: str) -> str:
+    """The page of proofs with fresh lists of mistakes: one below each rule that the first lines of the patches name."""
+    by_rule: dict[str, list[str]] = {}
+    for patch in sorted((*BY_SEEDS, *BY_TESTS), key=lambda one: one.stem):
+        for rule in rules_of(patch):
+            by_rule.setdefault(rule, []).append(_line(patch))
+    return _LIST.sub(lambda found: found["before"] + "".join(by_rule.get(found["rule"], [])), page)
 
 
+_LIST = re.compile(r"(?P<before>^## (?P<rule>R\d+)\n(?:(?!## ).*\n)*?Mistakes\n\n)(?:- .*\n)*", re.MULTILINE)
 _RULES_NAMED = re.compile(r" \(R[^)]*\)")
 
 
-def _number(patch: Path) -> int:
-    return min((int(rule[1:]) for rule in rules_of(patch)), default=0)
+def _line(patch: Path) -> str:
+    sentence = _RULES_NAMED.sub("", mistake(patch))
+    finder = f"seeds ({header(patch, 'Found by')})" if patch in BY_SEEDS else _test_name(patch)
+    return f"- [{patch.stem}](../{patch.relative_to(ROOT)}): {sentence} Found by {finder}.\n"
 
 
-def with_summary(page: str) -> str:
-    """The README with a fresh table."""
-    before, _, rest = page.partition(_BEGIN)
-    return before + _BEGIN + summary() + _END + rest.partition(_END)[2]
+def _test_name(patch: Path) -> str:
+    return f"`{(header(patch, 'Found by') or '').rpartition('::')[2]}`"
 
 
 if __name__ == "__main__":
-    SUMMARY.write_text(with_summary(SUMMARY.read_text(encoding="utf-8")), encoding="utf-8")
+    PROOFS.write_text(with_mistakes(PROOFS.read_text(encoding="utf-8")), encoding="utf-8")

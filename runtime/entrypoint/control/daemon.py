@@ -1,4 +1,6 @@
-"""One kind of daemon: start (returns when it reports ready), start-foreground, stop, stop-all, drain (flink-shell.md).
+"""One kind of daemon: start (returns when it reports ready), start-foreground, stop, stop-all, drain.
+
+The verbs and their answers: docs/operations.md, Scripts.
 
 A start succeeds only when the process has written its ready file; if it ends before, the reason it gave is shown. The
 ready file stays while the process lives: it holds the process's addresses, for tables and for clients on this host.

@@ -30,6 +30,7 @@ from tests.kit.docs import (
     blocks,
     doc_commands,
     doc_snippets,
+    headings,
     inline_code,
     run_snippet,
 )
@@ -37,7 +38,6 @@ from tests.kit.rest.fakes import RestFakes
 from tests.kit.rest.server import TOKEN, RestThread
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _KEY = re.compile(r"[a-z][a-z-]*(\.[a-zA-Z][a-zA-Z-]*)+\Z")
 _DAEMON_SCRIPTS = {"bin/jobmanager.sh", "bin/start-jobmaster.sh", "bin/taskmanager.sh"}
 _VERBS = {"start", "start-foreground", "stop", "stop-all"}
@@ -204,8 +204,7 @@ def test_links_resolve() -> None:
 def _anchors(page: Path) -> set[str]:
     if page.suffix == ".py":
         return set(re.findall(r"def (test_\w+)", page.read_text()))
-    headings = _HEADING.findall(page.read_text())
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)}
 
 
 def test_the_context_is_documented_completely() -> None:
