@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from airflow_flinklike.api.program import JobProgram, Program
+from airflow_flinklike.api.job_program import JobProgram
+from airflow_flinklike.api.program import Program
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from runtime.jobgraph.graph import JobGraph
 

@@ -10,11 +10,10 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.deadlines import AsyncBoundedTransport
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
-from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response, understood
+from airflow_flinklike.client.protocol import AnswerLostError, Content, Operation, Pause, Request, Response, understood
 from airflow_flinklike.client.receiving import Receiving, headers_of
 from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses, needs_tls
 from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedAsyncTransport
@@ -187,9 +186,9 @@ class AsyncFlinklikeClient:
 
 
 def _content(request: Request) -> bytes | AsyncIterator[bytes] | None:
-    return _chunks(request.body) if isinstance(request.body, BlobSource) else request.body
+    return request.body if isinstance(request.body, bytes | None) else _chunks(request.body)
 
 
-async def _chunks(source: BlobSource) -> AsyncIterator[bytes]:
+async def _chunks(source: Content) -> AsyncIterator[bytes]:
     for chunk in source.chunks():
         yield chunk

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client.model import JobExecutionResult, JobNews, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import (
     AnswerLostError,
+    Content,
     Operation,
     Pause,
     Request,
@@ -33,7 +33,7 @@ _STATUS_OF_APPLICATION = {
     "CANCELED": JobStatus.CANCELED,
 }
 
-BlobContents = Mapping[str, BlobSource]
+BlobContents = Mapping[str, Content]
 """sha256 -> content of artifacts that are not inline."""
 
 

@@ -10,9 +10,8 @@ import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client.answers import check_answer
 from airflow_flinklike.exceptions import (
     AuthenticationError,
@@ -29,17 +28,24 @@ from runtime.common.json_text import parse_json
 T = TypeVar("T")
 
 
+class Content(Protocol):
+    """Content that is sent in chunks, since it may be larger than memory."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The content from its beginning, at each call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. `timeout` is how long the answer may take; a long poll adds its wait.
+    """One HTTP request. `timeout` bounds the seconds to its answer; a long poll adds its wait.
 
-    `body` is bytes or a source that is streamed in chunks, and anew at every try.
+    Each try sends a `body` in chunks from its beginning.
     """
 
     method: str
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | BlobSource | None = None
+    body: bytes | Content | None = None
     content_type: str = "application/json"
     timeout: float = 30.0
     tells_loss: bool = False

@@ -9,7 +9,6 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.connections import Connections
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
@@ -172,4 +171,4 @@ class FlinklikeClient:
 
 
 def _content(request: Request) -> bytes | Iterator[bytes] | None:
-    return request.body.chunks() if isinstance(request.body, BlobSource) else request.body
+    return request.body if isinstance(request.body, bytes | None) else request.body.chunks()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
 from airflow_flinklike.exceptions import AuthenticationError, FlinklikeClientError, JobConflictError, JobNotFoundError
 from airflow_flinklike.hooks.connection import ClusterAccess

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
 
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.loading import PipelineSource, build_job
-from airflow_flinklike.api.program import JobProgram
 from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
