@@ -18,9 +18,9 @@ from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
-from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.streams import lasting_streams
+from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.task_managers import task_managers
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.client import new_job_id

@@ -89,7 +89,7 @@ def test_an_api_server_watches_for_deletions_by_itself() -> None:
         "import airflow.__main__, airflow.api_fastapi.main\n"
         "from airflow.models.dagrun import DagRun\n"
         "from sqlalchemy import event\n"
-        "from airflow_flinklike import listener\n"
+        "from airflow_flinklike.listeners import job as listener\n"
         "assert event.contains(DagRun, 'before_delete', listener._before_delete)\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "_AIRFLOW_PROCESS_CONTEXT"}

@@ -16,8 +16,8 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
 from airflow_flinklike.exceptions import JobFailedError, PipelineError
-from airflow_flinklike.operators.adoption import STORE_KEY
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from runtime.jobgraph.graph import JobGraph, PickledCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from tests.kit.airflow.context import FakeStateStore, context

@@ -184,7 +184,7 @@ def test_the_listener_keeps_out_of_the_processes_of_tasks() -> None:
     """There it sees Airflow's RuntimeTaskInstance, and the database is out of reach."""
     heavy, ours = imports_of(
         "from airflow_flinklike.plugin import FlinklikePlugin\nFlinklikePlugin.on_load()\n"
-        "from airflow_flinklike import listener\nfrom types import SimpleNamespace\n"
+        "from airflow_flinklike.listeners import job as listener\nfrom types import SimpleNamespace\n"
         "listener.on_task_instance_failed(task_instance=SimpleNamespace(state='failed'))\n"
         "assert 'airflow.models.dagrun' not in sys.modules\n"
     )

@@ -19,7 +19,7 @@ from airflow_flinklike import (
     function_job,
     script_job,
 )
-from airflow_flinklike.api.loading import build_job
+from airflow_flinklike.api.job_source import build_job
 from airflow_flinklike.api.operator_options import default_max_parallelism
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.exchange import ExchangeMode as Mode
@@ -319,9 +319,9 @@ def test_a_mistake_is_refused_where_it_is_made(mistake: Callable[[Pipeline, Stre
         lambda p, _: p.source("m", read, paralelism=2),
         lambda _, s: s.map("m", one, parallelism=2),
         lambda _, s: s.hash("k").apply("m", one, splits=[]),
-        lambda _, __: Pipeline("q", conf={}),
-        lambda _, __: function_job(read, secret=["db"]),
-        lambda _, __: script_job("etl.py", spark_conf={}),
+        lambda _, __: Pipeline("q", conf={}),  # type: ignore[call-arg]  # the mistake
+        lambda _, __: function_job(read, secret=["db"]),  # type: ignore[call-arg]  # the mistake
+        lambda _, __: script_job("etl.py", spark_conf={}),  # type: ignore[call-arg]  # the mistake
     ],
 )
 def test_an_unknown_option_is_refused_as_an_unknown_keyword_is(mistake: Callable[[Any, Any], object]) -> None:
