@@ -15,8 +15,9 @@ from airflow_flinklike.client.deadlines import AsyncBoundedTransport
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Content, Operation, Pause, Request, Response, understood
 from airflow_flinklike.client.receiving import Receiving, headers_of
+from airflow_flinklike.client.renewed_transports import RenewedAsyncTransport
 from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses, needs_tls
-from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedAsyncTransport
+from airflow_flinklike.client.tls import NO_FILES, ClientTls
 from airflow_flinklike.client.token import Credential, bearer, shown_in_words
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import httpx
 
 from airflow_flinklike.client.deadlines import BoundedTransport
+from airflow_flinklike.client.renewed_transports import RenewedTransport
 from airflow_flinklike.client.retrying import needs_tls
-from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedTransport
+from airflow_flinklike.client.tls import NO_FILES, ClientTls
 from airflow_flinklike.client.token import Credential, bearer, shown_in_words
 
 

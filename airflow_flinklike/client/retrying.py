@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from airflow_flinklike.client.protocol import AnswerLostError, Request, Response, refusal_text
-from airflow_flinklike.client.tls import tls_refusal
+from airflow_flinklike.client.tls_refusals import tls_refusal
 from airflow_flinklike.exceptions import (
     ClusterUnavailableError,
     FlinklikeClientError,

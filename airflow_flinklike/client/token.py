@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
-from airflow_flinklike.client.tls import LOOK_SECONDS
 from airflow_flinklike.exceptions import AuthenticationError
 from runtime.common.json_text import parse_json
+from runtime.common.watched import LOOK_SECONDS
 
 logger = logging.getLogger(__name__)
 
