@@ -1,4 +1,4 @@
-"""Function jobs: one Python function on a warm slot; its return value is the job's result."""
+"""Function jobs: one Python function runs on a warm slot, and its return value is the result of the job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runtime.jobgraph.graph import (
 from runtime.jobgraph.limits import NAME_LENGTH_MAX
 
 __all__ = ["INJECTED", "FunctionCall", "FunctionJob", "bind_call", "function_job", "function_name"]
-# FunctionCall is here, too, for what clients of earlier releases have pickled.
+# Clients of earlier releases have pickled FunctionCall under the name of this module.
 
 _LAMBDA = (lambda: None).__name__
 _FILE_LENGTH_MAX = 100
@@ -34,7 +34,7 @@ _ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Paramete
 
 
 class FunctionJob(Program):
-    """A job of one vertex with one operator."""
+    """A job of one vertex with one operator, which calls the function."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ def function_job(
     resources: ResourceSpec = DEFAULT_RESOURCES,
     **options: Unpack[JobOptions],
 ) -> FunctionJob:
-    """`function(*args, **kwargs)` as a job. Parameters named `ctx`, `spark` or `sc` are filled in on the slot.
+    """`function(*args, **kwargs)` as a job. The slot fills in parameters named `ctx`, `spark` and `sc`.
 
-    `conf` is the Spark SQL configuration of its session, `resources` what it needs of its slot.
+    `conf` is the Spark SQL configuration of the session; `resources` are those that the function needs of its slot.
     """
     call = bind_call(function, tuple(args), dict(kwargs or {}))
     return FunctionJob(name or function_name(function), call, resources, conf, options)
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """What a function is called where nobody has given it another name: a lambda by its variable or its place."""
+    """The default name of a job: that of the function. A lambda is named by its variable, else by its line."""
     while isinstance(function, partial):
         function = function.func
     if inspect.ismethod(function):
@@ -93,7 +93,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
-    """Bind the arguments to the parameters, the injected ones left out wherever they stand. Raises PipelineError."""
+    """Bind arguments to all parameters but the injected ones, at any position. Raises PipelineError."""
     check_callable(function_name(function), function)
     try:
         signature = inspect.signature(function)
@@ -118,7 +118,7 @@ def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 
 def _by_name(label: str, bound: inspect.BoundArguments) -> dict[str, Any]:
-    """All arguments by name, as injected ones may stand before or between them."""
+    """All arguments by name, since injected parameters may stand before or between them."""
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind

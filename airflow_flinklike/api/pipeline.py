@@ -78,7 +78,7 @@ class Pipeline(Program):
         splits: Iterable[Any] | None = None,
         **options: Unpack[OperatorOptions],
     ) -> Stream:
-        """`function(ctx)` makes a DataFrame, from its share of `splits` (`ctx.splits`) when there are some."""
+        """Add a source, `function(ctx)`. `ctx.splits` is the share of `splits` that the subtask has."""
         given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
         return self._add(name, OperatorKind.SOURCE, function, (), options, splits=given)
 
@@ -180,7 +180,7 @@ class Pipeline(Program):
                 raise PipelineError(message)
 
     def _parallelism_of(self, name: str, edges: Sequence[Edge], given: int | None) -> int:
-        """Forward edges and gather dictate it, otherwise the user's number or the pipeline's default."""
+        """The parallelism that forward and gather edges dictate, else the given one, else the pipeline's default."""
         dictated = {edge.stream.parallelism for edge in edges if edge.mode is ExchangeMode.FORWARD}
         dictated |= {1 for edge in edges if edge.mode is ExchangeMode.GATHER}
         if len(dictated) > 1:
@@ -200,7 +200,7 @@ class Pipeline(Program):
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """The output of one operator: where the next one is attached."""
+    """The output of one operator, to which consumers are attached."""
 
     pipeline: Pipeline
     name: str
@@ -209,49 +209,49 @@ class Stream:
     kind: OperatorKind = field(repr=False)
 
     def forward(self) -> Edge:
-        """Subtask i to subtask i of a consumer of the same parallelism; chained where that is possible."""
+        """Rows of subtask i go to subtask i of a consumer of the same parallelism. Chained where possible."""
         return Edge(self, ExchangeMode.FORWARD)
 
     def hash(self, *columns: str) -> Edge:
-        """Rows with equal values in these columns to the same subtask."""
+        """Rows with equal values in these columns go to the same subtask."""
         if not columns or not all(map(_is_name, columns)):
             message = f"stream {self.name!r}: hash() takes the names of one or more columns, not {columns!r}"
             raise PipelineError(message)
         return Edge(self, ExchangeMode.HASH, columns)
 
     def rebalance(self) -> Edge:
-        """Each row to exactly one subtask, about equally many to each."""
+        """Each row goes to one subtask, about equally many to each."""
         return Edge(self, ExchangeMode.REBALANCE)
 
     def broadcast(self) -> Edge:
-        """All rows to every subtask."""
+        """All rows go to every subtask."""
         return Edge(self, ExchangeMode.BROADCAST)
 
     def gather(self) -> Edge:
-        """All rows to one subtask."""
+        """All rows go to one subtask: the consumer has parallelism 1."""
         return Edge(self, ExchangeMode.GATHER)
 
     def map(self, name: str, function: UserFunction, **options: Unpack[MapOptions]) -> Stream:
-        """`function(ctx, dataframe)` behind a forward edge, with the same parallelism."""
+        """Add `function(ctx, dataframe)` behind a forward edge. It has the parallelism of this stream."""
         check_names(f"operator {name!r}", options, MapOptions)
         return self.forward().attach(name, OperatorKind.MAP, function, (), {"parallelism": None, **options})
 
     def apply(
         self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
     ) -> Stream:
-        """`Edge.apply` behind a forward edge: another parallelism there is an error."""
+        """`Edge.apply` behind a forward edge. Another parallelism than that of this stream is a PipelineError."""
         return self.forward().apply(name, function, *others, **options)
 
     def sink(
         self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
     ) -> Stream:
-        """`Edge.sink` behind a forward edge: another parallelism there is an error."""
+        """`Edge.sink` behind a forward edge. Another parallelism than that of this stream is a PipelineError."""
         return self.forward().sink(name, function, *others, **options)
 
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """How a stream's rows reach the operator that is attached to it."""
+    """The exchange between a stream and the consumer that will be attached to the edge."""
 
     stream: Stream
     mode: ExchangeMode
@@ -260,13 +260,13 @@ class Edge:
     def apply(
         self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
     ) -> Stream:
-        """`function(ctx, dataframe, *dataframes of others)`, in that order. A Stream among them is a forward edge."""
+        """Add `function(ctx, dataframe, *dataframes of others)`. A Stream among `others` is a forward edge."""
         return self.attach(name, OperatorKind.APPLY, function, others, options)
 
     def sink(
         self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
     ) -> Stream:
-        """Like `apply`, and nothing can follow: the function writes, or returns a JSON value as the job's result."""
+        """Like `apply`, for an operator without consumers. Its JSON value, if any, is the job's result."""
         return self.attach(name, OperatorKind.SINK, function, others, options)
 
     def attach(

@@ -1,4 +1,4 @@
-"""What Spark takes at its start only, so that no job on a warm session can set it, and where to set it instead."""
+"""Options that Spark reads at its start only: a job on a warm session cannot set them."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ SET_AT_START: Mapping[str, str] = {
     "driver_memory": "the driver is running already: use " + AT_START.format("taskmanager.memory.spark.size"),
     "driver_cores": "the driver is running already: use " + AT_START.format("spark.master, local[n],"),
 }
-"""Option of spark-submit, in the spelling of Airflow's SparkSubmitOperator -> one sentence."""
+"""Parameter of Airflow's SparkSubmitOperator -> one sentence that says what to use instead."""

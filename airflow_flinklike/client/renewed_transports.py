@@ -19,7 +19,7 @@ _Transport = TypeVar("_Transport")
 
 
 class _Made(Generic[_Transport]):
-    """A transport, and how many requests run on it."""
+    """A transport and the number of its running requests."""
 
     def __init__(self, context: ssl.SSLContext, transport: _Transport) -> None:
         self.context = context
@@ -28,7 +28,7 @@ class _Made(Generic[_Transport]):
 
 
 class _Transports(Generic[_Transport]):
-    """The newest, and those before on which something runs still. For threads at once."""
+    """The newest transport, and older ones with running requests. Thread-safe."""
 
     def __init__(self, tls: ClientTls, make: Callable[[ssl.SSLContext], _Transport]) -> None:
         self._context = watched_context(tls)
@@ -37,7 +37,7 @@ class _Transports(Generic[_Transport]):
         self._made: list[_Made[_Transport]] = []
 
     def begin(self) -> tuple[_Made[_Transport], list[_Transport]]:
-        """By which the next request goes, and which are to be closed."""
+        """The transport of the next request, and the transports to close."""
         context = self._context.value
         with self._lock:
             if not self._made or self._made[-1].context is not context:
@@ -47,13 +47,13 @@ class _Transports(Generic[_Transport]):
             return newest, self._over()
 
     def end(self, made: _Made[_Transport]) -> list[_Transport]:
-        """A request has its whole answer, or none; which are to be closed."""
+        """A request has ended. Returns the transports to close."""
         with self._lock:
             made.running -= 1
             return self._over()
 
     def all(self) -> list[_Transport]:
-        """That are not closed yet."""
+        """All transports that are open."""
         return [one.transport for one in self._made]
 
     def _over(self) -> list[_Transport]:
@@ -63,9 +63,9 @@ class _Transports(Generic[_Transport]):
 
 
 class RenewedTransport(httpx.BaseTransport):
-    """httpx's, made anew when the files have changed; what runs on the one before goes on, then that is closed.
+    """A transport that shows and trusts the current certificates, for any number of threads.
 
-    For threads at once.
+    Raises AuthenticationError for files that cannot be used at the start.
     """
 
     def __init__(self, tls: ClientTls) -> None:
@@ -90,7 +90,7 @@ class RenewedTransport(httpx.BaseTransport):
 
 
 class _Stream(httpx.SyncByteStream):
-    """One that says when it is closed."""
+    """A stream that reports when it is closed."""
 
     def __init__(self, stream: httpx.SyncByteStream, closed: Callable[[], None]) -> None:
         self._stream = stream
@@ -113,7 +113,7 @@ def _close(transports: list[BoundedTransport]) -> None:
 
 
 class RenewedAsyncTransport(httpx.AsyncBaseTransport):
-    """The same for an event loop."""
+    """RenewedTransport for an event loop."""
 
     def __init__(self, tls: ClientTls) -> None:
         self._transports: _Transports[AsyncBoundedTransport] = _Transports(tls, AsyncBoundedTransport)
@@ -137,7 +137,7 @@ class RenewedAsyncTransport(httpx.AsyncBaseTransport):
 
 
 class _AsyncStream(httpx.AsyncByteStream):
-    """One that closes what is over when it is closed."""
+    """A stream that closes transports without requests when it is closed."""
 
     def __init__(self, stream: httpx.AsyncByteStream, end: Callable[[], list[AsyncBoundedTransport]]) -> None:
         self._stream = stream

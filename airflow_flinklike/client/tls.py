@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """`ca`: a PEM file of the CAs that are trusted, True for those of everybody, False to trust anybody.
+    """`ca`: a PEM file of the trusted CAs, True for the CAs of the system, False to trust every server.
 
-    `cert` is the PEM file of the client's certificate, and of its key unless `key` names that.
+    `cert` is the PEM file of the client's certificate. It holds the private key too, unless `key` names the key file.
     """
 
     ca: bool | str = True
@@ -32,7 +32,7 @@ class ClientTls:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """What is read."""
+        """The files to read."""
         return tuple(one for one in (self.ca, self.cert, self.key) if isinstance(one, str) and one)
 
 
@@ -40,7 +40,7 @@ NO_FILES = ClientTls()
 
 
 def find_tls(environment: Mapping[str, str] = os.environ, *, local_ca: str = "") -> ClientTls:
-    """FLINKLIKE_CA, FLINKLIKE_CERT and FLINKLIKE_KEY; the CA of the local installation where none is named."""
+    """FLINKLIKE_CA, FLINKLIKE_CERT and FLINKLIKE_KEY of the environment; `local_ca` where the first is not set."""
     ca = environment.get("FLINKLIKE_CA") or local_ca
     return ClientTls(ca or True, environment.get("FLINKLIKE_CERT", ""), environment.get("FLINKLIKE_KEY", ""))
 
@@ -83,7 +83,7 @@ def _new_context(tls: ClientTls) -> ssl.SSLContext:
 def _load_certificate(context: ssl.SSLContext, tls: ClientTls) -> None:
     files = " and ".join(one for one in (tls.cert, tls.key) if one)
     try:
-        context.load_cert_chain(tls.cert, tls.key or None, password=lambda: b"")  # nobody is asked for one
+        context.load_cert_chain(tls.cert, tls.key or None, password=lambda: b"")  # no prompt
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             message = f"{tls.key or tls.cert} is not the key of the certificate in {tls.cert}"

@@ -15,7 +15,7 @@ _VERIFY = {
     64: "its certificate does not name this address: ask by one that it names, or issue one with `--ip` of this",
     **dict.fromkeys((18, 19, 20, 21), f"its certificate is of no CA that is trusted here: name its CA by {NAME_CA}"),
 }
-"""By OpenSSL's number."""
+"""Verify code of OpenSSL -> sentence."""
 _NO_TLS = "it speaks no TLS: ask it by http://, or set security.ssl.rest.enabled: true there"
 _REASONS = {
     "WRONG_VERSION_NUMBER": _NO_TLS,
@@ -31,7 +31,7 @@ _REASONS = {
 
 
 def tls_refusal(error: BaseException) -> str | None:
-    """What a failed handshake means, in one sentence of which the server is the subject (R46); None for others."""
+    """One sentence about a failed handshake, whose subject is the server (R46); None for other errors."""
     for one in _causes(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             return _VERIFY.get(one.verify_code, f"its certificate is not accepted here: {one.verify_message}")
