@@ -1,4 +1,4 @@
-"""What users import. Names are loaded when they are first used, so that importing the package costs nothing."""
+"""The public names. Each is loaded at its first use, so that `import airflow_flinklike` costs nothing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker would take every name for an existing one
+if not TYPE_CHECKING:  # for a type checker this would make every name exist
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

@@ -1,4 +1,4 @@
-"""What can go wrong, as users meet it. One root; the class says whether trying again can help.
+"""The errors of the client side. They have one root, and the class says whether a retry can help.
 
 Retry rules (Airflow's `retry_policy`) may name these classes: JobFailedError, JobCanceledError, JobRefusedError,
 ClusterUnavailableError, JobNotFoundError, WorkerStoppedError.
@@ -18,42 +18,42 @@ class FlinklikeClientError(Exception):
 
 
 class PipelineError(FlinklikeClientError, InvalidInputError):
-    """A pipeline or job was described wrongly; found while it was built, before anything was sent.
+    """A pipeline or job is described wrongly. Raised while the job is built, before anything is sent.
 
-    `problems` lists everything that is wrong with it.
+    `problems` lists everything that is wrong.
     """
 
 
 class SourceMissingError(PipelineError):
-    """A file or module that the job names is not there, or cannot be read: a later try may find it."""
+    """A file or module that the job names does not exist or cannot be read. A later try may find it."""
 
 
 class UnpicklableError(PipelineError):
-    """A function cannot be sent to the cluster; the message names the object to blame."""
+    """A function cannot be pickled. The message names the object that prevents it."""
 
 
 class LocalClusterError(FlinklikeClientError):
-    """`run_local()` could not start its little cluster."""
+    """`run_local()` could not start its cluster."""
 
 
 class ClusterUnavailableError(FlinklikeClientError):
-    """No JobManager answered in time, or none leads. Nothing is known to be wrong with the job."""
+    """No JobManager answered in time, or no JobManager leads. The job may be in order."""
 
 
 class ForeignAnswerError(ClusterUnavailableError):
-    """What answers is no JobManager of a release that this client knows. Nothing is known of the job."""
+    """The server that answers is not a JobManager, or one of an unknown release. Nothing is known about the job."""
 
 
 class HandshakeRefusedError(ClusterUnavailableError):
-    """Every JobManager is there, and none comes to TLS with this client: certificates or addresses are wrong."""
+    """No JobManager completes the TLS handshake with this client: certificates or addresses are wrong."""
 
 
 class AuthenticationError(FlinklikeClientError):
-    """The cluster's token is missing or wrong."""
+    """The cluster refuses the token or the certificate, or the client has none that it could show."""
 
 
 class JobRefusedError(FlinklikeClientError):
-    """The cluster will never take this job. `problems` lists everything that is wrong with it."""
+    """The cluster will never accept this job. `problems` lists everything that is wrong with it."""
 
     def __init__(self, message: str, problems: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -61,15 +61,15 @@ class JobRefusedError(FlinklikeClientError):
 
 
 class JobNotFoundError(FlinklikeClientError):
-    """The cluster does not know this job (any more)."""
+    """The cluster does not know this job, or has forgotten it."""
 
 
 class JobConflictError(FlinklikeClientError):
-    """The job id is taken by another program, or the job has ended otherwise."""
+    """Another program has this job id, or the job has ended in another way than the call wants."""
 
 
 class JobFailedError(FlinklikeClientError):
-    """The job FAILED. The message starts with the root cause; `failure` is Flink's failure-cause."""
+    """The job FAILED. The message starts with the root cause; `failure` is the failure-cause of Flink's REST API."""
 
     def __init__(self, job_id: str, failure: Mapping[str, Any]) -> None:
         self.job_id = job_id
@@ -81,13 +81,13 @@ class JobFailedError(FlinklikeClientError):
 
     @property
     def root_cause(self) -> str:
-        """`ClassName: message` of what failed first."""
+        """`ClassName: message` of the error that made the job fail."""
         message = self.failure.get("message") or self.failure.get("stack-trace") or "no cause was reported"
         return f"{self.failure.get('class', 'unknown error')}: {message}"
 
     @property
     def stack_trace(self) -> str:
-        """The full text, as the process that failed wrote it."""
+        """The stack trace as the failed process wrote it, "" without one."""
         return str(self.failure.get("stack-trace", ""))
 
     @property
@@ -97,23 +97,23 @@ class JobFailedError(FlinklikeClientError):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What the cluster's failure enrichers say about it, and its kind."""
+        """The labels of the cluster's failure enrichers, and `kind`."""
         given = self.failure.get("failure-labels")
         labels = {str(key): str(value) for key, value in given.items()} if isinstance(given, Mapping) else {}
         return {"kind": self.kind, **labels}
 
     @property
     def is_recoverable(self) -> bool:
-        """False when the job would fail again in the same way: code that cannot be loaded, NonRecoverableError, ..."""
+        """False when the same job would fail again: code that cannot be loaded, NonRecoverableError, ..."""
         return bool(self.failure.get("recoverable", True))
 
 
 class WorkerStoppedError(FlinklikeClientError):
-    """The worker of a task goes away while its job goes on; the next try adopts the job."""
+    """The Airflow worker stops while the job runs on. The next try of the task adopts the job."""
 
 
 class ResultTooLargeError(FlinklikeClientError):
-    """The job has FINISHED with a value that is too large for an XCom."""
+    """The job is FINISHED, and its value is larger than `xcom_limit`. Sizes are in bytes of JSON."""
 
     def __init__(self, job_id: str, size_bytes: int, limit: int) -> None:
         self.job_id, self.size_bytes, self.limit = job_id, size_bytes, limit
@@ -127,7 +127,7 @@ class ResultTooLargeError(FlinklikeClientError):
 
 
 class JobCanceledError(FlinklikeClientError):
-    """The job was CANCELED. `reason`: why the cluster did it, "" when a person did."""
+    """The job was CANCELED. `reason` says why the cluster canceled it; "" when a user did."""
 
     def __init__(self, job_id: str, reason: str = "") -> None:
         super().__init__(f"job {job_id} was canceled" + (f": {printable(reason)}" if reason else ""))

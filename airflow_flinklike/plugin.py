@@ -1,4 +1,4 @@
-"""FlinklikePlugin: registers the job link and the listener. Loaded everywhere, so it imports nothing else."""
+"""FlinklikePlugin registers the job link and the listener. Every Airflow process loads it, so it imports little."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_flinklike.listeners import job as listener
 
 
 class FlinklikePlugin(AirflowPlugin):
-    """What Airflow finds through the entry point `airflow.plugins`."""
+    """The plugin behind the entry point `airflow.plugins`."""
 
     name: str | None = "flinklike"
     operator_extra_links: list[Any] = [FlinklikeJobLink()]  # noqa: RUF012 - declared so by Airflow
@@ -19,6 +19,6 @@ class FlinklikePlugin(AirflowPlugin):
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:
-        """Once per process."""
+        """Airflow calls this once in each process."""
         del args, kwargs
         listener.watch_deletions()

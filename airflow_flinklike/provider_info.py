@@ -1,4 +1,4 @@
-"""What Airflow's ProvidersManager learns about this distribution."""
+"""The metadata that Airflow's ProvidersManager reads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What users write jobs with: pipelines, functions, scripts, and handles on submitted jobs."""
+"""The API for jobs: pipelines, functions and scripts, from their description to a handle on the submitted job."""

@@ -1,4 +1,4 @@
-"""Files and code that a job brings along: hashed once, inline when small, otherwise waiting for their upload."""
+"""Artifacts: files and pickled code of a job. Small ones are inline in the JobGraph, large ones are uploaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FilePath = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class BlobSource:
-    """Content to upload: bytes in memory, or a file that is read again when it is sent."""
+    """Content to upload: bytes in memory, or a file that the upload reads again."""
 
     name: str
     sha256: str
@@ -26,7 +26,7 @@ class BlobSource:
     path: Path | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """The content in pieces. Raises PipelineError when the file has changed since it was hashed."""
+        """The content in chunks. Raises SourceMissingError for a file that is missing or was changed meanwhile."""
         if self.path is None:
             yield self.data
             return
@@ -46,19 +46,19 @@ class BlobSource:
 
 @dataclass(slots=True)
 class ArtifactCollector:
-    """Makes artifacts and remembers the sources of those that must be uploaded."""
+    """Makes artifacts, and keeps by sha256 the content of those that must be uploaded."""
 
     sources: dict[str, BlobSource] = field(default_factory=dict)
 
     def of_bytes(self, name: str, data: bytes) -> Artifact:
-        """An artifact of content in memory."""
+        """An artifact from content in memory."""
         artifact = Artifact.of_bytes(name, data)
         if artifact.is_pending:
             self.sources[artifact.sha256] = BlobSource(name, artifact.sha256, len(data), data=data)
         return artifact
 
     def of_file(self, kind: str, given: FilePath, *, suffixes: tuple[str, ...] = ()) -> Artifact:
-        """An artifact of a local file; `x.zip#alias`, `x.csv#alias` keep their alias. Raises PipelineError."""
+        """An artifact from a local file; archives and files may have an alias: `x.zip#alias`. Raises PipelineError."""
         text = os.fspath(given)
         location, alias = _split_alias(text) if kind in {"archive", "file"} else (text, "")
         path = _local_path(kind, location)
@@ -74,7 +74,7 @@ class ArtifactCollector:
         return Artifact(name=name, sha256=digest, size_bytes=size)
 
     def of_files(self, kind: str, given: Iterable[FilePath], *, suffixes: tuple[str, ...] = ()) -> tuple[Artifact, ...]:
-        """Artifacts of many files. A single text is split at commas, as spark-submit does."""
+        """Artifacts from files. A text is split at commas, as spark-submit does."""
         paths = [one for one in given.split(",") if one] if isinstance(given, str) else given
         return tuple(self.of_file(kind, path, suffixes=suffixes) for path in paths)
 

@@ -1,4 +1,4 @@
-"""Finds out which object keeps a function from being pickled, and how the function gets at it."""
+"""Finds the object that prevents a function from being pickled, and the references that lead to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OBJECTS_MAX = 2_000
 
 
 def find_blame(value: object, dump: Callable[[object], bytes]) -> str:
-    """A sentence about the innermost object that `dump` refuses, "" when none can be singled out."""
+    """A sentence about the innermost object that `dump` refuses; "" when `dump` accepts `value`."""
     search = _Search(dump)
     if search.error_of(value) is None:
         return ""
@@ -28,7 +28,7 @@ def find_blame(value: object, dump: Callable[[object], bytes]) -> str:
 
 
 class _Search:
-    """Follows the parts of objects, each once, up to a limit."""
+    """A search through the parts of objects. It visits each part once, and at most _OBJECTS_MAX of them."""
 
     def __init__(self, dump: Callable[[object], bytes]) -> None:
         self._dump = dump
@@ -52,7 +52,7 @@ class _Search:
 
 
 def parts_of(value: object) -> Iterator[tuple[str, object]]:
-    """What pickling `value` would pickle besides, with how it is reached."""
+    """Labels and objects that are pickled together with `value`."""
     if isinstance(value, types.FunctionType):
         yield from _parts_of_function(value)
     elif isinstance(value, types.MethodType):
@@ -91,7 +91,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, obje
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:
-    """Names that the code, or a function inside it, may look up in its globals."""
+    """Names that the code, or a function within it, may look up in its globals."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -1,4 +1,4 @@
-"""What the scheduler would make of a JobGraph: its chains, exchanges, pipelined regions and slots, as data and text."""
+"""The plan of a JobGraph: its chains, exchanges, pipelined regions and slots, as data and as text."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Explanation:
     slots: tuple[SlotInfo, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The plan as JSON values."""
         return asdict(self)
 
     def to_text(self) -> str:
-        """For people."""
+        """The plan as text for people."""
         lines = [f"job {self.name}", "chains:"]
         for chain in self.chains:
             marks = [f"parallelism {chain.parallelism}"]
@@ -81,7 +81,7 @@ class Explanation:
 
 
 def explain_graph(graph: JobGraph) -> Explanation:
-    """Explain a valid graph."""
+    """The plan of a valid graph."""
 
     def name_of(vertex_id: VertexId) -> str:
         return graph.vertex(vertex_id).name

@@ -1,21 +1,22 @@
-"""Function jobs: one Python function on a warm slot; its return value is the job's result."""
+"""Function jobs: one Python function runs on a warm slot, and its return value is the result of the job."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath
+from airflow_flinklike.api.artifacts import ArtifactCollector
+from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.operator_code import check_callable, code_of
-from airflow_flinklike.api.program import JobOptions, JobProgram, Program, assemble
+from airflow_flinklike.api.program import Program
 from airflow_flinklike.exceptions import PipelineError
 from runtime.jobgraph.function_call import INJECTED, FunctionCall
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
+    JobEdge,
     JobVertex,
     Operator,
     OperatorKind,
@@ -23,10 +24,9 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobgraph.limits import NAME_LENGTH_MAX
-from runtime.jobgraph.restart_strategy import RestartStrategy
 
 __all__ = ["INJECTED", "FunctionCall", "FunctionJob", "bind_call", "function_job", "function_name"]
-# FunctionCall is here, too, for what clients of earlier releases have pickled.
+# Clients of earlier releases have pickled FunctionCall under the name of this module.
 
 _LAMBDA = (lambda: None).__name__
 _FILE_LENGTH_MAX = 100
@@ -34,16 +34,21 @@ _ORDINARY = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Paramete
 
 
 class FunctionJob(Program):
-    """A job of one vertex with one operator."""
+    """A job of one vertex with one operator, which calls the function."""
 
-    def __init__(self, name: str, call: FunctionCall, options: JobOptions, resources: ResourceSpec) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        call: FunctionCall,
+        resources: ResourceSpec,
+        spark_conf: Mapping[str, Any] | None,
+        options: JobOptions,
+    ) -> None:
+        super().__init__(name, spark_conf, options)
         self._call = call
-        self._options = options
         self._resources = resources
 
-    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
-        collector = ArtifactCollector()
+    def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
         operator = Operator(name=self.name, kind=OperatorKind.FUNCTION, code=code_of(self.name, self._call, collector))
         vertex = JobVertex(
             id=vertex_id_of(self.name),
@@ -52,7 +57,7 @@ class FunctionJob(Program):
             max_parallelism=1,
             resources=self._resources,
         )
-        return assemble(self.name, [vertex], [], self._options, collector, params)
+        return [vertex], []
 
 
 def function_job(
@@ -62,38 +67,19 @@ def function_job(
     kwargs: Mapping[str, Any] | None = None,
     name: str | None = None,
     conf: Mapping[str, Any] | None = None,
-    py_files: Iterable[FilePath] = (),
-    files: Iterable[FilePath] = (),
-    archives: Iterable[FilePath] = (),
-    wheels: Iterable[FilePath] = (),
-    environment: Mapping[str, str] | None = None,
-    params: Mapping[str, Any] | None = None,
     resources: ResourceSpec = DEFAULT_RESOURCES,
-    execution_timeout: float | timedelta | None = None,
-    secrets: Iterable[str] = (),
-    restart_strategy: RestartStrategy | str | None = None,
-    user_failures: str | None = None,
+    **options: Unpack[JobOptions],
 ) -> FunctionJob:
-    """`function(*args, **kwargs)` as a job. Parameters named `ctx`, `spark` or `sc` are filled in on the slot."""
+    """`function(*args, **kwargs)` as a job. The slot fills in parameters named `ctx`, `spark` and `sc`.
+
+    `conf` is the Spark SQL configuration of the session; `resources` are those that the function needs of its slot.
+    """
     call = bind_call(function, tuple(args), dict(kwargs or {}))
-    options = JobOptions(
-        params or {},
-        conf or {},
-        environment or {},
-        py_files,
-        files,
-        archives,
-        wheels,
-        execution_timeout,
-        secrets,
-        restart_strategy,
-        user_failures,
-    )
-    return FunctionJob(name or function_name(function), call, options, resources)
+    return FunctionJob(name or function_name(function), call, resources, conf, options)
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """What a function is called where nobody has given it another name: a lambda by its variable or its place."""
+    """The default name of a job: that of the function. A lambda is named by its variable, else by its line."""
     while isinstance(function, partial):
         function = function.func
     if inspect.ismethod(function):
@@ -107,7 +93,7 @@ def function_name(function: Callable[..., Any]) -> str:
 
 
 def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> FunctionCall:
-    """Bind the arguments to the parameters, the injected ones left out wherever they stand. Raises PipelineError."""
+    """Bind arguments to all parameters but the injected ones, at any position. Raises PipelineError."""
     check_callable(function_name(function), function)
     try:
         signature = inspect.signature(function)
@@ -132,7 +118,7 @@ def bind_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 
 def _by_name(label: str, bound: inspect.BoundArguments) -> dict[str, Any]:
-    """All arguments by name, as injected ones may stand before or between them."""
+    """All arguments by name, since injected parameters may stand before or between them."""
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         kind = bound.signature.parameters[name].kind

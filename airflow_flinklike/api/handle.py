@@ -1,4 +1,4 @@
-"""JobHandle: a submitted job, as `Program.submit` returns it."""
+"""JobHandle: the submitted job that `Program.submit` returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import (
     FlinklikeClient,
     JobExecutionResult,
@@ -23,7 +23,7 @@ from runtime.common.ids import JobId, parse_job_id
 
 
 class JobHandle:
-    """One job on one cluster. Losing the handle loses nothing: the job id is all there is to it."""
+    """One job on one cluster. The job id is its only state, so another handle can replace a lost one."""
 
     def __init__(self, client: FlinklikeClient, job_id: JobId) -> None:
         self._client = client
@@ -41,15 +41,15 @@ class JobHandle:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the job goes on."""
+        """Close the connection. The job runs on."""
         self._client.close()
 
     def status(self) -> JobState:
-        """The state now, and why the job waits when it does."""
+        """The current state, with the reason when the job waits."""
         return self._client.status(self.job_id)
 
     def wait(self) -> JobExecutionResult:
-        """Wait for the end, however it ends."""
+        """Wait for the end of the job, also for a failure."""
         return self._client.wait_for_result(self.job_id)
 
     def result(self) -> Any:
@@ -57,11 +57,11 @@ class JobHandle:
         return self.wait().value_or_raise()
 
     def cancel(self) -> None:
-        """Ask for cancellation. Idempotent."""
+        """Ask the cluster to cancel the job. Idempotent. Raises JobConflictError when the job has ended otherwise."""
         self._client.cancel(self.job_id)
 
     def details(self) -> Mapping[str, Any]:
-        """Vertices, their subtasks, progress and metrics, as `GET /jobs/:id` answers."""
+        """The answer of `GET /jobs/:id`: vertices with their subtasks, progress and metrics."""
         details: Mapping[str, Any] = self._client.get(f"/jobs/{self.job_id}")
         return details
 
@@ -74,7 +74,7 @@ def submit_program(
     token: str | None = None,
     token_file: str | None = None,
 ) -> JobHandle:
-    """Upload what the cluster lacks and submit. Raises JobRefusedError, ClusterUnavailableError, ..."""
+    """Upload the content that the cluster lacks, and submit. Raises JobRefusedError, ClusterUnavailableError, ..."""
     chosen = new_job_id() if job_id is None else parse_job_id(job_id)
     addresses, tls = (address or find_address()).split(","), find_tls(local_ca=local_ca())
     certificate = tls.cert if needs_tls(addresses) else ""
@@ -86,5 +86,5 @@ def submit_program(
         client.close()
         raise
     handle = JobHandle(client, chosen)
-    weakref.finalize(handle, client.close)  # the client was made for this handle alone
+    weakref.finalize(handle, client.close)  # only this handle uses the client
     return handle

@@ -1,7 +1,7 @@
-"""`run_local()`: a job on a little cluster of this process's own, for trying things out and for tests of pipelines.
+"""`run_local()` runs a job in a cluster of its own, for first steps and for tests of pipelines.
 
-The cluster is a child process (`runtime.entrypoint.local_cluster`) with the same slots as any other; it lives in a
-temporary directory and as long as the call. It needs the extra `cluster`.
+The cluster is a child process (`runtime.entrypoint.local_cluster`) with real slots. Its files are in a temporary
+directory, and it ends with the call. It needs the extra `cluster`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.exceptions import LocalClusterError
 
@@ -33,16 +33,16 @@ _OPTIONS = {
     "high-availability.etcd.embedded": "false",
     "jobmanager.jobmaster.single.enable": "false",
     "rest.port": "0",
-    # Whoever tries a job here wants to see its first failure.
+    # A test of a job shows its first failure.
     "restart-strategy.type": "none",
     "env.log.level": "WARNING",
-    # Built in the background, in longer than such a cluster lives.
+    # A background task builds the class archive, which takes longer than such a cluster lives.
     "taskmanager.spark.class-archive": "false",
 }
 
 
 def run_local(program: JobProgram, *, slots: int, conf: Mapping[str, str]) -> Any:
-    """Run `program` and return the job's value; what its tasks print is printed here when it has ended.
+    """Run `program` and return the value of the job. At its end, print the output of its tasks.
 
     `conf` holds options of the cluster (conf/REFERENCE.md). Raises JobFailedError, LocalClusterError.
     """
@@ -66,13 +66,13 @@ def run_local(program: JobProgram, *, slots: int, conf: Mapping[str, str]) -> An
 
 @contextmanager
 def _cluster(directory: Path, options: Mapping[str, str]) -> Iterator[str]:
-    """A running cluster; its REST address. Raises LocalClusterError with what it said."""
+    """Run a cluster and give its REST address. Raises LocalClusterError with the end of the cluster's log."""
     conf = directory / "conf"
     conf.mkdir()
     (conf / "config.yaml").touch()
     arguments = [argument for key, value in options.items() for argument in ("-D", f"{key}={value}")]
     log = directory / "cluster.log"
-    # Kept open: the cluster removes its directory when it ends, should this process have been stopped meanwhile.
+    # Kept open, since the cluster removes the directory if it ends while this process is stopped.
     with log.open("w+b") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, *arguments],
@@ -102,19 +102,19 @@ def _served(process: subprocess.Popen[bytes], log: IO[bytes]) -> Iterator[str]:
 
 
 def _stop(process: subprocess.Popen[bytes], stdin: IO[bytes]) -> None:
-    """The end of its standard input is its sign to stop."""
+    """Close the standard input of the cluster, which then stops."""
     stdin.close()
     try:
         process.wait(_STOP_TIMEOUT)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGQUIT)  # everything at once; what it says to its guard, which is not killed (R30)
+        process.send_signal(signal.SIGQUIT)  # ends all, and tells the guard process to end (R30)
         process.wait()
     assert process.stdout is not None
     process.stdout.close()
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    """This process's environment and import path, without the settings of other clusters."""
+    """The environment and import path of this process, without the settings of other clusters."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("FLINKLIKE_")}
     return {
         **inherited,

@@ -1,4 +1,4 @@
-"""From what a user gives as a function to a code reference: strings are references, callables are always pickled."""
+"""Code of operators: a text is a reference 'package.module:function', a callable is always pickled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r"[\w.]+:[\w.]+\Z")
 
 
 def check_function(name: str, function: object, inputs: int) -> None:
-    """Refuse early, at the line where the user gave it: what is no function, or does not take its inputs."""
+    """Raises PipelineError for an object that is not a function, or does not take `ctx` and its inputs."""
     if isinstance(function, str):
         if not _REFERENCE.match(function):
             message = f"operator {name!r}: {function!r} is not a reference, expected 'package.module:function'"
@@ -33,7 +33,7 @@ def check_function(name: str, function: object, inputs: int) -> None:
     called = check_callable(name, function)
     try:
         signature = inspect.signature(called)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return
     try:
         signature.bind(*[None] * (1 + inputs))
@@ -44,7 +44,7 @@ def check_function(name: str, function: object, inputs: int) -> None:
 
 
 def check_callable(name: str, function: object) -> Callable[..., Any]:
-    """Refuse what cannot be called, and what returns a coroutine when it is."""
+    """The function. Raises PipelineError for an object that is not callable, and for an asynchronous function."""
     if not callable(function):
         message = (
             f"operator {name!r}: expected a function or 'package.module:function', not a {type(function).__name__}"
@@ -60,7 +60,7 @@ def check_callable(name: str, function: object) -> Callable[..., Any]:
 def code_of(
     name: str, function: UserFunction, collector: ArtifactCollector
 ) -> FunctionReference | PickledCode | BlobCode:
-    """The code reference of an operator. Raises UnpicklableError."""
+    """The code of an operator, for its JobGraph. Raises UnpicklableError."""
     if isinstance(function, str):
         return FunctionReference(target=function)
     data = pickle_callable(name, function)

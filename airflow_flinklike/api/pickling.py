@@ -1,8 +1,8 @@
-"""Callables as bytes: always cloudpickle, with every module of the user's own by value.
+"""Callables as bytes, by cloudpickle, which pickles the user's own modules by value.
 
-A module is the user's own when it lies outside the standard library and site-packages and is not ours: the TaskManager
-cannot import it (a DAG file is `unusual_prefix_...`, and the helper module beside it would go by reference). The
-registration lasts for the dump only.
+A module is the user's own when it lies outside of the standard library, site-packages and OUR_PACKAGES. The TaskManager
+cannot import it: a DAG file is `unusual_prefix_...`, and by default cloudpickle sends a helper module beside it by
+reference. The registration with cloudpickle lasts for one dump.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _lock = threading.RLock()
 
 
 def pickle_callable(name: str, function: Callable[..., Any]) -> bytes:
-    """The callable as bytes. Raises UnpicklableError that names operator and the object to blame."""
+    """The callable as bytes. Raises UnpicklableError that names the operator and the object that prevents it."""
     with _lock, _by_value(list(own_modules)):
         try:
             return _dump(function)
@@ -42,10 +42,10 @@ def pickle_callable(name: str, function: Callable[..., Any]) -> bytes:
 
 
 class OwnModules:
-    """The loaded modules that lie outside the standard library and site-packages and are not ours.
+    """The user's own modules among the loaded ones.
 
-    Only what was loaded since the last look is looked at: to touch each of some thousand modules costs a process that
-    was forked, as Airflow's tasks are, a copy of the memory in which they lie.
+    An iteration examines only modules that were loaded since the iteration before. In a forked process, such as a task
+    of Airflow, touching each of some thousand modules would copy the memory in which they lie.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class OwnModules:
                 yield module
 
     def _newer(self) -> list[str]:
-        """Names from the newest on; all of them where it is not known what came last, as some were unloaded."""
+        """Names since the last iteration, the newest first; all names when the last known module was unloaded."""
         count = len(sys.modules)
         newest = list(itertools.islice(reversed(sys.modules), max(0, count - self._count) + 1))
         known = newest.index(self._last) if self._last in newest else -1
@@ -73,7 +73,7 @@ class OwnModules:
 
 
 own_modules = OwnModules()
-"""Of this process. Whoever forks others looks once before."""
+"""Those of this process. A process that forks others iterates once before."""
 
 
 def _is_own(name: str, module: object) -> bool:

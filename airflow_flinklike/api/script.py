@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath
-from airflow_flinklike.api.program import JobOptions, JobProgram, Program, assemble
+from airflow_flinklike.api.job_program import JobOptions
+from airflow_flinklike.api.program import Program
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
+    JobEdge,
     JobVertex,
     Operator,
     OperatorKind,
@@ -18,7 +19,6 @@ from runtime.jobgraph.graph import (
     ScriptCode,
     vertex_id_of,
 )
-from runtime.jobgraph.restart_strategy import RestartStrategy
 
 
 class ScriptJob(Program):
@@ -30,17 +30,16 @@ class ScriptJob(Program):
         *,
         name: str,
         args: Iterable[Any],
-        options: JobOptions,
         resources: ResourceSpec,
+        spark_conf: Mapping[str, Any] | None,
+        options: JobOptions,
     ) -> None:
-        self.name = name
+        super().__init__(name, spark_conf, options)
         self.application = application
         self.args = tuple(str(argument) for argument in args)
-        self._options = options
         self._resources = resources
 
-    def _build(self, params: Mapping[str, Any] | None) -> JobProgram:
-        collector = ArtifactCollector()
+    def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
         script = collector.of_file("script", self.application)
         operator = Operator(name=script.name, kind=OperatorKind.SCRIPT, code=ScriptCode(script=script, args=self.args))
         vertex = JobVertex(
@@ -50,7 +49,7 @@ class ScriptJob(Program):
             max_parallelism=1,
             resources=self._resources,
         )
-        return assemble(self.name, [vertex], [], self._options, collector, params)
+        return [vertex], []
 
 
 def script_job(
@@ -59,35 +58,13 @@ def script_job(
     args: Iterable[Any] = (),
     name: str | None = None,
     conf: Mapping[str, Any] | None = None,
-    py_files: Iterable[FilePath] = (),
-    files: Iterable[FilePath] = (),
-    archives: Iterable[FilePath] = (),
-    wheels: Iterable[FilePath] = (),
-    environment: Mapping[str, str] | None = None,
-    params: Mapping[str, Any] | None = None,
     resources: ResourceSpec = DEFAULT_RESOURCES,
-    execution_timeout: float | timedelta | None = None,
-    secrets: Iterable[str] = (),
-    restart_strategy: RestartStrategy | str | None = None,
-    user_failures: str | None = None,
+    **options: Unpack[JobOptions],
 ) -> ScriptJob:
     """What `spark-submit application args...` would run, as a job.
 
-    `py_files`, `files`, `archives` and `conf` mean what they mean there; a text is split at commas. `name` defaults
-    to the name of the file.
+    `conf`, `py_files`, `files` and `archives` mean what they mean there. `name` defaults to the name of the file,
+    `resources` is what the script needs of its slot.
     """
-    options = JobOptions(
-        params or {},
-        conf or {},
-        environment or {},
-        py_files,
-        files,
-        archives,
-        wheels,
-        execution_timeout,
-        secrets,
-        restart_strategy,
-        user_failures,
-    )
     chosen = name or Path(application).name
-    return ScriptJob(application, name=chosen, args=args, options=options, resources=resources)
+    return ScriptJob(application, name=chosen, args=args, resources=resources, spark_conf=conf, options=options)

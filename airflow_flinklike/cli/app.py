@@ -12,16 +12,15 @@ import typer
 from typer.core import TyperCommand
 
 from airflow_flinklike.api.explain import explain_graph
-from airflow_flinklike.cli import planned, render
+from airflow_flinklike.cli import processes, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
-from airflow_flinklike.cli.loading import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.streams import lasting_streams
-from airflow_flinklike.cli.task_managers import task_managers
+from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
@@ -40,9 +39,9 @@ app = typer.Typer(
 
 _TARGET = "module:pipeline, file.py:pipeline, a script.py, or a JobGraph as .json"
 
-app.add_typer(task_managers)
-app.add_typer(planned.job_masters)
-app.add_typer(planned.jobs)
+app.add_typer(processes.task_managers)
+app.add_typer(processes.job_masters)
+app.add_typer(processes.jobs)
 app.add_typer(certificates)
 app.add_typer(tokens)
 app.command("delegation-tokens")(delegation_tokens)

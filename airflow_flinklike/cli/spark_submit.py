@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_flinklike.operators import spark_parameters
+from airflow_flinklike.api.spark_start import SET_AT_START
 
-_LIKE_PARAMETERS = (
-    "jars",
-    "packages",
-    "exclude_packages",
-    "repositories",
-    "driver_class_path",
-    "driver_memory",
-    "driver_cores",
-)
 _EXECUTORS = (
     "executors are running already: name it in --conf {}=...; a TaskManager that was started with it runs the job"
 )
@@ -22,7 +13,7 @@ _USER = "jobs run as the TaskManagers' user: --secret gives a job a credential o
 _JVM = "the driver is running already: use {} of the configuration of the TaskManagers"
 
 INSTEAD: Mapping[str, str] = {
-    **{f"--{name.replace('_', '-')}": spark_parameters.INSTEAD[name] for name in _LIKE_PARAMETERS},
+    **{f"--{name.replace('_', '-')}": instead for name, instead in SET_AT_START.items()},
     "--master": "leave it out: --address names the cluster, whose TaskManagers have the master (spark.master)",
     "--remote": "leave it out: --address names the cluster",
     "--deploy-mode": "leave it out: the driver always is in a TaskManager",

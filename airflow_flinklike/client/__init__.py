@@ -1,7 +1,7 @@
 """The REST client: `FlinklikeClient` (sync) and `AsyncFlinklikeClient`, over one description of every call.
 
-`operations` says what is asked, and what is done about lost answers, as generators without I/O; `sync` and
-`asynchronous` drive them with httpx. Every call is idempotent, so every call is retried.
+`operations` describes each call, and how a lost answer is settled, as generators without I/O; `sync` and `asynchronous`
+drive them with httpx. Every call is idempotent, so a client retries every call.
 """
 
 from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient

@@ -1,7 +1,7 @@
-"""What clients rely on in the answers of a JobManager, by path, and the reader that checks it (R52).
+"""The shapes of a JobManager's answers that clients rely on, by path, and their check (R52).
 
-Whoever answers may be broken, of another release, or no JobManager at all. What has been read here has the shape that
-is written here, so whoever shows it, or decides by it, need not ask again. Fields that are not named are let through.
+The server may be broken, of another release, or not a JobManager. The code behind the check may rely on the shapes
+without asking again. Fields that a shape does not name may have any value.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from runtime.common.states import JobStatus
 Shape = Any
 """A `Kind`, `[shape]` for a list, `{name: shape}` for an object, `{None: shape}` for one whose keys are data.
 
-A name that ends with `?` may be missing: clusters of earlier releases do not tell everything.
+A field whose name ends with `?` may be missing, as in answers of earlier releases.
 """
 
 _INTEGER_MAX = (1 << 63) - 1
 _MILLIS_MAX = 200_000_000_000_000
-"""In the year 8307: every clock shows what is before."""
+"""In the year 8307. Every date before it can be shown."""
 _REAL_MAX = 1e18
 _STATES = frozenset(one.value for one in JobStatus)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A plain value. `words`: what was expected."""
+    """A plain value. `words` names it in errors."""
 
     words: str
     is_one: Callable[[Any], bool]
@@ -160,7 +160,7 @@ _COMPILED = [(re.compile(path), shape) for path, shape in _SHAPES.items()]
 
 
 def check_answer(method: str, path: str, answer: Any) -> None:
-    """Raises ValueError that says what is not as a JobManager answers, and where."""
+    """Raises ValueError that names the place of the first wrong value, and what is expected there."""
     shape, job = _expected(method, path)
     if shape is not None:
         _check(answer, shape, "")
@@ -182,7 +182,7 @@ def _expected(method: str, path: str) -> tuple[Shape, str]:
 
 
 def _check(value: Any, shape: Shape, place: str) -> None:
-    """As deep as the shape is, whatever the value is."""
+    """The recursion is as deep as the shape, not as the value."""
     if isinstance(shape, Kind):
         if not shape.is_one(value):
             raise _differs(value, shape.words, place)
@@ -219,6 +219,6 @@ def _differs(value: Any, expected: str, place: str) -> ValueError:
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
-    if type(value) is int and abs(value) > 1 << 128:  # Python does not even write down one of thousands of digits
+    if type(value) is int and abs(value) > 1 << 128:  # Python refuses to format an int of thousands of digits
         return "a very large number"
     return repr(value)[:80]

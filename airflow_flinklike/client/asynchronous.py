@@ -1,4 +1,4 @@
-"""AsyncFlinklikeClient: drives the operations with an asyncio httpx client."""
+"""AsyncFlinklikeClient drives the operations with an asyncio httpx client."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.deadlines import AsyncBoundedTransport
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
-from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response, understood
+from airflow_flinklike.client.protocol import AnswerLostError, Content, Operation, Pause, Request, Response, understood
 from airflow_flinklike.client.receiving import Receiving, headers_of
+from airflow_flinklike.client.renewed_transports import RenewedAsyncTransport
 from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses, needs_tls
-from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedAsyncTransport
+from airflow_flinklike.client.tls import NO_FILES, ClientTls
 from airflow_flinklike.client.token import Credential, bearer, shown_in_words
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import JobGraph
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncFlinklikeClient:
-    """A client of one cluster for one event loop, for any number of tasks at once."""
+    """A client of one cluster, for any number of tasks of one event loop. Parameters as those of FlinklikeClient."""
 
     def __init__(
         self,
@@ -78,42 +78,46 @@ class AsyncFlinklikeClient:
         client: str = "",
         namespace: str = "",
     ) -> SubmittedJob:
-        """Make the job durable, in that namespace or the one of whoever signs in. Idempotent by job id.
+        """Submit the job: the cluster makes it durable before it answers. Idempotent by job id.
 
-        Raises JobRefusedError, JobConflictError, AuthenticationError.
+        `contents` holds the content of the graph's pending artifacts by sha256. `namespace` defaults to that of the
+        principal. Raises JobRefusedError, JobConflictError, AuthenticationError.
         """
         return await self.run(operations.submit(job_id, graph, contents or {}, client=client, namespace=namespace))
 
     async def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
-        """State of a job, as a long poll when `wait` is given."""
+        """The state of a job. With `wait` in seconds, a long poll for a change after `since`."""
         return await self.run(operations.status(job_id, wait=wait, since=since))
 
     async def result_within(self, job_id: JobId, *, wait: float) -> JobExecutionResult | None:
-        """The result if the job ends within `wait` seconds."""
+        """The result if the job ends within `wait` seconds, else None."""
         return await self.run(operations.result_within(job_id, wait=wait))
 
     async def wait_for_result(self, job_id: JobId) -> JobExecutionResult:
-        """Wait for the end of the job."""
+        """Wait for the end of the job, and return its result."""
         found = await self.run(operations.wait_for_result(job_id))
         assert found is not None
         return found
 
     async def cancel(self, job_id: JobId) -> None:
-        """Ask for cancellation."""
+        """Ask the cluster to cancel the job. Idempotent. Raises JobConflictError when the job has ended otherwise."""
         await self.run(operations.cancel(job_id))
 
     async def heartbeat(self, job_id: JobId, expires_millis: int) -> None:
-        """Promise to be back by then, in milliseconds since 1970, or have the job cancelled; 0: nobody has to be."""
+        """Promise the next heartbeat by that time, in milliseconds since 1970, else the cluster cancels the job.
+
+        0 withdraws the promise. Raises JobConflictError when the job is being cancelled.
+        """
         await self.run(operations.heartbeat(job_id, expires_millis))
 
     async def get(self, path: str, **params: str) -> Any:
-        """The JSON of any other path."""
+        """The JSON that a GET of any other path answers."""
         return await self.run(operations.get_json(path, params))
 
     async def log(
         self, job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int = 65536
     ) -> LogPiece:
-        """A piece of an attempt's log."""
+        """At most `limit` bytes of the log of an attempt from `offset`; a negative offset counts from the end."""
         return await self.run(
             operations.log(job_id, vertex_id, subtask, attempt, stream=stream, offset=offset, limit=limit)
         )
@@ -187,9 +191,9 @@ class AsyncFlinklikeClient:
 
 
 def _content(request: Request) -> bytes | AsyncIterator[bytes] | None:
-    return _chunks(request.body) if isinstance(request.body, BlobSource) else request.body
+    return request.body if isinstance(request.body, bytes | None) else _chunks(request.body)
 
 
-async def _chunks(source: BlobSource) -> AsyncIterator[bytes]:
+async def _chunks(source: Content) -> AsyncIterator[bytes]:
     for chunk in source.chunks():
         yield chunk

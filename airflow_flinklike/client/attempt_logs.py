@@ -1,7 +1,7 @@
-"""Follows the logs of all attempts of a job: what to ask for, what is new, and how far that is. No I/O.
+"""Reads the logs of all attempts of a job, piece by piece, from a position. No I/O.
 
-`flinklike logs`, the operator in its worker and its trigger use this one core. It takes whole lines only, so an offset
-never lies within a character; where it stopped is small JSON, with which another process goes on.
+`flinklike logs`, the operator and its trigger use it. It takes whole lines only, so a position never lies within a
+character. Another process can go on from a position, which is small JSON.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from runtime.common.ids import JobId
 from runtime.common.log_position import STREAMS, SUBTASK_MAX, AttemptKey, LogPosition
 
 LINE_BYTES_MAX = 8 * 1024
-"""What is longer without an end of line is taken in parts."""
+"""A longer line is taken in parts."""
 
 _MISSED_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """New lines of one stream of one attempt. `notice` is set instead when its log cannot be read any more.
+    """New lines of one stream of one attempt, or a `notice` why its log cannot be read any more.
 
-    `dropped_bytes`: so many before `data`, since the last chunk, are gone.
+    `dropped_bytes`: the TaskManager has dropped so many bytes between the chunk before and `data`.
     """
 
     vertex: str
@@ -39,23 +39,23 @@ class LogChunk:
 
     @property
     def title(self) -> str:
-        """Whose log it is: the vertex, the subtask if there are several, the attempt if it is not the first."""
+        """Vertex; subtask if there are several; attempt if it is not the first one."""
         subtask = f" ({self.key.subtask})" if self.parallelism > 1 else ""
         return f"{self.vertex}{subtask}" + (f" attempt {self.key.attempt}" if self.key.attempt else "")
 
     @property
     def loss(self) -> str:
-        """What is gone, and why, in one sentence; "" when nothing is."""
+        """One sentence about dropped output; "" when none was dropped."""
         return loss_in_words(self.dropped_bytes, f"{self.stream} of {self.title}") if self.dropped_bytes else ""
 
     def lines(self) -> list[str]:
-        """The lines as text, as a terminal would leave them: of a line that was overwritten, the last state."""
+        """The lines as text. Of a line that carriage returns overwrite, the last state is given."""
         text = self.data.decode("utf-8", "replace")
         return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
 
 
 def loss_in_words(dropped_bytes: int, whose: str) -> str:
-    """Output that was dropped, why, and what to do about it."""
+    """How much output was dropped, why, and how to prevent it."""
     return (
         f"{dropped_bytes / (1 << 20):.1f} mb of the {whose} are gone: of each log of an attempt its TaskManager keeps "
         "the end only (taskmanager.log.attempt.max-size). Raise that, or write large results to a file"
@@ -63,7 +63,7 @@ def loss_in_words(dropped_bytes: int, whose: str) -> str:
 
 
 class AttemptLogs:
-    """The reader of one job. `request` and `take` take turns."""
+    """The reader of one job: `look` asks, `take` reads the answer, in turns."""
 
     def __init__(
         self,
@@ -83,19 +83,19 @@ class AttemptLogs:
         self._missed: dict[AttemptKey, int] = {}
         self._has_moved = False
         self.has_more = False
-        """Another look at once would find more."""
+        """True when another look would find more at once."""
 
     @property
     def live(self) -> int:
-        """Attempts that have been read in part: what the position's size follows."""
+        """Number of attempts that have been read in part; the size of the position grows with it."""
         return self._position.live
 
     def position(self) -> dict[str, Any]:
-        """Where another reader goes on."""
+        """The JSON from which another reader goes on."""
         return self._position.to_json()
 
     def look(self, *, limit: int = 256 * 1024, wait: float = 0.0, since: int = 0) -> Operation[dict[str, Any]]:
-        """One request for all that is new: about `limit` bytes, after a change since `since` or `wait` seconds."""
+        """One request for about `limit` new bytes, answered at a change after `since`, or after `wait` seconds."""
         document: dict[str, Any] = {"streams": list(self.streams), "position": self.position(), **self._filter}
         document["limit"] = limit
         if wait > 0:
@@ -105,7 +105,7 @@ class AttemptLogs:
         return answer
 
     def take(self, answer: Mapping[str, Any], *, is_last: bool = False) -> list[LogChunk]:
-        """What is new, by vertex. `is_last`: lines that have no end yet are taken too, and what is missing is told."""
+        """The new chunks, by vertex. `is_last`: also lines without an end, and notices of logs that are missing."""
         vertices = {one["id"]: one for one in answer["vertices"]}
         self._has_moved = False
         found = [chunk for one in answer["attempts"] for chunk in self._attempt(vertices[one["vertex"]], one, is_last)]
@@ -144,13 +144,13 @@ class AttemptLogs:
             self._position.drain(key)
 
     def _is_lost(self, key: AttemptKey, *, is_last: bool) -> bool:
-        """A TaskManager may be away for a moment, and a new leader learns only bit by bit which there are."""
+        """False for the first looks: after a failover TaskManagers register one by one with the new leader."""
         self._missed[key] = self._missed.get(key, 0) + 1
         return is_last or self._missed[key] >= _MISSED_LOOKS
 
 
 def _check(answer: Mapping[str, Any]) -> None:
-    """What no shape says. Raises ValueError."""
+    """Check what the shape of the answer cannot say. Raises ValueError."""
     vertices = {one["id"] for one in answer["vertices"]}
     for attempt in answer["attempts"]:
         if attempt["vertex"] not in vertices or attempt["subtask"] > SUBTASK_MAX:
@@ -163,7 +163,7 @@ def _check(answer: Mapping[str, Any]) -> None:
 
 
 def _whole_lines(data: bytes) -> int:
-    """How many bytes are whole lines; of a line that is too long, whole characters."""
+    """The number of bytes in whole lines; of a line above LINE_BYTES_MAX, in whole characters."""
     end = data.rfind(b"\n") + 1
     if end or len(data) < LINE_BYTES_MAX:
         return end

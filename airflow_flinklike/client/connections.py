@@ -1,7 +1,6 @@
 """HTTP connections to a cluster, and which of its addresses has answered last.
 
-Those that a process shares are for any of its threads; a fork gets new ones, because what travels on a connection is
-for one process only.
+All threads of a process share connections. A forked process opens new ones: two processes cannot use one connection.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ from collections.abc import Sequence
 import httpx
 
 from airflow_flinklike.client.deadlines import BoundedTransport
+from airflow_flinklike.client.renewed_transports import RenewedTransport
 from airflow_flinklike.client.retrying import needs_tls
-from airflow_flinklike.client.tls import NO_FILES, ClientTls, RenewedTransport
+from airflow_flinklike.client.tls import NO_FILES, ClientTls
 from airflow_flinklike.client.token import Credential, bearer, shown_in_words
 
 
 class Connections:
-    """A pool, for threads at once. `preferred` is the index of the address to begin with.
+    """A pool of connections, thread-safe. `preferred` is the index of the first address to try.
 
-    `shown`: what its requests show, in words.
+    `shown` says in words which credential the requests show.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Connections:
         )
 
     def close(self) -> None:
-        """Close them."""
+        """Close all connections."""
         self.http.close()
 
 
@@ -52,11 +52,11 @@ _Key = tuple[tuple[str, ...], Credential, ClientTls]
 _shared: dict[_Key, Connections] = {}
 _lock = threading.Lock()
 _of_parents: list[Connections] = []
-"""Kept by forks, so that they do not even close what belongs to another process."""
+"""A forked process keeps these unused: closing them would disturb the parent."""
 
 
 def shared_connections(addresses: Sequence[str], token: Credential, *, tls: ClientTls = NO_FILES) -> Connections:
-    """Those of this process to that cluster. Nobody closes them; they are opened when they are used."""
+    """The connections of this process to that cluster. They open at their first use and stay open."""
     key: _Key = (tuple(addresses), token, tls)
     with _lock:
         found = _shared.get(key)
@@ -66,7 +66,7 @@ def shared_connections(addresses: Sequence[str], token: Credential, *, tls: Clie
 
 
 def _begin_fork() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    global _lock  # noqa: PLW0603 - a thread of the parent may have held it
     _lock = threading.Lock()
     _of_parents.extend(_shared.values())
     _shared.clear()

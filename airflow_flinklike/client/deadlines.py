@@ -1,7 +1,7 @@
-"""An answer's head and body within the time of its request: whoever sends a byte now and then holds nobody (R52).
+"""Transports that bound the time of a whole answer, its head and its body (R52).
 
-The read timeout of httpx is that of one piece. Here it is the time from the last byte that was sent: so an upload takes
-as long as it takes, and an answer that drips, or begins again and again (HTTP 1xx), ends.
+The read timeout of httpx bounds one read, so a server that sends a byte now and then holds a client for ever. Here it
+bounds the time from the last byte sent: an upload is not bounded, an answer is, also behind many HTTP 1xx heads.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import httpx
 
 _Options = Iterable[Any] | None
 _POOL: dict[str, Any] = {"max_connections": 100, "max_keepalive_connections": 20, "keepalive_expiry": 5.0}
-"""As httpx has them."""
+"""The defaults of httpx."""
 
 
 class _Deadline:
-    """Of the answer that is being read."""
+    """The deadline of the answer that is being read."""
 
     def __init__(self) -> None:
         self._ends: float | None = None
 
     def begin_again(self) -> None:
-        """Something is sent."""
+        """A byte was sent: the next read begins a new answer."""
         self._ends = None
 
     def left(self, timeout: float | None) -> float | None:
-        """Seconds of this read. Raises httpcore.ReadTimeout when there are none."""
+        """Seconds left for this read. Raises httpcore.ReadTimeout after the deadline."""
         if timeout is None:
             return None
         now = time.monotonic()  # noqa: TID251 - a client has no other clock
@@ -120,7 +120,7 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
 
 
 class BoundedTransport(httpx.HTTPTransport):
-    """httpx's, over connections with deadlines. `context` None: for plain http, and no certificates are loaded."""
+    """The transport of httpx over connections with deadlines. `context` None: plain http, without certificates."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(verify=context or False, trust_env=False)
@@ -129,7 +129,7 @@ class BoundedTransport(httpx.HTTPTransport):
 
 
 class AsyncBoundedTransport(httpx.AsyncHTTPTransport):
-    """The same for an event loop."""
+    """BoundedTransport for an event loop."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(verify=context or False, trust_env=False)

@@ -1,4 +1,4 @@
-"""What the client answers, as values."""
+"""The values that the client returns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from runtime.common.states import JobStatus
 
 
 def new_job_id() -> JobId:
-    """A fresh job id: the client chooses it, so that a submit can be repeated."""
+    """A new job id. The client chooses the id, so that a submit can be repeated."""
     return JobId(secrets.token_hex(16))
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """A job that the cluster has made durable. `is_new` is False when it was there already."""
+    """A job that the cluster has made durable. `is_new` is False when an earlier submit has done so."""
 
     job_id: JobId
     is_new: bool
@@ -27,7 +27,10 @@ class SubmittedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """State of a job; `last_modification` is what a long poll continues from. `is_own`: not somebody else's job."""
+    """The state of a job. A long poll continues from `last_modification`.
+
+    `is_own` is False when another principal has submitted the job.
+    """
 
     job_id: JobId
     status: JobStatus
@@ -38,9 +41,9 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class JobNews:
-    """What a poll for many jobs has found: those that have changed or ended, and those that the cluster does not know.
+    """The answer of a poll for many jobs: those that have changed or ended, and those that the cluster does not know.
 
-    Both are empty when its time was over, or when another poll has taken its place.
+    Both are empty when the time of the poll was over, or another poll has replaced it.
     """
 
     changed: tuple[JobState, ...]
@@ -49,9 +52,9 @@ class JobNews:
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """How a job ended. `value` is the job's result when FINISHED, `failure` Flink's failure-cause when FAILED.
+    """The end of a job. `value` is the result of a FINISHED job, `failure` Flink's failure-cause of a FAILED one.
 
-    A CANCELED job has a failure-cause when it was the cluster that cancelled it.
+    A CANCELED job has a failure-cause when the cluster cancelled it by itself.
     """
 
     job_id: JobId
@@ -71,7 +74,7 @@ class JobExecutionResult:
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Bytes of an attempt's log; ask again from `next_offset`."""
+    """Bytes of the log of an attempt. The next piece begins at `next_offset`."""
 
     data: bytes
     next_offset: int

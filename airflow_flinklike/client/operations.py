@@ -1,14 +1,14 @@
-"""Every call of the client, without I/O: what is sent, what the answer means, what to do when an answer is lost."""
+"""Every call of the client, without I/O: its request, the meaning of its answer, and how a lost answer is settled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client.model import JobExecutionResult, JobNews, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import (
     AnswerLostError,
+    Content,
     Operation,
     Pause,
     Request,
@@ -33,19 +33,19 @@ _STATUS_OF_APPLICATION = {
     "CANCELED": JobStatus.CANCELED,
 }
 
-BlobContents = Mapping[str, BlobSource]
+BlobContents = Mapping[str, Content]
 """sha256 -> content of artifacts that are not inline."""
 
 
 def submit(
     job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str, namespace: str = ""
 ) -> Operation[SubmittedJob]:
-    """Upload what is missing, then submit. A lost answer is settled by asking for the job (semantics.md, Identity)."""
+    """Upload missing content, then submit. After a lost answer, ask for the job (semantics.md, Identity)."""
     complete = yield from upload_artifacts(graph, contents)
     document = {
         "job_id": job_id,
         "job_graph": complete.document(),
-        # Left out when it is not chosen: a cluster of an earlier release would refuse what it does not know.
+        # Left out by default, since a cluster of an earlier release refuses unknown options.
         "options": {"client": client} | ({"namespace": namespace} if namespace else {}),
     }
     request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True)
@@ -69,11 +69,11 @@ def _is_known(job_id: JobId) -> Operation[bool]:
         found = yield from status(job_id, wait=0, since=0)
     except JobNotFoundError:
         return False
-    return found.is_own  # else the cluster says whose it is not, when it is asked again
+    return found.is_own  # else the repeated submit says that the job is not ours
 
 
 def upload_artifacts(graph: JobGraph, contents: BlobContents) -> Operation[JobGraph]:
-    """The graph with a blob key for every artifact that is not inline; each content travels at most once (R19)."""
+    """The graph with a blob key for every artifact that is not inline. Each content is sent at most once (R19)."""
     pending = {one.sha256: one for one in graph.artifacts() if one.is_pending}
     if not pending:
         return graph
@@ -94,7 +94,7 @@ def _upload_missing(artifacts: Iterable[Artifact], contents: BlobContents) -> Op
 
 
 def status(job_id: JobId, *, wait: float, since: int) -> Operation[JobState]:
-    """State of a job; with `wait` a long poll for a change after `since`."""
+    """The state of a job; with `wait` in seconds a long poll for a change after `since`."""
     params = {"wait": f"{wait:g}", "since": str(since)} if wait > 0 else {}
     request = Request("GET", f"/jobs/{job_id}/status", params, timeout=_ANSWER_SECONDS + wait)
     body = told(request, (yield from ask(request)))
@@ -104,7 +104,7 @@ def status(job_id: JobId, *, wait: float, since: int) -> Operation[JobState]:
 
 
 def wait_for_news(known: Mapping[JobId, int], *, wait: float, name: str) -> Operation[JobNews]:
-    """Long poll for many jobs by the last modification that is known of each. Ends an earlier poll of that `name`."""
+    """Long poll for changes of many jobs after the known last modification of each. Ends an earlier poll of `name`."""
     document = {"known": dict(known), "wait": wait, "name": name}
     request = json_request("POST", "/jobs/wait", document, timeout=_ANSWER_SECONDS + wait)
     body = told(request, (yield from ask(request)))
@@ -143,7 +143,7 @@ def parse_result(job_id: JobId, body: Mapping[str, Any]) -> JobExecutionResult:
 def wait_for_result(
     job_id: JobId, *, poll: float = LONG_POLL_SECONDS, keep_going: Callable[[], bool] = lambda: True
 ) -> Operation[JobExecutionResult | None]:
-    """Long poll until the job has ended, or until `keep_going` says no (then None)."""
+    """Long poll until the job has ended; None when `keep_going` returns False."""
     while keep_going():
         found = yield from result_within(job_id, wait=poll)
         if found is not None:
@@ -152,12 +152,12 @@ def wait_for_result(
 
 
 def cancel(job_id: JobId, *, timeout: float = _ANSWER_SECONDS) -> Operation[None]:
-    """Ask for cancellation. Idempotent; JobConflictError when the job has ended otherwise."""
+    """Ask the cluster to cancel the job. Idempotent. Raises JobConflictError when the job has ended otherwise."""
     yield from ask(Request("PATCH", f"/jobs/{job_id}", {"mode": "cancel"}, timeout=timeout))
 
 
 def heartbeat(job_id: JobId, expires_millis: int) -> Operation[None]:
-    """Make durable when the client will be back. Idempotent; JobConflictError when the job is being cancelled."""
+    """Make the promise of the next heartbeat durable. Idempotent. Raises JobConflictError in a cancellation."""
     document = {"expiredTimestamp": expires_millis}
     yield from ask(json_request("PATCH", f"/jobs/{job_id}/clientHeartbeat", document))
 
@@ -169,7 +169,7 @@ def get_json(path: str, params: Mapping[str, str] | None = None) -> Operation[An
 
 
 def post_json(path: str, document: Any) -> Operation[Any]:
-    """Any other POST of JSON that answers JSON. It must be idempotent: it is sent again when no answer comes."""
+    """Any other POST of JSON that answers JSON. It must be idempotent, since it is repeated without an answer."""
     request = json_request("POST", path, document)
     return told(request, (yield from ask(request)))
 

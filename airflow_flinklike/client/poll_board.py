@@ -1,8 +1,8 @@
-"""Who waits for which job, and what one poll for all of them has to ask. No I/O, no clock.
+"""The waiters of many jobs, and the question of the one poll that serves them all. No I/O, no clock.
 
-Invariants: whoever waits is in the latest poll with the last modification that he knows, or another poll is needed; an
-end is told to everybody who waits for that job, whatever he knows; what a poll says that another one has replaced
-counts for ends only, because the newer one asks for the rest again.
+Invariants: the latest poll asks for the job of each waiter with the last modification that the waiter knows, or
+`needs_poll` is True. The end of a job answers all its waiters. From the answer of a replaced poll only ends count,
+because the poll that has replaced it asks for everything else again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from runtime.common.ids import JobId
 
 
 class PollBoard:
-    """Tokens stand for who waits."""
+    """The waiters, each as a token."""
 
     def __init__(self) -> None:
         self._waiting: dict[JobId, dict[int, int]] = {}
@@ -28,11 +28,11 @@ class PollBoard:
         return len(self._job_of)
 
     def tokens(self) -> list[int]:
-        """Everybody who waits."""
+        """The tokens of all waiters."""
         return list(self._job_of)
 
     def join(self, job_id: JobId, since: int) -> int:
-        """Somebody waits for a change of a job after the last modification `since`; 0 for its state now."""
+        """Add a waiter for a change of a job after the last modification `since`; 0 for its current state."""
         self._tokens += 1
         self._job_of[self._tokens] = job_id
         self._waiting.setdefault(job_id, {})[self._tokens] = since
@@ -40,7 +40,7 @@ class PollBoard:
         return self._tokens
 
     def leave(self, token: int) -> None:
-        """He does not wait any more. Idempotent."""
+        """Remove a waiter. Idempotent."""
         job_id = self._job_of.pop(token, None)
         if job_id is None:
             return
@@ -51,18 +51,21 @@ class PollBoard:
 
     @property
     def needs_poll(self) -> bool:
-        """True when somebody waits whom no poll under way is for."""
+        """True when the poll under way does not serve all waiters, or no poll is under way."""
         return bool(self._job_of) and (self._asked is None or not self._is_covered)
 
     def begin_poll(self) -> tuple[int, Mapping[JobId, int]]:
-        """The number of a poll that replaces the one under way, and what it asks."""
+        """The number of a new poll, which replaces the one under way, and the last modification to ask for by job."""
         self._polls += 1
         asked = {job_id: _known_to_all(set(waiting.values())) for job_id, waiting in self._waiting.items()}
         self._asked, self._is_covered = asked, True
         return self._polls, asked
 
     def end_poll(self, number: int, news: JobNews | None) -> Iterator[tuple[int, JobId, JobState | None]]:
-        """Who is answered, and with what: None for a job that is not known. They have left. `news` None: no answer."""
+        """Remove the waiters that a poll answers, and yield them with the state; None for an unknown job.
+
+        `news` is None when the poll got no answer.
+        """
         is_latest = number == self._polls
         if is_latest:
             self._asked = None
@@ -81,5 +84,5 @@ class PollBoard:
 
 
 def _known_to_all(known: set[int]) -> int:
-    """Those who know different things of a job are answered at once: no job was last modified at 0."""
+    """0 when waiters know different modifications: no job has that, so the poll answers at once."""
     return known.pop() if len(known) == 1 else 0

@@ -1,4 +1,4 @@
-"""How far a job is, in one line: said when it has changed, and not more often than it can be read. No I/O."""
+"""The progress of a job as one line, when it has changed, at most every few seconds. No I/O."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _VERTICES_SHOWN_MAX = 5
 
 
 class ProgressLines:
-    """The lines of one job."""
+    """The progress lines of one job."""
 
     def __init__(self) -> None:
         self._said = ""
         self._said_at = float("-inf")
 
     def take(self, vertices: Sequence[Mapping[str, Any]], now: float) -> str:
-        """The line to say now, or ""."""
+        """The line to log now, or ""."""
         if now - self._said_at < INTERVAL_SECONDS:
             return ""
         line = progress_line(vertices)
@@ -28,7 +28,7 @@ class ProgressLines:
 
 
 def progress_line(vertices: Sequence[Mapping[str, Any]]) -> str:
-    """What is under way: `1 of 3 vertices finished; read 2/10, Spark 2 stages, 30/40 tasks`. "" when nothing is."""
+    """`1 of 3 vertices finished; read 2/10, Spark 2 stages, 30/40 tasks`; "" when no vertex is under way."""
     begun = [one for one in vertices if _is_begun(one)]
     if not begun or (len(vertices) == 1 and not _has_news(begun[0])):
         return ""
@@ -45,14 +45,14 @@ def _finished(vertex: Mapping[str, Any]) -> int:
 
 
 def _is_begun(vertex: Mapping[str, Any]) -> bool:
-    """Something of it runs, or some of it has run."""
+    """True if subtasks run or have run, and not all have finished."""
     waiting = sum(int(vertex["tasks"].get(state, 0)) for state in ("CREATED", "SCHEDULED"))
     total = int(vertex["parallelism"])
     return waiting < total and _finished(vertex) < total
 
 
 def _has_news(vertex: Mapping[str, Any]) -> bool:
-    """Of a job of one task there is nothing to tell but what the task tells."""
+    """A single task without Spark tasks and reported progress has nothing to show."""
     progress = vertex["progress"]
     return bool(
         int(vertex["parallelism"]) > 1 or progress["text"] or progress["fraction"] or progress["spark-tasks-total"]

@@ -1,7 +1,7 @@
 """Requests, responses and the errors behind status codes. No I/O.
 
-An operation is a generator: it yields a Request or a Pause and is sent the Response. When the answer to a Request with
-`tells_loss` is lost (it may or may not have been executed), AnswerLostError is thrown into it.
+An operation is a generator: it yields a Request or a Pause, and the client sends it the Response. When the answer to a
+Request with `tells_loss` is lost (the cluster may have executed it or not), the client throws AnswerLostError into it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client.answers import check_answer
 from airflow_flinklike.exceptions import (
     AuthenticationError,
@@ -29,17 +28,24 @@ from runtime.common.json_text import parse_json
 T = TypeVar("T")
 
 
+class Content(Protocol):
+    """Content that is sent in chunks, since it may be larger than memory."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The content from its beginning, at each call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. `timeout` is how long the answer may take; a long poll adds its wait.
+    """One HTTP request. `timeout` bounds the seconds to its answer; a long poll adds its wait.
 
-    `body` is bytes or a source that is streamed in chunks, and anew at every try.
+    Each try sends a `body` in chunks from its beginning.
     """
 
     method: str
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | BlobSource | None = None
+    body: bytes | Content | None = None
     content_type: str = "application/json"
     timeout: float = 30.0
     tells_loss: bool = False
@@ -54,9 +60,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, headers (lower-case names) and body. `shown`: what signed in or did not, for who is refused.
+    """Status, headers (lower-case names) and body, from the server at `address`.
 
-    `address`: of whoever has answered.
+    `shown` says which credential the request has shown, for the message of a refusal.
     """
 
     status: int
@@ -66,7 +72,7 @@ class Response:
     address: str = ""
 
     def json(self) -> Any:
-        """The body as JSON. Raises ValueError when it is none."""
+        """The body as JSON. Raises ValueError for any other body."""
         try:
             return parse_json(self.body)
         except ValueError as error:
@@ -75,7 +81,7 @@ class Response:
 
 
 _BUSY_SECONDS_MAX = 600.0
-"""How long a cluster may say that it is busy."""
+"""So long a request waits for a cluster that answers 429."""
 
 Operation = Generator[Request | Pause, Response | None, T]
 
@@ -85,12 +91,12 @@ _SENTENCE_MAX = 10_000
 
 
 class AnswerLostError(FlinklikeClientError):
-    """The connection broke after the request was sent."""
+    """The connection broke after the request was sent: the cluster may have executed it or not."""
 
 
 @contextmanager
 def understood(asked: str) -> Iterator[None]:
-    """What is read out of an answer. Raises ForeignAnswerError where it has another shape: not ours (R52)."""
+    """Within the block, errors of reading an answer become ForeignAnswerError: it is not a JobManager's (R52)."""
     try:
         yield
     except ValueError as error:
@@ -100,21 +106,21 @@ def understood(asked: str) -> Iterator[None]:
 
 
 def foreign_answer(asked: str, what: str) -> ForeignAnswerError:
-    """What is wrong with the answer of a URL."""
+    """The error for an answer that is not a JobManager's. `what` completes the sentence about it."""
     return ForeignAnswerError(
         f"the answer of {asked} is not one of a JobManager: {what}. Is this the cluster's REST address?"
     )
 
 
 def told(request: Request, response: Response) -> Any:
-    """What an answer says, in the shape that clients rely on. Raises ValueError."""
+    """The JSON of an answer, after `check_answer`. Raises ValueError."""
     answer = response.json()
     check_answer(request.method, request.path, answer)
     return answer
 
 
 def told_job_id(value: Any) -> JobId:
-    """A job id out of an answer. Raises ValueError where it is none."""
+    """A job id from an answer. Raises ValueError for any other value."""
     if not isinstance(value, str) or not is_hex_id(value):
         message = f"{str(value)[:80]!r} is not a job id"
         raise ValueError(message)
@@ -127,7 +133,7 @@ def json_request(method: str, path: str, document: Any, **more: Any) -> Request:
 
 
 def ask(request: Request) -> Operation[Response]:
-    """Yield one request; wait out 429, but not for ever; raise the error of any other refusal."""
+    """Yield one request, again after each 429 within _BUSY_SECONDS_MAX. Raises the error of any other refusal."""
     waited = 0.0
     while True:
         response = yield request
@@ -146,7 +152,7 @@ def ask(request: Request) -> Operation[Response]:
 
 
 def retry_after(response: Response) -> float:
-    """Seconds that the server asks to wait, within bounds."""
+    """The server's `Retry-After` in seconds, within 0.05 and 60."""
     text = response.headers.get("retry-after", "1")
     return min(60.0, max(0.05, float(text))) if text.replace(".", "", 1).isdecimal() else 1.0
 
@@ -173,7 +179,7 @@ def error_of(response: Response) -> FlinklikeClientError:
 
 
 def refusal_text(response: Response) -> str:
-    """What a refusal says, in one sentence."""
+    """The text of a refusal, on one line."""
     sentences = tuple(error_sentences(response))
     if sentences:
         return "; ".join(sentences)

@@ -1,4 +1,4 @@
-"""How much of an answer a client takes, and for how long: whoever answers may be broken, or no cluster at all (R52)."""
+"""Receiving bounds the size and the time of an answer: the server may be broken, or not a cluster at all (R52)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ANSWER_BYTES_MAX = 64 * 1024 * 1024
 """Twice what /jobs/:id of the largest job takes."""
 
 AS_IT_IS = {"accept-encoding": "identity"}
-"""Nothing is unpacked here: so an answer is as large as what has come."""
+"""The client decompresses nothing, so the size of an answer is that of the received bytes."""
 
 
 def headers_of(request: Request) -> dict[str, str]:
-    """Those of one request."""
+    """The headers of a request."""
     return AS_IT_IS | ({"content-type": request.content_type} if request.body is not None else {})
 
 
 class Receiving:
-    """The body of one answer, piece by piece. `request.timeout` is the time for all of it."""
+    """The body of one answer, piece by piece. The whole body may take `request.timeout` seconds."""
 
     def __init__(self, request: Request, address: str, headers: Mapping[str, str]) -> None:
-        """Raises ForeignAnswerError for an answer that is packed, though nobody has asked for that."""
+        """Raises ForeignAnswerError for a compressed answer, which the request has excluded."""
         self._request = request
         self._asked = f"{address}{request.path}"
         if headers.get("content-encoding", "identity") != "identity":
@@ -36,7 +36,7 @@ class Receiving:
         self._size = 0
 
     def take(self, piece: bytes) -> None:
-        """Raises ForeignAnswerError for what is too large, httpx.ReadTimeout for what takes too long."""
+        """Add a piece. Raises ForeignAnswerError above ANSWER_BYTES_MAX, httpx.ReadTimeout after the deadline."""
         self._size += len(piece)
         if self._size > ANSWER_BYTES_MAX:
             raise self._refused(f"larger than {ANSWER_BYTES_MAX >> 20} MiB")
@@ -49,5 +49,5 @@ class Receiving:
         return foreign_answer(self._asked, f"it is {what}")
 
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join(self._pieces)

@@ -1,4 +1,4 @@
-"""Which failures of a transport are tried again, where and when. One policy for both clients; no I/O, no clock."""
+"""Attempts: which failed requests are retried, at which address and when. For both clients; no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from airflow_flinklike.client.protocol import AnswerLostError, Request, Response, refusal_text
-from airflow_flinklike.client.tls import tls_refusal
+from airflow_flinklike.client.tls_refusals import tls_refusal
 from airflow_flinklike.exceptions import (
     ClusterUnavailableError,
     FlinklikeClientError,
@@ -46,16 +46,16 @@ def _check_address(address: str) -> str:
 
 
 def needs_tls(addresses: Sequence[str]) -> bool:
-    """False when no address is https: then no certificates have to be loaded, which takes longer than a submit."""
+    """True if an address is https. Otherwise no certificates are loaded, which takes longer than a submit."""
     return any(one.startswith("https:") for one in addresses)
 
 
 class Attempts:
     """The tries of one request: round after round over the addresses, with a pause after each round.
 
-    `budget` bounds, in seconds, the pauses and what was lost in timeouts, so that a cluster that restarts is ridden
-    over. Every address is tried at least once. `first` is the address to begin with; at the end `index` is the one for
-    the next request: what answered, or what comes after one that did not.
+    `budget` bounds the sum of the pauses and of the time lost in timeouts, in seconds: a request survives a restart of
+    the cluster. Every address is tried at least once. `first` is the index of the first address; at the end `index` is
+    that for the next request: of the address that has answered, or the one behind an address that has not.
     """
 
     def __init__(self, addresses: Sequence[str], budget: float, *, first: int = 0) -> None:
@@ -64,16 +64,16 @@ class Attempts:
         self._tried = 0
         self._spent = 0.0
         self._refusals: list[str] = []
-        """What addresses of this round have said that come to no TLS with us: trying again does not help there."""
+        """TLS refusals of this round, by address. A retry does not help there."""
         self.index = first
 
     @property
     def address(self) -> str:
-        """Where to send it now."""
+        """The address of the next try."""
         return self._addresses[self.index]
 
     def next_pause(self, reason: str, *, lost_seconds: float = 0.0) -> float:
-        """Seconds until the next try. Raises ClusterUnavailableError when the budget is used."""
+        """Seconds until the next try. Raises ClusterUnavailableError when the budget is used up."""
         self._tried += 1
         self._spent += lost_seconds
         self._move_on()
@@ -90,7 +90,7 @@ class Attempts:
         return pause
 
     def pause_for_answer(self, response: Response) -> float | None:
-        """Seconds until the next try when the answer says: not here, not now. None for every other answer."""
+        """Seconds until the next try when the answer is 502, 503 or 504; None for every other answer."""
         if response.status not in _UNAVAILABLE:
             return None
         return self.next_pause(refusal_text(response))

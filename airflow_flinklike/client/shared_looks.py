@@ -1,4 +1,4 @@
-"""One look at what many want to see: who asks within a moment of another's look gets its answer."""
+"""SharedLooks: tasks that ask for the same path within a moment share one request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from airflow_flinklike.exceptions import FlinklikeClientError
 
 Ask = Callable[[str, float], Awaitable[Any]]
-"""Asks for a path, and tries that for so many seconds."""
+"""Gets a path; retries for so many seconds."""
 
 
 @dataclass(slots=True)
@@ -23,16 +23,16 @@ class _Look:
 
 
 class SharedLooks:
-    """Of one event loop. No task of its own: whoever comes first asks, and the next one if that one is cancelled."""
+    """The shared requests of one event loop. The first caller sends one; if it is cancelled, the next caller does."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._looks: dict[str, _Look] = {}
 
     async def get(self, path: str, *, age: float, patience: float = 0.0) -> Any:
-        """What the path answers, from a look that ended at most `age` seconds before. Nobody may change the answer.
+        """The answer of the path, at most `age` seconds old. It is shared: do not change it.
 
-        Raises what the look has raised; `patience` is how long it tries a cluster that does not answer.
+        Raises the error of the request. A cluster that does not answer is retried for `patience` seconds.
         """
         loop = asyncio.get_running_loop()
         look, came = self._looks.setdefault(path, _Look()), loop.time()

@@ -1,7 +1,7 @@
-"""One long poll for everybody in an event loop who waits for jobs of a cluster.
+"""SharedPoll: all waiters of an event loop share one long poll to a cluster, and one client with its retries.
 
-A poll is replaced when somebody comes whom it is not for; whoever comes within a moment is taken along, so a thousand
-cost a few polls and not a thousand. The client, its retries, failover and errors are there once for all of them.
+A waiter that the poll under way does not serve has it replaced. The new poll gathers waiters for GATHER_SECONDS, so a
+thousand waiters cost a few polls.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ AccessT = TypeVar("AccessT")
 T = TypeVar("T")
 
 GATHER_SECONDS = 0.05
-"""How long a poll waits for company before it is sent."""
+"""A poll waits so long for further waiters before it is sent."""
 
 LINGER_SECONDS = 5.0
-"""How long the connections are kept when nobody waits: who was answered may come back."""
+"""Connections stay open so long without waiters: a waiter that was answered may return."""
 
 LOOK_SECONDS = 60.0
-"""How old may be what is known of the cluster's addresses and token."""
+"""The addresses and the token of the cluster are looked up again after so long."""
 
 _UNANSWERED_SECONDS = 1.0
-"""Before who has answered with something else is asked again; who does not answer has taken longer already."""
+"""The pause after a failed request."""
 
 PATIENCE_SECONDS = 900.0
-"""How long a cluster that does not answer is tried."""
+"""A cluster that does not answer is retried for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _Waiter:
 
 
 class SharedPoll(Generic[AccessT]):
-    """Of one cluster and one event loop. `look_up` says how to reach it, `connect` makes a client of that."""
+    """The poll of one cluster in one event loop. `connect` makes a client from the access that `look_up` finds."""
 
     def __init__(
         self,
@@ -84,20 +84,20 @@ class SharedPoll(Generic[AccessT]):
         self._heard = 0.0
         self._refusal: AuthenticationError | None = None
         self.looks = SharedLooks(self._get)
-        """For who is attached."""
+        """For users of `attached`."""
 
     @property
     def is_idle(self) -> bool:
-        """True when nobody waits and the connections are closed."""
+        """True when there are no waiters and the connections are closed."""
         return self._task is None
 
     async def wait(
         self, job_id: JobId, since: int, timeout: float | None, *, patience: float = PATIENCE_SECONDS
     ) -> JobState | None:
-        """The job's state when it is another one than `since` (0: now), or None after `timeout` seconds.
+        """The state of the job once it was modified after `since` (0: at once); None after `timeout` seconds.
 
-        Raises JobNotFoundError, AuthenticationError, ClusterUnavailableError when nobody has answered for `patience`
-        seconds, and what looking up raises.
+        Raises JobNotFoundError, AuthenticationError, ClusterUnavailableError when the cluster has not answered for
+        `patience` seconds, and the errors of `look_up`.
         """
         token = self._board.join(job_id, since)
         waiter = self._waiters[token] = _Waiter(asyncio.get_running_loop().create_future(), patience)
@@ -116,7 +116,7 @@ class SharedPoll(Generic[AccessT]):
 
     @asynccontextmanager
     async def attached(self) -> AsyncIterator[Self]:
-        """Keep the connections open meanwhile."""
+        """Keep the connections open within the block."""
         self._users += 1
         self._start()
         try:
@@ -128,7 +128,7 @@ class SharedPoll(Generic[AccessT]):
     def _start(self) -> None:
         if self._task is None:
             self._heard = asyncio.get_running_loop().time()
-            # It belongs to all who wait, not to who comes first: neither his cancellation nor his log. It ends itself.
+            # It serves all waiters, so it has neither the cancellation nor the context of the first. It ends itself.
             self._task = asyncio.create_task(self._hold(), context=contextvars.Context())  # noqa: TID251
 
     def _leave(self) -> None:
@@ -147,7 +147,7 @@ class SharedPoll(Generic[AccessT]):
             async with asyncio.TaskGroup() as group:
                 await self._poll_while_somebody_waits(group)
                 clients = self._let_go()
-        except* Exception as broken:  # noqa: BLE001 - everybody who waits is told
+        except* Exception as broken:  # noqa: BLE001 - all waiters get it
             clients = self._let_go()
             self._fail(self._board.tokens(), broken.exceptions[0])
         finally:
@@ -155,7 +155,7 @@ class SharedPoll(Generic[AccessT]):
                 await client.close()
 
     def _let_go(self) -> list[AsyncFlinklikeClient]:
-        """Who comes from now on starts anew. What is left is to be closed."""
+        """End the polls. The next waiter starts a new task. Returns the clients to close."""
         self._task = None
         for poll in (self._replaced, self._poll):
             if poll is not None:
@@ -178,7 +178,7 @@ class SharedPoll(Generic[AccessT]):
                     return
 
     async def client(self) -> AsyncFlinklikeClient:
-        """For where the cluster is now, for who is attached. Raises what looking up raises, also a refused token."""
+        """A client of the current access, for users of `attached`. Raises AuthenticationError, errors of `look_up`."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if self._clients and now - self._looked < LOOK_SECONDS:
@@ -187,7 +187,7 @@ class SharedPoll(Generic[AccessT]):
             self._looked = now
             refusal, self._refusal = self._refusal, None
             if not self._clients or access != self._access:
-                # Those before it are closed at the end: somebody may be using them.
+                # Earlier clients may be in use, and are closed at the end.
                 self._access = access
                 self._clients.append(self._connect(access))
             elif refusal is not None:
@@ -195,8 +195,8 @@ class SharedPoll(Generic[AccessT]):
             return self._clients[-1]
 
     async def run(self, make: Callable[[], Operation[T]], *, patience: float = 0.0) -> T:
-        """Drive an operation, for who is attached. A token that has changed, and for `patience` seconds a cluster that
-        does not answer, only take longer. Raises what the operation raises, and what looking up raises.
+        """Drive an operation, for users of `attached`. It is repeated after a change of the token, and for `patience`
+        seconds when the cluster does not answer. Raises errors of the operation and of `look_up`.
         """
         begun = asyncio.get_running_loop().time()
         while True:
@@ -216,7 +216,7 @@ class SharedPoll(Generic[AccessT]):
         return await self.run(lambda: operations.get_json(path), patience=patience)
 
     def _begin_poll(self, group: asyncio.TaskGroup, client: AsyncFlinklikeClient) -> None:
-        """The cluster ends the poll before this one, because of the name. What it does not answer is given up."""
+        """Send a poll. The cluster ends the poll before, which has the same name; the one before that is cancelled."""
         if self._replaced is not None:
             self._replaced.cancel()
         number, known = self._board.begin_poll()

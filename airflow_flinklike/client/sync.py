@@ -1,4 +1,4 @@
-"""FlinklikeClient: drives the operations with a blocking httpx client."""
+"""FlinklikeClient drives the operations with a blocking httpx client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from airflow_flinklike.api.artifacts import BlobSource
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.connections import Connections
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
@@ -27,8 +26,8 @@ T = TypeVar("T")
 class FlinklikeClient:
     """A blocking client of one cluster, for any number of threads.
 
-    `retry_for` bounds, in seconds, how long a cluster that does not answer is tried again for one request.
-    `connections` are used instead of own ones, and stay open when this client is closed.
+    `retry_for`: for so many seconds a request to a cluster that does not answer is retried. `connections` are those of
+    several clients, and stay open when this client is closed.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class FlinklikeClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, unless others use them, too."""
+        """Close the connections of this client; shared ones stay open."""
         if self._has_own:
             self._connections.close()
 
@@ -70,36 +69,40 @@ class FlinklikeClient:
         client: str = "",
         namespace: str = "",
     ) -> SubmittedJob:
-        """Make the job durable, in that namespace or the one of whoever signs in. Idempotent by job id.
+        """Submit the job: the cluster makes it durable before it answers. Idempotent by job id.
 
-        Raises JobRefusedError, JobConflictError, AuthenticationError.
+        `contents` holds the content of the graph's pending artifacts by sha256. `namespace` defaults to that of the
+        principal. Raises JobRefusedError, JobConflictError, AuthenticationError.
         """
         return self.run(operations.submit(job_id, graph, contents or {}, client=client, namespace=namespace))
 
     def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
-        """State of a job, as a long poll when `wait` is given."""
+        """The state of a job. With `wait` in seconds, a long poll for a change after `since`."""
         return self.run(operations.status(job_id, wait=wait, since=since))
 
     def result_within(self, job_id: JobId, *, wait: float) -> JobExecutionResult | None:
-        """The result if the job ends within `wait` seconds."""
+        """The result if the job ends within `wait` seconds, else None."""
         return self.run(operations.result_within(job_id, wait=wait))
 
     def wait_for_result(self, job_id: JobId) -> JobExecutionResult:
-        """Wait for the end of the job."""
+        """Wait for the end of the job, and return its result."""
         found = self.run(operations.wait_for_result(job_id))
         assert found is not None
         return found
 
     def cancel(self, job_id: JobId, *, timeout: float = 30.0) -> None:
-        """Ask for cancellation; an answer may take `timeout` seconds."""
+        """Ask the cluster to cancel the job; its answer may take `timeout` seconds. Idempotent."""
         self.run(operations.cancel(job_id, timeout=timeout))
 
     def heartbeat(self, job_id: JobId, expires_millis: int) -> None:
-        """Promise to be back by then, in milliseconds since 1970, or have the job cancelled; 0: nobody has to be."""
+        """Promise the next heartbeat by that time, in milliseconds since 1970, else the cluster cancels the job.
+
+        0 withdraws the promise. Raises JobConflictError when the job is being cancelled.
+        """
         self.run(operations.heartbeat(job_id, expires_millis))
 
     def get(self, path: str, **params: str) -> Any:
-        """The JSON of any other path: /jobs/overview, /jobs/:id, /taskmanagers, /jobmasters, /overview ..."""
+        """The JSON that a GET of any other path answers: /jobs/overview, /jobs/:id, /taskmanagers, ..."""
         return self.run(operations.get_json(path, params))
 
     def post(self, path: str, document: Any = None) -> Any:
@@ -113,7 +116,7 @@ class FlinklikeClient:
     def log(
         self, job_id: JobId, vertex_id: str, subtask: int, attempt: int, *, stream: str, offset: int, limit: int = 65536
     ) -> LogPiece:
-        """A piece of an attempt's log."""
+        """At most `limit` bytes of the log of an attempt from `offset`; a negative offset counts from the end."""
         return self.run(operations.log(job_id, vertex_id, subtask, attempt, stream=stream, offset=offset, limit=limit))
 
     def run(self, operation: Operation[T]) -> T:
@@ -172,4 +175,4 @@ class FlinklikeClient:
 
 
 def _content(request: Request) -> bytes | Iterator[bytes] | None:
-    return request.body.chunks() if isinstance(request.body, BlobSource) else request.body
+    return request.body if isinstance(request.body, bytes | None) else request.body.chunks()

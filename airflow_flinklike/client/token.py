@@ -1,8 +1,8 @@
-"""Where a client finds the cluster's address and token without being told: environment, then the local installation.
+"""Where a client finds the address and the token of the cluster: the environment, then the local installation.
 
-A certificate that somebody has named signs in, and a token that nobody has named is not shown beside it.
+A client that is configured with a certificate shows no token, unless a token is configured too.
 
-Processes of a cluster on this host say in its run directory where they listen: `pid/jobmanager-<n>.json`.
+JobManagers of this host write their addresses into the run directory: `pid/jobmanager-<n>.json`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
-from airflow_flinklike.client.tls import LOOK_SECONDS
 from airflow_flinklike.exceptions import AuthenticationError
 from runtime.common.json_text import parse_json
+from runtime.common.watched import LOOK_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -30,18 +30,18 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8081"
 
 
 def find_address(environment: Mapping[str, str] = os.environ) -> str:
-    """FLINKLIKE_ADDRESS, else the JobManagers of this host, else the default. Several are separated by commas."""
+    """FLINKLIKE_ADDRESS, else the JobManagers of this host, else DEFAULT_ADDRESS. Commas separate several addresses."""
     return environment.get("FLINKLIKE_ADDRESS") or local_addresses(environment) or DEFAULT_ADDRESS
 
 
 def local_addresses(environment: Mapping[str, str] = os.environ) -> str:
-    """What the JobManagers said that were started from the local run directory; empty when there is none."""
+    """The addresses of the JobManagers of the local run directory; "" without one."""
     said = _said(environment)
     return ",".join(one.get("url") or f"http://{one['address']}" for one in said if "address" in one)
 
 
 def local_ca(environment: Mapping[str, str] = os.environ) -> str:
-    """The file of the CAs of their REST, as they said; empty where it is in plain text, or there is none."""
+    """The CA file of these JobManagers' REST; "" when it is plain http, or there is no JobManager."""
     return next((one["ca"] for one in _said(environment) if one.get("ca")), "")
 
 
@@ -55,17 +55,17 @@ def _said(environment: Mapping[str, str]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A token that is read again when its file changes (R47). Compared by its path."""
+    """A token in a file, which is read again every few seconds (R47). Two are equal when their paths are."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """Where it is."""
+        """The path."""
         return str(self.path)
 
     def read(self) -> str:
-        """What it holds now; what it has held before when it is empty or cannot be read. Raises OSError, ValueError."""
+        """The token; while the file is empty or unreadable, the token before it. Raises OSError, ValueError."""
         now = time.monotonic()  # noqa: TID251 - a client has no other clock
         with _lock:
             known = _read.get(self.path)
@@ -84,13 +84,13 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class TokenVariable:
-    """The token of a variable of the environment."""
+    """A token in an environment variable."""
 
     name: str
     token: str = field(repr=False)
 
     def read(self) -> str:
-        """It stays as it is."""
+        """The token."""
         return self.token
 
 
@@ -101,7 +101,7 @@ _told: set[Path] = set()
 
 
 def _begin_fork() -> None:
-    global _lock  # noqa: PLW0603 - another thread of the parent may have held it
+    global _lock  # noqa: PLW0603 - a thread of the parent may have held it
     _lock = threading.Lock()
 
 
@@ -114,12 +114,12 @@ _UNNAMED = (
 
 
 def find_token(environment: Mapping[str, str] = os.environ, *, token_file: str | None = None) -> str | None:
-    """The token that `find_credential` finds, as it is now."""
+    """The current token of the credential that `find_credential` finds."""
     return token_of(find_credential(environment, token_file=token_file))
 
 
 def token_of(credential: Credential) -> str | None:
-    """As it is now."""
+    """The current token of a credential."""
     return credential.read() if isinstance(credential, TokenFile | TokenVariable) else credential
 
 
@@ -130,11 +130,11 @@ def find_credential(
     installed: str | None = None,
     certificate: str = "",
 ) -> Credential:
-    """The token of `token_file`, FLINKLIKE_TOKEN, FLINKLIKE_TOKEN_FILE, or the installation's; None if there is none.
+    """The token of `token_file`, else FLINKLIKE_TOKEN, FLINKLIKE_TOKEN_FILE, or the local installation; else None.
 
-    The installation's is in the file `installed`, or in its run directory. With a `certificate`, which somebody has
-    named, it is left alone. FLINKLIKE_NO_TOKEN: only `token_file`. Raises AuthenticationError when a file that was
-    named cannot be read.
+    The token of the installation is in the file `installed`, or in the run directory. It is not used beside a
+    configured `certificate`. With FLINKLIKE_NO_TOKEN only `token_file` is used. Raises AuthenticationError for a
+    configured file that cannot be read.
     """
     if token_file is None and is_without_token(environment):
         return None
@@ -152,7 +152,7 @@ def find_credential(
 
 
 def is_without_token(environment: Mapping[str, str] = os.environ) -> bool:
-    """Has somebody said that no token is to be shown? Raises AuthenticationError for what is neither yes nor no."""
+    """True if FLINKLIKE_NO_TOKEN says so. Raises AuthenticationError for a value other than true and false."""
     said = environment.get(NO_TOKEN, "").strip().lower()
     if said not in {"", "false", "true"}:
         message = f"{NO_TOKEN} is {said[:40]!r}, expected true or false"
@@ -161,7 +161,7 @@ def is_without_token(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def shown_in_words(credential: Credential, certificate: str) -> str:
-    """What a request has shown, and where that came from: for who is refused. "" for what the caller knows best."""
+    """The credential of a request and its source, for the message of a refusal; "" when the caller passed the token."""
     if credential is None:
         return _UNNAMED.format(certificate) if certificate else ""
     if isinstance(credential, str):
@@ -193,7 +193,7 @@ def _readable(path: Path) -> TokenFile:
 
 
 def _warn_of_others(path: Path) -> None:
-    """A warning, and no refusal: files of secrets that containers are given have modes that nobody there chooses."""
+    """Only a warning: the user of a container cannot choose the mode of a mounted secret."""
     mode = stat.S_IMODE(path.stat().st_mode)
     with _lock:
         is_news = bool(mode & _OF_OTHERS) and path not in _told
@@ -203,9 +203,9 @@ def _warn_of_others(path: Path) -> None:
 
 
 def _first_line(file: Path) -> str:
-    """The token to send; the cluster accepts those of further lines too. Raises OSError, ValueError for none."""
+    """The token to send. The cluster accepts those of further lines too. Raises OSError, ValueError."""
     found = file.read_text(encoding="utf-8").strip().partition("\n")[0].strip()
-    if not found:  # who writes it without a rename leaves it so for a moment
+    if not found:  # a writer that does not rename leaves the file empty for a moment
         message = f"{file} is empty"
         raise ValueError(message)
     return found
@@ -217,7 +217,7 @@ def _run_directory(environment: Mapping[str, str]) -> Path:
 
 
 class _Bearer(httpx.Auth):
-    """The newest token with each request."""
+    """Shows the current token with each request."""
 
     def __init__(self, file: TokenFile) -> None:
         self._file = file
@@ -229,7 +229,7 @@ class _Bearer(httpx.Auth):
 
 
 class _Fixed(httpx.Auth):
-    """One token, or none."""
+    """Shows one token, or none."""
 
     def __init__(self, token: str | None) -> None:
         self._headers = authorization(token)
@@ -241,7 +241,7 @@ class _Fixed(httpx.Auth):
 
 
 def bearer(credential: Credential) -> httpx.Auth:
-    """What each request shows. Raises AuthenticationError for what cannot be a token."""
+    """The authentication of requests by that credential. Raises AuthenticationError for a malformed token."""
     if isinstance(credential, TokenFile):
         _ = authorization(credential.read())
         return _Bearer(credential)
@@ -249,7 +249,7 @@ def bearer(credential: Credential) -> httpx.Auth:
 
 
 def authorization(token: str | None) -> dict[str, str]:
-    """The header of every request. Raises AuthenticationError for what cannot be a token."""
+    """The header of a request with that token. Raises AuthenticationError for a malformed token."""
     if not token:
         return {}
     if not token.isascii() or not token.isprintable() or " " in token:

@@ -18,10 +18,10 @@ from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_d
 from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
 from airflow_flinklike.api.function import function_job
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
-from airflow_flinklike.operators.spark_parameters import mapping_of, one_of, timeout_of
+from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, mapping_of, one_of
 from runtime.jobgraph.function_call import INJECTED
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _FUNCTION_ATTRIBUTE = "flinklike_function"
 _POSITIONAL = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD})
 
 
-class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
+class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOperator):
     """The operator behind `@task.flinklike`.
 
     :param templates_dict: templates whose values the function gets as its parameter `templates_dict`
@@ -55,15 +55,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
     template_fields: Sequence[str] = (  # type: ignore[mutable-override]  # Airflow narrows it just so
         "templates_dict",
         *DecoratedOperator.template_fields,
-        "conf",
-        "py_files",
-        "files",
-        "archives",
-        "environment",
-        "job_timeout",
-        "secrets",
-        "restart_strategy",
-        "user_failures",
+        *JOB_FIELDS,
         "flinklike_conn_id",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -116,15 +108,7 @@ class FlinklikeDecoratedOperator(DecoratedOperator, FlinklikeJobOperator):
             kwargs=arguments,
             name=f"{self.dag_id}.{self.task_id}",
             conf={**self.default_conf, **mapping_of("conf", self.conf)},
-            py_files=self.py_files or (),
-            files=self.files or (),
-            archives=self.archives or (),
-            environment=mapping_of("environment", self.environment),
-            params=dict(context.get("params") or {}),
-            execution_timeout=timeout_of(self.job_timeout),
-            secrets=self.secrets or (),
-            restart_strategy=self.restart_strategy,
-            user_failures=self.user_failures,
+            **self.job_options(dict(context.get("params") or {})),
         ).build()
 
 

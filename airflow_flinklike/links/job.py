@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
+from airflow_flinklike.task_instance.xcoms import JOB_URL_KEY
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
-
-JOB_URL_KEY = "job_url"
 
 
 class FlinklikeJobLink(BaseOperatorLink):

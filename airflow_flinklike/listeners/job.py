@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pluggy import HookimplMarker
 
-from airflow_flinklike.operators.adoption import STORE_KEY, StoredJob, parse_stored
+from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import ORMExecuteState, Session

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from airflow.sdk import BaseOperatorLink, conf, timezone
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import (
     FlinklikeClientError,
@@ -25,10 +25,11 @@ from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.operators.calls import CallInterruptedError, InterruptibleCalls
+from airflow_flinklike.operators.fields import one_of
 from airflow_flinklike.operators.final_errors import final_form, is_ruled
 from airflow_flinklike.operators.job_run import JobRun, RunSettings
 from airflow_flinklike.operators.reporting import ReportingOperator
-from airflow_flinklike.operators.spark_parameters import one_of, refuse_spark_parameters
+from airflow_flinklike.operators.spark_parameters import refuse_spark_parameters
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId

@@ -19,23 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
 from airflow_flinklike.exceptions import AuthenticationError, FlinklikeClientError, JobConflictError, JobNotFoundError
 from airflow_flinklike.hooks.connection import ClusterAccess
-from airflow_flinklike.operators.adoption import (
-    STORE_KEY,
-    Adopt,
-    EndThenSubmit,
-    StoredJob,
-    Submit,
-    TakeResult,
-    TaskLife,
-    decide,
-    parse_stored,
-)
+from airflow_flinklike.operators.adoption import Adopt, EndThenSubmit, Submit, TakeResult, TaskLife, decide
 from airflow_flinklike.operators.calls import InterruptibleCalls
 from airflow_flinklike.task_instance.observation import JobObserver, Log
+from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.task_instance.task_states import TaskKey
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus

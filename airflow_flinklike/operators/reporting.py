@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, conf, timezone
+from airflow.sdk import BaseOperator, conf
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
-from airflow_flinklike.links.job import JOB_URL_KEY
-from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
+from airflow_flinklike.task_instance.observation import JobObserver, LogSettings, now_seconds
 from airflow_flinklike.task_instance.openlineage import LineageJob, OpenLineageMethods, with_lineage
 from airflow_flinklike.task_instance.outlets import stated, tell_outlets, written
 from airflow_flinklike.task_instance.task_log import LOG_LIMIT
-from airflow_flinklike.task_instance.xcom_limit import XCOM_LIMIT, check_size
+from airflow_flinklike.task_instance.xcoms import JOB_ID_KEY, JOB_URL_KEY, XCOM_LIMIT, check_size, push_job
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
 from runtime.common.states import JobStatus
@@ -26,16 +25,8 @@ if TYPE_CHECKING:
     from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
     from airflow_flinklike.hooks.connection import ClusterAccess
 
-JOB_ID_KEY = "job_id"
-
-
 _ASK_SECONDS = 30.0
 """How long a cluster that is away is asked for what is only said beside the value."""
-
-
-def now_seconds() -> float:
-    """The clock of observers."""
-    return timezone.utcnow().timestamp()
 
 
 class ReportingOperator(OpenLineageMethods, BaseOperator):
@@ -86,10 +77,9 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         return JobObserver(self.log, bookmark, settings=settings, clock=now_seconds)
 
     def tell_job(self, context: Context, access: ClusterAccess, job_id: JobId) -> None:
-        """At once: Airflow itself stores links only at the end of a task."""
+        """Make the job known to the task's XComs, its link and its lineage, while the job runs."""
         self._lineage_job = LineageJob(job_id, access.ui_url)
-        context["ti"].xcom_push(key=JOB_URL_KEY, value=access.job_url(job_id))
-        context["ti"].xcom_push(key=JOB_ID_KEY, value=job_id)
+        push_job(context["ti"], job_id, access.job_url(job_id))
 
     def value_of(
         self, context: Context, client: FlinklikeClient, access: ClusterAccess, result: JobExecutionResult

@@ -9,36 +9,24 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_flinklike.api.loading import PipelineSource, build_job
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
+from airflow_flinklike.api.job_source import PipelineSource, build_job
 from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
+from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, mapping_of, one_of
 from airflow_flinklike.operators.plan import PLAN, PlanField
-from airflow_flinklike.operators.spark_parameters import arguments_of, mapping_of, one_of, parse_properties, timeout_of
+from airflow_flinklike.operators.properties_file import parse_properties
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
-_SCRIPT_ONLY = (
-    "application_args",
-    "conf",
-    "properties_file",
-    "py_files",
-    "files",
-    "archives",
-    "name",
-    "environment",
-    "job_timeout",
-    "secrets",
-    "restart_strategy",
-    "user_failures",
-)
+_SCRIPT_ONLY = ("application_args", "properties_file", "name", *JOB_FIELDS)
 
 
-class FlinklikeSubmitOperator(FlinklikeJobOperator):
+class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     """Run a job on a warm slot and return its value as XCom. Give either `pipeline` or `application`.
 
     It takes the place of SparkSubmitOperator: the parameters that describe an application have the same names, and
@@ -82,18 +70,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
 
     template_fields: Collection[str] = (
         "application",
-        "application_args",
-        "conf",
-        "properties_file",
-        "py_files",
-        "files",
-        "archives",
-        "name",
-        "environment",
-        "job_timeout",
-        "secrets",
-        "restart_strategy",
-        "user_failures",
+        *_SCRIPT_ONLY,
         "pipeline_params",
         "flinklike_conn_id",
         "plan",  # last: it is made of the others
@@ -168,15 +145,7 @@ class FlinklikeSubmitOperator(FlinklikeJobOperator):
             args=arguments_of(self.application_args),
             name=self.name or None,
             conf={**self.default_conf, **self._properties(), **mapping_of("conf", self.conf)},
-            py_files=self.py_files or (),
-            files=self.files or (),
-            archives=self.archives or (),
-            environment=mapping_of("environment", self.environment),
-            params=params,
-            execution_timeout=timeout_of(self.job_timeout),
-            secrets=self.secrets or (),
-            restart_strategy=self.restart_strategy,
-            user_failures=self.user_failures,
+            **self.job_options(params),
         ).build()
 
     def _properties(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_flinklike.exceptions import ClusterUnavailableError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
-from airflow_flinklike.sensors.conditions import ClusterWish, look_at_cluster
+from airflow_flinklike.triggers.conditions import ClusterWish, look_at_cluster
 from airflow_flinklike.triggers.job import error_of_event
 from airflow_flinklike.triggers.sensing import FlinklikeClusterTrigger
 

@@ -12,11 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState
 from airflow_flinklike.exceptions import FlinklikeClientError, ResultTooLargeError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
-from airflow_flinklike.links.job import JOB_URL_KEY, FlinklikeJobLink
-from airflow_flinklike.operators.reporting import JOB_ID_KEY, now_seconds
-from airflow_flinklike.sensors.conditions import JobWish, Verdict, job_wish, look_at_job
-from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
-from airflow_flinklike.task_instance.xcom_limit import XCOM_LIMIT, check_size
+from airflow_flinklike.links.job import FlinklikeJobLink
+from airflow_flinklike.task_instance.observation import JobObserver, LogSettings, now_seconds
+from airflow_flinklike.task_instance.xcoms import XCOM_LIMIT, check_size, push_job
+from airflow_flinklike.triggers.conditions import JobWish, Verdict, job_wish, look_at_job
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from airflow_flinklike.triggers.sensing import FlinklikeJobStateTrigger
 from runtime.common.errors import InvalidInputError
@@ -155,8 +154,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
             settings = LogSettings(self.log_limit, access.job_url("")) if self.log_limit else None
             self._observed = state.job_id
             self._observer = JobObserver(self.log, bookmark, settings=settings, clock=now_seconds)
-            context["ti"].xcom_push(key=JOB_URL_KEY, value=access.job_url(state.job_id))
-            context["ti"].xcom_push(key=JOB_ID_KEY, value=state.job_id)
+            push_job(context["ti"], state.job_id, access.job_url(state.job_id))
         self._observer.observe(client, state)
 
     def _value_of(self, client: FlinklikeClient, state: JobState, *, is_reached: bool) -> Any:

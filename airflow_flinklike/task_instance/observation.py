@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +31,11 @@ _LOOKS_AT_ONCE = 4
 _WORKER_QUIET_SECONDS = 30.0
 _TRIGGER_QUIET_SECONDS = 120.0
 _WAITING = frozenset({JobStatus.INITIALIZING, JobStatus.CREATED})
+
+
+def now_seconds() -> float:
+    """Seconds since 1970: the clock of observers in workers and triggerers."""
+    return time.time()  # noqa: TID251 - Airflow's processes have no other clock
 
 
 class Log(Protocol):

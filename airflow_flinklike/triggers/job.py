@@ -11,7 +11,6 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -26,7 +25,7 @@ from airflow_flinklike.exceptions import (
 )
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
-from airflow_flinklike.task_instance.observation import AsyncJobObserver
+from airflow_flinklike.task_instance.observation import AsyncJobObserver, now_seconds
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, trigger_kill_cause
 from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
@@ -113,7 +112,7 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     def make_observer(self) -> AsyncJobObserver:
         """Who is told of every look at the job."""
-        return AsyncJobObserver(self.log, self.bookmark, clock=lambda: timezone.utcnow().timestamp())
+        return AsyncJobObserver(self.log, self.bookmark, clock=now_seconds)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""
@@ -177,7 +176,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         state: JobState | None = None
         insist_at = 0.0 if self.insist_interval is not None else float("inf")
         while (remaining := self._remaining_seconds()) > 0:
-            now = timezone.utcnow().timestamp()
+            now = now_seconds()
             if self.insist_interval is not None and now >= insist_at:
                 insist_at = now + self.insist_interval
                 with suppress(JobConflictError, JobNotFoundError, ClusterUnavailableError):
@@ -200,4 +199,4 @@ class FlinklikeJobTrigger(BaseTrigger):
     def _remaining_seconds(self) -> float:
         if self.deadline_millis is None:
             return float("inf")
-        return self.deadline_millis / 1000 - timezone.utcnow().timestamp()
+        return self.deadline_millis / 1000 - now_seconds()

@@ -15,7 +15,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import ClusterUnavailableError
 from airflow_flinklike.hooks.connection import ClusterAccess
-from airflow_flinklike.sensors.conditions import (
+from airflow_flinklike.triggers.conditions import (
     JOBS,
     TASK_MANAGERS,
     ClusterWish,

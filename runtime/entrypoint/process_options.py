@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from runtime.aio.clock import SystemClock
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import Incarnation
+from runtime.common.watched import Watched
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.option import ConfigOption
@@ -30,7 +31,6 @@ from runtime.rpc.settings import RpcLimits, RpcSettings
 from runtime.security.cluster_key import load_or_create_cluster_key, read_cluster_key
 from runtime.security.internal import derived_credential
 from runtime.security.tokens import Token, WatchedClusterToken
-from runtime.security.watched import Watched
 
 if TYPE_CHECKING:
     from runtime.security.tls_files import TlsMaterial

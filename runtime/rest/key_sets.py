@@ -16,8 +16,8 @@ import httpx
 
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.watched import Watched
 from runtime.security.jwt_keys import KEY_SET_BYTES_MAX, JwtKeys, parse_key_set, read_key_file
-from runtime.security.watched import Watched
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,11 @@ class FileKeys:
     def __init__(self, path: Path, clock: Clock, *, is_set: bool) -> None:
         """Raises InvalidInputError for a file that cannot be used."""
         self._watched = Watched(
-            "key of JWTs", [path], lambda: _read_key_set(path) if is_set else read_key_file(path), clock
+            "key of JWTs",
+            [path],
+            lambda: _read_key_set(path) if is_set else read_key_file(path),
+            now=clock.monotonic,
+            log=logger,
         )
 
     def keys(self) -> JwtKeys:

@@ -20,9 +20,9 @@ from starlette.types import Scope
 
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
+from runtime.common.watched import Watched
 from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, told_by_stand_by
 from runtime.security.tls_files import TlsFiles, TlsMaterial, read_tls
-from runtime.security.watched import Watched
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,9 @@ class RestTls:
         What OpenSSL would refuse when it is shown or trusted is not taken: the one before stays in use (R47).
         """
         paths = (files.cert, files.key, files.ca)
-        source = Watched(f"certificate of {files.prefix}", paths, lambda: _loadable(files, clock), clock)
+        source = Watched(
+            f"certificate of {files.prefix}", paths, lambda: _loadable(files, clock), now=clock.monotonic, log=logger
+        )
         return cls(source, asks_clients=asks_clients)
 
     def server_context(self) -> ssl.SSLContext:

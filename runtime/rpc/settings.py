@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runtime.common.ids import Incarnation
+from runtime.common.watched import Watched
 from runtime.rpc.core.strangers import StrangerLimits
 from runtime.security.descriptors import connections_of_one_port
 from runtime.security.tokens import Token
-from runtime.security.watched import Watched
 
 if TYPE_CHECKING:
     from runtime.security.tls_files import TlsMaterial

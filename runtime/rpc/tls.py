@@ -12,8 +12,8 @@ from typing import Any
 
 import grpc
 
+from runtime.common.watched import Watched
 from runtime.security.tls_files import TlsMaterial
-from runtime.security.watched import Watched
 
 
 class ServerTls:

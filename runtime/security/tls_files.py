@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,10 @@ from cryptography.hazmat.primitives import serialization
 
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
+from runtime.common.watched import Watched
 from runtime.security.private_files import read_private
-from runtime.security.watched import Watched
+
+logger = logging.getLogger(__name__)
 
 _SIZE_MAX = 1024 * 1024
 
@@ -40,7 +43,9 @@ class TlsMaterial:
 def watch_tls(files: TlsFiles, clock: Clock) -> Watched[TlsMaterial]:
     """Them, read again when they change. Raises InvalidInputError."""
     paths = (files.cert, files.key, files.ca)
-    return Watched(f"certificate of {files.prefix}", paths, lambda: read_tls(files, clock), clock)
+    return Watched(
+        f"certificate of {files.prefix}", paths, lambda: read_tls(files, clock), now=clock.monotonic, log=logger
+    )
 
 
 def read_tls(files: TlsFiles, clock: Clock) -> TlsMaterial:

@@ -16,6 +16,7 @@ from typing import Any
 
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.watched import file_state
 from runtime.config.option import parse_duration, parse_variables
 from runtime.config.token_provider_options import ProviderOptions
 from runtime.gateways.delegation_tokens import DelegationTokenProvider, DelegationTokenReceiver, ObtainedTokens
@@ -58,11 +59,7 @@ class FileTokenProvider:
 
     def state(self) -> object:
         """That of the file."""
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            return error.errno
-        return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        return file_state(self._path)
 
 
 class CommandTokenProvider:

@@ -7,6 +7,7 @@ refused. The value never shows in a repr, a log line or an error.
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -15,8 +16,10 @@ from typing import Protocol
 
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, UnauthenticatedError
+from runtime.common.watched import Watched
 from runtime.security.private_files import create_private, read_private
-from runtime.security.watched import Watched
+
+logger = logging.getLogger(__name__)
 
 _FORM = "a cluster token has at least 16 characters out of A-Z a-z 0-9 . _ ~ + / = -"
 TOKEN_SIZE_MAX = 4096
@@ -103,7 +106,9 @@ class WatchedClusterToken:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         _ = load_or_create_cluster_token(path)
-        self._watched = Watched("cluster's token", [path], lambda: read_cluster_token(path), clock)
+        self._watched = Watched(
+            "cluster's token", [path], lambda: read_cluster_token(path), now=clock.monotonic, log=logger
+        )
 
     def __repr__(self) -> str:
         return "WatchedClusterToken(***)"

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_flinklike.client import FlinklikeClient
-from airflow_flinklike.operators.adoption import STORE_KEY
+from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from tests.kit.airflow.context import FakeStateStore, FakeTaskInstance, context
 from tests.kit.airflow.jobs import submit
 from tests.kit.rest.fake_cluster import FakeCluster

@@ -19,7 +19,7 @@ from airflow.sdk.execution_time.timeout import timeout
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.exceptions import JobCanceledError, WorkerStoppedError
-from airflow_flinklike.operators.adoption import STORE_KEY, StoredJob, parse_stored
+from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger
 from runtime.common.ids import JobId
 from tests.kit.airflow.connection import connection_json

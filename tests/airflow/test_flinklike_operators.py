@@ -16,8 +16,8 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
 from airflow_flinklike.exceptions import JobFailedError, PipelineError
-from airflow_flinklike.operators.adoption import STORE_KEY
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
+from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from runtime.jobgraph.graph import JobGraph, PickledCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from tests.kit.airflow.context import FakeStateStore, context
@@ -145,7 +145,7 @@ def test_pipeline_params_win_over_params() -> None:
 
 def test_a_pipeline_may_be_an_object_or_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert graph_of(submit(pipeline=with_day("x"))).name == "x x 1"
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "unit" / "pipeline"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "unit" / "api"))
     assert graph_of(submit(pipeline="pipeline_fixture_jobs:simple", pipeline_params={"days": 2})).vertices[
         0
     ].splits == (
@@ -228,7 +228,7 @@ def test_the_conf_of_the_connection_is_the_default(
 
 
 def test_the_reference_of_a_pipeline_may_be_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "unit" / "pipeline"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "unit" / "api"))
     operator = submit(pipeline="pipeline_fixture_jobs:{{ params.kind }}", pipeline_params={"days": 2})
     graph = graph_of(operator, context(params={"kind": "simple"}))
     assert graph.name == graph_of(submit(pipeline="pipeline_fixture_jobs:simple", pipeline_params={"days": 2})).name

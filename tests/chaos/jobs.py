@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from airflow_flinklike import FixedDelayRestartStrategy, Pipeline
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.pipeline import Stream
-from airflow_flinklike.api.program import JobProgram
 from tests.chaos.outputs import Output
 
 _PROGRAMS = "tests.chaos.programs"

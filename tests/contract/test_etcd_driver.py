@@ -14,6 +14,7 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
+from runtime.common import watched
 from runtime.common.errors import (
     InvalidInputError,
     OutcomeUnknownError,
@@ -29,7 +30,6 @@ from runtime.highavailability.kv.compaction import HISTORY_SECONDS, Compactor
 from runtime.highavailability.kv.conditions import absent
 from runtime.highavailability.kv.key_value_store import Get, KeyValueStore, Put, Txn
 from runtime.highavailability.kv.lease import Lease, LeaseSettings
-from runtime.security import watched
 from tests.kit.control_plane.virtual_time import ManualClock
 from tests.kit.etcd.server import EtcdProcess
 from tests.kit.host.tcp_proxy import TcpProxy

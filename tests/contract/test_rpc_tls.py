@@ -15,12 +15,12 @@ import pytest
 from cryptography import x509
 
 from runtime.aio.clock import LoopClock, SystemClock
+from runtime.common import watched
 from runtime.common.errors import UnauthenticatedError, UnavailableError
 from runtime.common.ids import Incarnation
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import NobodyListensError
 from runtime.rpc.settings import RpcSettings
-from runtime.security import watched
 from runtime.security.certificates import Use
 from runtime.security.tls_files import TlsFiles, TlsMaterial, watch_tls
 from runtime.security.tokens import ClusterToken

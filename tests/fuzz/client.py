@@ -17,8 +17,8 @@ from airflow_flinklike import FlinklikeClient
 from airflow_flinklike.client import JobState, operations
 from airflow_flinklike.client.receiving import ANSWER_BYTES_MAX
 from airflow_flinklike.exceptions import FlinklikeClientError, JobCanceledError, JobFailedError
-from airflow_flinklike.sensors.conditions import ClusterWish, JobWish, look_at_cluster, look_at_job
 from airflow_flinklike.task_instance.observation import JobObserver, LogSettings
+from airflow_flinklike.triggers.conditions import ClusterWish, JobWish, look_at_cluster, look_at_job
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.fuzz.surface import MIB, Surface

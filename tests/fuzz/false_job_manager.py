@@ -25,9 +25,9 @@ from airflow_flinklike.cli.__main__ import main
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient, JobState, operations
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import FlinklikeClientError, JobCanceledError, JobFailedError
-from airflow_flinklike.sensors.conditions import ClusterWish, JobWish, look_at_cluster, look_at_job
 from airflow_flinklike.task_instance.observation import AsyncJobObserver, JobObserver, LogSettings
 from airflow_flinklike.task_instance.outlets import written
+from airflow_flinklike.triggers.conditions import ClusterWish, JobWish, look_at_cluster, look_at_job
 from runtime.common.states import JobStatus
 from tests.fuzz.surface import MIB, Surface
 from tests.kit.control_plane.job_graphs import lone

@@ -17,7 +17,8 @@ from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
-from airflow_flinklike.api.program import JobProgram, Program
+from airflow_flinklike.api.job_program import JobProgram
+from airflow_flinklike.api.program import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -6,6 +6,7 @@ gRPC's `ipv4:a,b` targets and load balancing policies do not work with host name
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import ssl
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -19,9 +20,11 @@ from google.protobuf.message import Message
 
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.watched import Watched
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.settings import EtcdSettings
-from runtime.security.watched import Watched
+
+logger = logging.getLogger(__name__)
 
 # Without ping_timeout_ms grpcio 1.85 needs over a minute to notice a frozen peer; etcd refuses pings more often than
 # every 5 s. Without the backoff limit an outage of a minute costs ten more seconds. min_reconnect_backoff_ms is how
@@ -187,7 +190,9 @@ def watch_certificates(settings: EtcdSettings, clock: Clock) -> Watched[Certific
     if not settings.tls_ca:
         return None
     paths = [Path(one) for one in (settings.tls_ca, settings.tls_cert, settings.tls_key) if one]
-    return Watched("certificate of high-availability.etcd.tls", paths, lambda: _read(settings), clock)
+    return Watched(
+        "certificate of high-availability.etcd.tls", paths, lambda: _read(settings), now=clock.monotonic, log=logger
+    )
 
 
 def _read(settings: EtcdSettings) -> Certificates:

@@ -9,6 +9,7 @@ import grpc
 
 from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
+from runtime.common.watched import Watched
 from runtime.highavailability.etcd.channels import (
     Certificates,
     Connection,
@@ -19,7 +20,6 @@ from runtime.highavailability.etcd.channels import (
 from runtime.highavailability.etcd.generated import flinklike_etcdpb_pb2 as pb
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.status import translate
-from runtime.security.watched import Watched
 
 _CALLS_END_SECONDS = 60.0
 """Longer than any call but a watch."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from runtime.aio.clock import SystemClock
+from runtime.common.watched import Watched
 from runtime.security.certificates import Credential, Use, issue, new_authority
 from runtime.security.tls_files import TlsMaterial
-from runtime.security.watched import Watched
 
 VALID = timedelta(days=1)
 
@@ -68,4 +69,4 @@ class Made:
 
 def fixed(material: TlsMaterial) -> Watched[TlsMaterial]:
     """Of no file, and whatever a process would say of it."""
-    return Watched("test", [], lambda: material, SystemClock())
+    return Watched("test", [], lambda: material, now=SystemClock().monotonic, log=logging.getLogger(__name__))

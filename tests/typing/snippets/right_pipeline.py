@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_flinklike import (
     AsyncFlinklikeClient,
     Edge,
+    FixedDelayRestartStrategy,
     FlinklikeClient,
     JobGraph,
     JobHandle,
@@ -53,6 +54,7 @@ source = assert_type(pipeline.source("read", read, splits=[1, "two", {"three": 3
 mapped = source.map("map", lambda ctx, df: df, resources=ResourceSpec(memory_bytes=1 << 30))
 edge = assert_type(mapped.hash("a", "b"), Edge)
 joined = edge.apply("join", join, source.broadcast(), parallelism=4, slot_sharing_group="join")
+chained = mapped.map("chained", read, max_parallelism=4, exclusive=True, chainable=False, slot_sharing_group=None)
 forward = joined.apply("forward", "module:function", chainable=False)
 forward.sink("write", join, mapped.rebalance(), max_parallelism=8)
 assert_type(pipeline.job_graph({"n": 4}), JobGraph)
@@ -62,7 +64,17 @@ assert_type(handle.wait(), JobExecutionResult)
 handle.cancel()
 
 script_job("etl.py", args=["--day", 5], conf={"spark.sql.shuffle.partitions": 2}, py_files="a.py,b.zip").submit()
+script_job(Path("etl.py"), archives=iter(["a.zip#a"]), secrets=("db",), restart_strategy="none", user_failures="final")
 function_job(read, kwargs={"x": 1}, name="read").explain().to_text()
+function_job(
+    read,
+    args=(1, 2),
+    params={"n": 5},
+    environment={"A": "b"},
+    wheels=[Path("a.whl")],
+    execution_timeout=1.5,
+    restart_strategy=FixedDelayRestartStrategy(attempts=3),
+)
 
 with FlinklikeClient(["127.0.0.1:8081"], None) as client:
     assert_type(client.status(new_job_id(), wait=2.0), JobState)

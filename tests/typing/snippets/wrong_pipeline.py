@@ -19,12 +19,16 @@ airflow_flinklike.Nothing()  # expect: attr-defined
 Pipeline()  # expect: call-arg
 Pipeline(1)  # expect: arg-type
 Pipeline("p", param={})  # expect: call-arg
+Pipeline("p", py_files=5)  # expect: arg-type
 pipeline = Pipeline("p")
 pipeline.source("a", 5)  # expect: arg-type
 pipeline.source("a", read, paralelism=2)  # expect: call-arg
 pipeline.source("a", read, parallelism="2")  # expect: arg-type
 pipeline.map("a", read)  # expect: attr-defined
 stream = pipeline.source("a", read)
+pipeline.source("a", read, resources="4g")  # expect: arg-type
+pipeline.source("a", read, "splits")  # expect: call-arg
+stream.map("b", read, parallelism=2)  # expect: call-arg
 stream.hash(1)  # expect: arg-type
 stream.hash("a").map("b", read)  # expect: attr-defined
 stream.apply("b", read, paralelism=2)  # expect: call-arg
@@ -35,6 +39,11 @@ stream.name = "other"  # expect: misc
 pipeline.submit(address=8081)  # expect: arg-type
 
 script_job("etl.py", conf=["a=b"])  # expect: arg-type
+script_job("etl.py", py_file="a.py")  # expect: call-arg
+script_job("etl.py", spark_conf={})  # expect: call-arg
+script_job("etl.py", ["--day", "5"])  # expect: call-arg
+function_job(read, execution_timeout="5 min")  # expect: arg-type
+function_job(read, secret=["db"])  # expect: call-arg
 function_job("module:function")  # expect: arg-type
 
 client = FlinklikeClient("127.0.0.1:8081", None, retry=5)  # expect: call-arg

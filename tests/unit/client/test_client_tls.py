@@ -12,10 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from airflow_flinklike.client import AsyncFlinklikeClient, ClientTls, FlinklikeClient, find_credential, find_tls, tls
+from airflow_flinklike.client import AsyncFlinklikeClient, ClientTls, FlinklikeClient, find_credential, find_tls
 from airflow_flinklike.client import token as token_module
-from airflow_flinklike.client.tls import RenewedAsyncTransport, RenewedTransport, TlsContexts
+from airflow_flinklike.client.renewed_transports import RenewedAsyncTransport, RenewedTransport
+from airflow_flinklike.client.tls import watched_context
 from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, JobRefusedError
+from runtime.common import watched
 from runtime.rest.tls import RestTls
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.tls_files import TlsMaterial
@@ -148,7 +150,7 @@ def test_files_that_cannot_be_used_are_named(files: Files, tmp_path: Path) -> No
 
 
 def test_a_client_takes_renewed_certificates(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
     given = files.tls(shown=of_client())
     with (
         rest_of(GOOD, asks_clients=True) as old,
@@ -166,15 +168,15 @@ def test_a_client_takes_renewed_certificates(files: Files, monkeypatch: pytest.M
 def test_what_could_not_be_read_for_a_moment_is_taken_later(
     files: Files, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.0)
-    contexts = TlsContexts(files.tls())
-    before = contexts.current
+    monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
+    context = watched_context(files.tls())
+    before = context.value
     files.tls(OTHER_CA)
     with no_descriptors():
-        assert [contexts.current is before for _ in range(3)] == [True] * 3
+        assert [context.value is before for _ in range(3)] == [True] * 3
     assert len(caplog.records) == 1
-    assert contexts.current is not before
-    assert contexts.current is contexts.current
+    assert context.value is not before
+    assert context.value is context.value
 
 
 def renewed_by_threads(rest: RestThread, files: Files) -> Iterator[str]:
@@ -215,7 +217,7 @@ def until_connections(rest: RestThread, what: str) -> None:
 
 def test_a_renewal_leaves_nothing_of_the_one_before(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """R47: what runs there goes on, and then its connections are closed."""
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
     with rest_of(GOOD, asks_clients=True) as rest:
         for what in renewed_by_threads(rest, files):
             until_connections(rest, what)
@@ -226,7 +228,7 @@ def test_a_renewal_leaves_nothing_of_the_one_before(files: Files, monkeypatch: p
 async def test_a_renewal_leaves_nothing_of_the_one_before_on_a_loop(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
     with rest_of(GOOD, asks_clients=True) as rest:
         async for what in renewed_on_a_loop(rest, files):
             until_connections(rest, what)

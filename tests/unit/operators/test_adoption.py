@@ -12,13 +12,12 @@ from airflow_flinklike.operators.adoption import (
     Adopt,
     Decision,
     EndThenSubmit,
-    StoredJob,
     Submit,
     TakeResult,
     TaskLife,
     decide,
-    parse_stored,
 )
+from airflow_flinklike.task_instance.stored_job import StoredJob, parse_stored
 from runtime.common.ids import JobId, parse_job_id
 from runtime.common.states import JobStatus
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
+from runtime.common import watched
 from runtime.common.errors import InvalidInputError
 from runtime.common.states import JobStatus
 from runtime.rest import connections
@@ -29,7 +30,6 @@ from runtime.rest.context import LEADER_UNKNOWN
 from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
 from runtime.rest.server import _SELDOM, RestServer, RestSettings
 from runtime.rest.tls import RestTls
-from runtime.security import watched
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.cluster_key import ClusterKey
 from runtime.security.tls_files import TlsFiles, TlsMaterial

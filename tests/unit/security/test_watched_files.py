@@ -12,10 +12,10 @@ import pytest
 
 from runtime.aio.clock import SystemClock
 from runtime.common.errors import InvalidInputError, UnauthenticatedError
+from runtime.common.watched import LOOK_SECONDS, Watched
 from runtime.security.private_files import replace_private
 from runtime.security.tls_files import TlsFiles, TlsMaterial, read_tls, watch_tls
 from runtime.security.tokens import WatchedClusterToken, read_cluster_token
-from runtime.security.watched import LOOK_SECONDS, Watched
 from tests.kit.control_plane.virtual_time import ManualClock
 from tests.kit.host.descriptors import no_descriptors
 from tests.kit.services.certificates import Made
@@ -240,7 +240,7 @@ def test_what_nobody_has_thought_of_leaves_the_value_too(tmp_path: Path, caplog:
             raise RuntimeError(NEW)
         return OLD
 
-    watched = Watched("token", [path], read, clock)
+    watched = Watched("token", [path], read, now=clock.monotonic, log=logging.getLogger(__name__))
     token_file(tmp_path, NEW)
     for _ in range(3):
         clock.advance(LOOK_SECONDS)

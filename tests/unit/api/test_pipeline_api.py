@@ -19,8 +19,8 @@ from airflow_flinklike import (
     function_job,
     script_job,
 )
-from airflow_flinklike.api.loading import build_job
-from airflow_flinklike.api.pipeline import default_max_parallelism
+from airflow_flinklike.api.job_source import build_job
+from airflow_flinklike.api.operator_options import default_max_parallelism
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.exchange import ExchangeMode as Mode
 from runtime.jobgraph.graph import BlobCode, FunctionReference, JobGraph, OperatorKind, PickledCode
@@ -312,6 +312,22 @@ def test_a_mistake_is_refused_where_it_is_made(mistake: Callable[[Pipeline, Stre
     with pytest.raises(PipelineError) as caught:
         mistake(*fresh())
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        lambda p, _: p.source("m", read, paralelism=2),
+        lambda _, s: s.map("m", one, parallelism=2),
+        lambda _, s: s.hash("k").apply("m", one, splits=[]),
+        lambda _, __: Pipeline("q", conf={}),  # type: ignore[call-arg]  # the mistake
+        lambda _, __: function_job(read, secret=["db"]),  # type: ignore[call-arg]  # the mistake
+        lambda _, __: script_job("etl.py", spark_conf={}),  # type: ignore[call-arg]  # the mistake
+    ],
+)
+def test_an_unknown_option_is_refused_as_an_unknown_keyword_is(mistake: Callable[[Any, Any], object]) -> None:
+    with pytest.raises(TypeError, match="got an unexpected keyword argument '"):
+        mistake(*fresh())
 
 
 def test_all_problems_of_a_job_are_listed_when_it_is_built() -> None:

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from airflow_flinklike.exceptions import ResultTooLargeError
-from airflow_flinklike.task_instance.xcom_limit import XCOM_LIMIT, check_size
+from airflow_flinklike.task_instance.xcoms import XCOM_LIMIT, check_size
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_flinklike.api.loading import build_job, import_reference, importable
-from airflow_flinklike.api.program import JobProgram, Program
+from airflow_flinklike.api.job_program import JobProgram
+from airflow_flinklike.api.job_source import build_job, import_reference, importable
+from airflow_flinklike.api.program import Program
 from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError

@@ -1,4 +1,4 @@
-"""From what a user names as a job to a built one: a reference, a function that makes it, or the job itself."""
+"""Sources of jobs: a reference such as 'module:name', a function that returns a job, or the job itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from airflow_flinklike.api.program import JobProgram, Program
+from airflow_flinklike.api.job_program import JobProgram
+from airflow_flinklike.api.program import Program
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from runtime.jobgraph.graph import JobGraph
 
@@ -25,9 +26,9 @@ PipelineSource = str | Program | JobGraph | Callable[..., Program | JobGraph]
 def build_job(
     source: PipelineSource, params: Mapping[str, Any] | None = None, *, label: str | None = None
 ) -> JobProgram:
-    """Build a job. `params` fill the arguments of a function that take them by name, and all become `ctx.params`.
+    """Build the job of a source. `params` fill parameters of these names of a function, and all become `ctx.params`.
 
-    `label` is what errors call it. Raises PipelineError.
+    Errors name the source by `label`. Raises PipelineError.
     """
     given = dict(params or {})
     label = label or (source if isinstance(source, str) else _label(source))
@@ -46,7 +47,7 @@ def build_job(
 
 @contextmanager
 def importable(source: PipelineSource) -> Iterator[None]:
-    """Modules beside the file of 'path/file.py:name' can be imported meanwhile, as if the file was run."""
+    """Within the block, modules beside the file of 'path/file.py:name' can be imported, as when the file is run."""
     file = source.rpartition(":")[0] if isinstance(source, str) else ""
     if not file.endswith(_FILE_SUFFIX):
         yield
@@ -60,9 +61,9 @@ def importable(source: PipelineSource) -> Iterator[None]:
 
 
 def import_reference(reference: str) -> Any:
-    """The object that 'package.module:name' or 'path/file.py:name' names.
+    """The object of 'package.module:name' or 'path/file.py:name'.
 
-    Raises PipelineError that says which part is missing.
+    Raises PipelineError that names the missing part.
     """
     module_name, separator, attributes = reference.rpartition(":")
     if not separator or not module_name or not attributes:
@@ -95,9 +96,9 @@ def _import(reference: str, module_name: str) -> ModuleType:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """The file as a module of its name, or of another one where that is taken.
+    """Import the file as a module of its name, or of another name where another module has that.
 
-    It stays loaded as other modules do: what it defines is pickled by value as long as it is found there.
+    The module stays in `sys.modules`, where pickling finds it and sends its objects by value.
     """
     name = path.stem
     if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
@@ -117,7 +118,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Those params that the function takes by name; all of them when it takes `**kwargs`."""
+    """The params that the function has parameters for; all of them when it takes `**kwargs`."""
     signature = inspect.signature(function)
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
     arguments = {key: value for key, value in params.items() if takes_all or key in signature.parameters}

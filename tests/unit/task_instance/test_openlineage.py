@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike.api.program import JobProgram
+from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.task_instance.openlineage import LineageJob, OpenLineageMethods, with_lineage
 from tests.kit.control_plane.job_graphs import lone
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import JobNotFoundError
-from airflow_flinklike.sensors.conditions import (
+from airflow_flinklike.triggers.conditions import (
     ClusterWish,
     JobLook,
     JobWish,

@@ -1,0 +1,138 @@
+"""A built job: its JobGraph, and the content to upload before it is submitted. Building opens no connection."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypedDict
+
+from airflow_flinklike.api.artifacts import (
+    ARCHIVE_SUFFIXES,
+    PY_FILE_SUFFIXES,
+    WHEEL_SUFFIXES,
+    ArtifactCollector,
+    BlobSource,
+    FilePath,
+)
+from airflow_flinklike.exceptions import PipelineError
+from runtime.common.spark_conf import conf_text
+from runtime.common.version import VERSION
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex
+from runtime.jobgraph.parsing import check_job_graph
+from runtime.jobgraph.restart_strategy import RestartStrategy, restart_strategy_of, user_failures_of
+from runtime.jobgraph.validate import json_problems
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgram:
+    """A built job. `uploads` holds, by sha256, the content of the graph's pending artifacts."""
+
+    graph: JobGraph
+    uploads: Mapping[str, BlobSource] = field(default_factory=dict)
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of a whole job, the same for pipelines, functions and scripts."""
+
+    params: Mapping[str, Any] | None
+    """JSON values, which the job reads as `ctx.params`."""
+    environment: Mapping[str, str] | None
+    """Environment variables of the slot process while the job runs in it."""
+    py_files: Iterable[FilePath]
+    """.py, .zip, .egg and .whl files on the job's import path. Here and below a text is split at commas."""
+    files: Iterable[FilePath]
+    """Files in the working directory; `data.csv#alias` gives one another name."""
+    archives: Iterable[FilePath]
+    """Archives that are unpacked in the working directory, each into a directory of its name or its `#alias`."""
+    wheels: Iterable[FilePath]
+    """Wheels that are installed for this job, in the given order."""
+    execution_timeout: float | timedelta | None
+    """Seconds after which the cluster cancels the job. None: never."""
+    secrets: Iterable[str]
+    """Names of the TaskManagers' secrets that the job may read as `ctx.secrets`."""
+    restart_strategy: RestartStrategy | str | None
+    """What the cluster does when a task fails, also as text: 'none', 'fixed-delay,attempts=5'. None: as it is set."""
+    user_failures: str | None
+    """Whether failures of user code restart too: 'restart', 'final' or 'final-when-exclusive'."""
+
+
+def check_names(what: str, given: Mapping[str, Any], known: type) -> None:
+    """Refuse options that the TypedDict `known` does not have, as Python refuses unknown keywords. Raises TypeError."""
+    if unknown := sorted(given.keys() - known.__annotations__.keys()):
+        message = f"{what} got an unexpected keyword argument {unknown[0]!r}"
+        raise TypeError(message)
+
+
+def kept(options: JobOptions) -> JobOptions:
+    """The options with their iterables as tuples: a generator gives its elements once, and a job is built often."""
+    secrets = options.get("secrets", ())
+    return {
+        **options,
+        "py_files": _kept(options.get("py_files", ())),
+        "files": _kept(options.get("files", ())),
+        "archives": _kept(options.get("archives", ())),
+        "wheels": _kept(options.get("wheels", ())),
+        "secrets": secrets if isinstance(secrets, str) else tuple(secrets),
+    }
+
+
+def _kept(given: Iterable[FilePath] | FilePath) -> Iterable[FilePath]:
+    if isinstance(given, str):
+        return given
+    return (given,) if isinstance(given, os.PathLike) else tuple(given)
+
+
+def assemble(
+    name: str,
+    vertices: Iterable[JobVertex],
+    edges: Iterable[JobEdge],
+    collector: ArtifactCollector,
+    *,
+    spark_conf: Mapping[str, Any],
+    options: JobOptions,
+) -> JobProgram:
+    """Put the parts of a job together and check all of it. Raises InvalidInputError, ValidationError."""
+    secrets = options.get("secrets", ())
+    graph = JobGraph(
+        name=name,
+        vertices=tuple(vertices),
+        edges=tuple(edges),
+        params=plain_json(f"job {name!r}: params", dict(options.get("params") or {})),
+        spark_conf={key: conf_text(value) for key, value in spark_conf.items()},
+        environment=dict(options.get("environment") or {}),
+        py_files=collector.of_files("py-file", options.get("py_files", ()), suffixes=PY_FILE_SUFFIXES),
+        files=collector.of_files("file", options.get("files", ())),
+        archives=collector.of_files("archive", options.get("archives", ()), suffixes=ARCHIVE_SUFFIXES),
+        wheels=collector.of_files("wheel", options.get("wheels", ()), suffixes=WHEEL_SUFFIXES),
+        secrets=tuple(secrets.split(",") if isinstance(secrets, str) else secrets),
+        execution_timeout_seconds=_seconds(options.get("execution_timeout")),
+        restart_strategy=restart_strategy_of(options.get("restart_strategy")),
+        user_failures=user_failures_of(options.get("user_failures")),
+        client_version=VERSION,
+    )
+    _check(graph)
+    return JobProgram(graph, dict(collector.sources))
+
+
+def plain_json(label: str, value: Any) -> Any:
+    """The value as JSON has it: tuples are lists there, and subclasses their bases. Raises PipelineError."""
+    if problems := tuple(json_problems(label, value)):
+        raise PipelineError("; ".join(problems), problems)
+    return json.loads(json.dumps(value, default=dict))
+
+
+def _check(graph: JobGraph) -> None:
+    """All checks of the server, as if the pending artifacts were uploaded already."""
+    uploaded = graph.map_artifacts(
+        lambda one: one.model_copy(update={"key": f"{one.sha256}-pending"}) if one.is_pending else one
+    )
+    check_job_graph(uploaded)
+
+
+def _seconds(timeout: float | timedelta | None) -> float | None:
+    if isinstance(timeout, timedelta):
+        return timeout.total_seconds()
+    return None if timeout is None else float(timeout)

@@ -1,0 +1,85 @@
+"""Options of one operator of a pipeline: what a user may set, what is refused, and what holds where nothing is set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import UnionType
+from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
+
+from airflow_flinklike.exceptions import PipelineError
+from runtime.jobgraph.graph import ResourceSpec
+from runtime.jobgraph.limits import PARALLELISM_MAX
+
+T = TypeVar("T")
+
+MAX_PARALLELISM_FLOOR = 128
+
+
+class MapOptions(TypedDict, total=False):
+    """Options of an operator whose input dictates its parallelism.
+
+    An option that is left out, or None, is that of the inputs where they agree, else the default.
+    """
+
+    max_parallelism: int | None
+    """Upper bound of the parallelism. Default: the next power of two above 1.5 times the parallelism, at least 128."""
+    slot_sharing_group: str | None
+    """Operators of one group share slots. Default: 'default'."""
+    resources: ResourceSpec | None
+    """What one subtask needs of a slot."""
+    exclusive: bool | None
+    """True: a subtask never runs twice at the same time, not even after its TaskManager is lost."""
+    chainable: bool
+    """False: the operator gets a task of its own, apart from its producer and its consumers. Default: True."""
+
+
+class OperatorOptions(MapOptions, total=False):
+    """Options of any other operator."""
+
+    parallelism: int | None
+    """Number of subtasks. Forward and gather edges dictate it; otherwise the pipeline's own is the default."""
+
+
+_WORDS: Mapping[type, str] = {
+    int: "a whole number",
+    str: "a text",
+    ResourceSpec: "a ResourceSpec",
+    bool: "True or False",
+}
+
+
+@cache
+def _types() -> Mapping[str, tuple[type, ...]]:
+    hints = get_type_hints(OperatorOptions)
+    return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raises PipelineError that lists all options of a wrong type."""
+    problems = tuple(
+        f"operator {name!r}: {key} is {_WORDS[types[0]]}, not {options[key]!r}"
+        for key, types in _types().items()
+        if key in options and not _is_of(options[key], types)
+    )
+    if problems:
+        raise PipelineError("; ".join(problems), problems)
+
+
+def _is_of(value: object, types: tuple[type, ...]) -> bool:
+    """True is an int for Python, and a mistake where a number is expected."""
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
+def inherited(given: T | None, inputs: Sequence[T], default: T) -> T:
+    """What the user has set, else what all inputs agree on, else the default."""
+    if given is not None:
+        return given
+    return inputs[0] if inputs and all(one == inputs[0] for one in inputs) else default
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Flink's default: the next power of two above 1.5 times the parallelism, within 128 and 32768."""
+    wanted = parallelism + parallelism // 2
+    power = 1 << max(wanted - 1, 0).bit_length()
+    return min(max(power, MAX_PARALLELISM_FLOOR), PARALLELISM_MAX)

@@ -1,0 +1,114 @@
+"""`flinklike taskmanagers` and `jobmasters` show, drain and undrain processes; `flinklike jobs move` moves a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from airflow_flinklike.cli import render
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
+from airflow_flinklike.cli.connection import connect
+from runtime.common.ids import parse_job_id
+
+TaskManager = Annotated[str, typer.Argument(help="id of the TaskManager, as `flinklike taskmanagers` shows it")]
+JobMaster = Annotated[str, typer.Argument(help="id of the JobMaster process, as `flinklike jobmasters` shows it")]
+
+task_managers = typer.Typer(
+    name="taskmanagers", help="Show TaskManagers with their slots; drain and undrain one.", invoke_without_command=True
+)
+job_masters = typer.Typer(
+    name="jobmasters",
+    help="Show JobMaster processes with their jobs; drain and undrain one.",
+    invoke_without_command=True,
+)
+jobs = typer.Typer(name="jobs", help="Move jobs between JobMaster processes.", no_args_is_help=True)
+
+
+@task_managers.callback()
+def list_task_managers(
+    context: typer.Context, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Show TaskManagers with their slots; drain and undrain one."""
+    if context.invoked_subcommand is None:
+        _show_list(address, token_file, "taskmanagers", render.task_managers_table, as_json=as_json)
+
+
+@task_managers.command("drain")
+def drain_task_manager(
+    manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Have a TaskManager take no more slots; its tasks finish, or run elsewhere. It stays until it is stopped."""
+    _set_draining(address, token_file, "taskmanagers", manager, is_draining=True, as_json=as_json)
+
+
+@task_managers.command("undrain")
+def undrain_task_manager(
+    manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Have a drained TaskManager give away slots again."""
+    _set_draining(address, token_file, "taskmanagers", manager, is_draining=False, as_json=as_json)
+
+
+@job_masters.callback()
+def list_job_masters(
+    context: typer.Context, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Show JobMaster processes with their jobs; drain and undrain one."""
+    if context.invoked_subcommand is None:
+        _show_list(address, token_file, "jobmasters", render.job_masters_table, as_json=as_json)
+
+
+@job_masters.command("drain")
+def drain_job_master(
+    process: JobMaster, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Have a JobMaster process give its jobs to others and take no more. Tasks do not notice."""
+    _set_draining(address, token_file, "jobmasters", process, is_draining=True, as_json=as_json)
+
+
+@job_masters.command("undrain")
+def undrain_job_master(
+    process: JobMaster, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
+) -> None:
+    """Have a drained JobMaster process take jobs again."""
+    _set_draining(address, token_file, "jobmasters", process, is_draining=False, as_json=as_json)
+
+
+@jobs.callback()
+def _jobs() -> None:
+    """Move jobs between JobMaster processes."""
+
+
+@jobs.command()
+def move(
+    job: Job,
+    to: Annotated[str, typer.Option("--to", help="id of the JobMaster process that is to run it")],
+    address: Address = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have another JobMaster process run a job. Returns when the wish is durable; tasks do not notice."""
+    job_id = parse_job_id(job)
+    with connect(address, token_file) as client:
+        client.post(f"/jobs/{job_id}/move", {"to": to})
+    show({"job_id": job_id, "to": to}, f"Moving job {job_id} to JobMaster process {to}.", as_json=as_json)
+
+
+def _show_list(address: str | None, token_file: Path | None, what: str, table: Any, *, as_json: bool) -> None:
+    with connect(address, token_file) as client:
+        body: Mapping[str, Any] = client.get(f"/{what}")
+    show(body, table(body[what]) if body[what] else f"No {what}.", as_json=as_json)
+
+
+def _set_draining(
+    address: str | None, token_file: Path | None, path: str, process: str, *, is_draining: bool, as_json: bool
+) -> None:
+    with connect(address, token_file) as client:
+        client.post(f"/{path}/{quote(process, safe='')}/{'drain' if is_draining else 'undrain'}")
+    kind = {"jobmasters": "JobMaster process", "taskmanagers": "TaskManager"}[path]
+    said = f"{kind} {process} is {'draining' if is_draining else 'used again'}."
+    show({"id": process, "draining": is_draining}, said, as_json=as_json)

@@ -1,0 +1,109 @@
+"""Fields of operators, which templates may have made texts: what they mean, and the options of a job among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow_flinklike.exceptions import PipelineError
+
+if TYPE_CHECKING:
+    from airflow_flinklike.api.job_program import JobOptions
+    from runtime.jobgraph.restart_strategy import RestartStrategy
+
+JOB_FIELDS = (
+    "conf",
+    "py_files",
+    "files",
+    "archives",
+    "environment",
+    "job_timeout",
+    "secrets",
+    "restart_strategy",
+    "user_failures",
+)
+"""The template fields of JobFields."""
+
+
+class JobFields:
+    """Options of a job that FlinklikeSubmitOperator and `@task.flinklike` share.
+
+    Each of both spells them out in its `__init__`, for type checkers, editors and Airflow's `default_args`.
+    """
+
+    conf: Mapping[str, Any] | str | None
+    py_files: str | Sequence[str] | None
+    files: str | Sequence[str] | None
+    archives: str | Sequence[str] | None
+    environment: Mapping[str, str] | str | None
+    job_timeout: float | str | timedelta | None
+    secrets: str | Sequence[str] | None
+    restart_strategy: RestartStrategy | str | None
+    user_failures: str | None
+
+    def job_options(self, params: Mapping[str, Any]) -> JobOptions:
+        """What the rendered fields mean, but for `conf`. Raises PipelineError."""
+        return {
+            "params": params,
+            "py_files": self.py_files or (),
+            "files": self.files or (),
+            "archives": self.archives or (),
+            "environment": mapping_of("environment", self.environment),
+            "execution_timeout": timeout_of(self.job_timeout),
+            "secrets": self.secrets or (),
+            "restart_strategy": self.restart_strategy,
+            "user_failures": self.user_failures,
+        }
+
+
+def one_of(task_id: str, **given: Any) -> Any:
+    """The value of the one that is given of several names for the same. Raises PipelineError when several are."""
+    named = {name: value for name, value in given.items() if value is not None}
+    if len(named) > 1:
+        message = f"task {task_id!r}: {' and '.join(named)} are two names for the same: give one of them"
+        raise PipelineError(message)
+    return next(iter(named.values()), None)
+
+
+def mapping_of(name: str, value: Any) -> dict[str, Any]:
+    """A mapping, or the JSON of one: a template makes texts. Raises PipelineError."""
+    found = _json_of(value) if isinstance(value, str) else value
+    if not found:
+        return {}
+    if not isinstance(found, Mapping):
+        message = (
+            f"{name} is {value!r:.200}: expected a mapping or the text of a JSON object (`| tojson` in a template)"
+        )
+        raise PipelineError(message)
+    return dict(found)
+
+
+def arguments_of(value: Any) -> list[Any]:
+    """A sequence, or the JSON of one. Raises PipelineError for any other text, whose letters nobody means."""
+    found = _json_of(value) if isinstance(value, str) else value
+    if not found:
+        return []
+    if isinstance(found, str | Mapping) or not hasattr(found, "__iter__"):
+        message = f"application_args is {value!r:.200}: expected a list or the text of a JSON array"
+        raise PipelineError(message)
+    return list(found)
+
+
+def timeout_of(value: float | str | timedelta | None) -> float | timedelta | None:
+    """Seconds, or their text. Raises PipelineError."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if value.strip() else None
+    except ValueError as error:
+        message = f"job_timeout is {value!r}: expected seconds"
+        raise PipelineError(message) from error
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return json.loads(text) if text.strip() else None
+    except ValueError:
+        return text
