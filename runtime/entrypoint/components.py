@@ -191,7 +191,7 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
 
     async def _known_processes(self) -> Sequence[ProcessKnown]:
         async for registered in self._services.ha.follow_job_masters():
-            return [_known(record) for record in registered.values()]
+            return [ProcessKnown(record) for record in registered.values()]
         return ()
 
 
@@ -205,15 +205,15 @@ class StoredRegistrations:
         self, known: Sequence[Incarnation], on_change: Callable[[ProcessKnown | ProcessLost], None], /
     ) -> None:
         """Every change, beginning with what differs from `known`. Eternal."""
-        before: dict[Incarnation, ProcessKnown | None] = dict.fromkeys(known)
+        before: dict[Incarnation, object] = dict.fromkeys(known)
         async for registered in self._ha.follow_job_masters():
-            current = {incarnation: _known(record) for incarnation, record in registered.items()}
             for incarnation in before:
-                if incarnation not in current:
+                if incarnation not in registered:
                     on_change(ProcessLost(incarnation))
-            for incarnation, process in current.items():
-                if before.get(incarnation) != process:
-                    on_change(process)
+            current = {incarnation: _facts(record) for incarnation, record in registered.items()}
+            for incarnation, record in registered.items():
+                if before.get(incarnation) != current[incarnation]:
+                    on_change(ProcessKnown(record))
             before = dict(current)
 
     async def revoke(self, incarnation: Incarnation, /) -> None:
@@ -261,6 +261,6 @@ def _guarded(record: TaskManagerRecord) -> GuardedProcess:
     )
 
 
-def _known(record: JobMasterRecord) -> ProcessKnown:
-    is_draining = record.state == DRAINING
-    return ProcessKnown(record.incarnation, record.address, record.capacity, is_draining)
+def _facts(record: JobMasterRecord) -> object:
+    """What the Dispatcher acts on. The load changes all the time, and heartbeats tell it."""
+    return record.address, record.capacity, record.state == DRAINING

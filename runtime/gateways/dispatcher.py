@@ -187,9 +187,10 @@ class JobAssignmentRefused:
     is_permanent: bool
 
 
-JobMasterToDispatcher = (
-    RegisterJobMaster | JobMasterHeartbeat | JobSummaries | DeclareRequirements | JobAssignmentRefused
-)
+JobMasterMessage = JobMasterHeartbeat | JobSummaries | DeclareRequirements | JobAssignmentRefused
+"""What follows the registration."""
+
+JobMasterToDispatcher = RegisterJobMaster | JobMasterMessage
 
 
 # --- stream: JobManager -> JobMaster process --------------------------------------------------------------
@@ -262,14 +263,7 @@ class JobsNotTaken:
     reason: str
 
 
-DispatcherToJobMaster = (
-    JobMasterRegistered
-    | RegistrationRefused
-    | AssignJob
-    | CancelJobs
-    | DropJobs
-    | NotifyResources
-    | DrainJobMaster
-    | JobsNotTaken
-    | Heartbeat
-)
+DispatcherOrder = AssignJob | CancelJobs | DropJobs | NotifyResources | DrainJobMaster | JobsNotTaken | Heartbeat
+"""What follows the answer to the registration."""
+
+DispatcherToJobMaster = JobMasterRegistered | RegistrationRefused | DispatcherOrder

@@ -73,6 +73,7 @@ from runtime.scheduler.core.failover_settings import NO_FAILOVER
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
 from tests.kit.control_plane.memory_objects import MemoryObjectStore, MemoryPacks, SharedStorage
+from tests.kit.control_plane.process_events import process_known
 from tests.kit.control_plane.scripted_runners import ScriptedRunners
 
 GRAPH = b'{"name":"job"}'
@@ -454,7 +455,7 @@ class ControlPlane:
         """Start a JobMaster process and wait until it is ready."""
         incarnation = Incarnation(self.entropy.hex_id())
         rpc = await self.new_rpc(incarnation)
-        known = ev.ProcessKnown(incarnation, rpc.server.address, capacity)
+        known = process_known(incarnation, rpc.server.address, capacity)
         self.registered[incarnation] = known
         for follower in list(self.followers):
             follower(known)
