@@ -65,7 +65,8 @@ from runtime.highavailability.records import Payload, TaskManagerRecord
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory
-from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
+from runtime.resourcemanager.endpoint import ResourceManager
+from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
@@ -405,7 +406,7 @@ class ControlPlane:
                 heartbeats=heartbeats,
                 guards=guards,
                 stored=self.stored_task_managers(term),
-                task_manager_gone=lambda incarnation, reason: self.dead.append((incarnation, reason)),
+                task_manager_died=lambda incarnation, reason: self.dead.append((incarnation, reason)),
                 blob_address=rpc.server.address,
                 tokens=DelegationTokenManager(self.token_providers, RenewalSettings(), self.clock),
                 clock=self.clock,
