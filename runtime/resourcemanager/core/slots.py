@@ -62,6 +62,11 @@ class TaskManagerSlots:
         return len(self.free) + len(self.blocked) + len(self.allocated)
 
     @property
+    def is_idle(self) -> bool:
+        """True if no slot is promised or in use."""
+        return not self.allocated
+
+    @property
     def rank(self) -> tuple[float, bool, int]:
         """Where to allocate next, lowest first: spread by the share of slots in use, then warm ones."""
         return (len(self.allocated) / max(1, self.slots_total), not self.is_warm, self.assigned_tasks)

@@ -38,7 +38,7 @@ def choose(fitting: Sequence[TaskManagerSlots], job_id: JobId, namespace: str) -
         return None
     claimed = min(claimable, key=lambda peer: (not peer.claim, *peer.rank))
     claimed.claim = namespace
-    return claimed if claimed.free and not claimed.allocated else None
+    return claimed if claimed.free and claimed.is_idle else None
 
 
 def _is_open_to(peer: TaskManagerSlots, job_id: JobId, namespace: str) -> bool:
