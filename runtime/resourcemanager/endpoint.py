@@ -255,12 +255,12 @@ class ResourceManager:
         return TaskManagerInfo(
             registration=peer.registration,
             free_slots=len(peer.free),
-            is_warm=peer.is_warm,
-            assigned_tasks=peer.assigned_tasks,
+            is_warm=peer.report.is_warm,
+            assigned_tasks=peer.report.assigned_tasks,
             last_heard_millis=self._peers.last_heard_millis(peer.incarnation),
             allocated=tuple(peer.statuses()),
-            is_draining=peer.is_draining,
-            problem=peer.problem,
+            is_draining=peer.report.is_draining,
+            problem=peer.report.problem,
             tenant=peer.tenant,
         )
 
@@ -280,7 +280,7 @@ class ResourceManager:
 
         def is_told(_: int) -> bool:
             peer = self._slots.task_manager(found)
-            return peer is not None and peer.is_draining == is_draining
+            return peer is not None and peer.report.is_draining == is_draining
 
         try:
             async with asyncio.timeout(self._settings.heartbeat_timeout):

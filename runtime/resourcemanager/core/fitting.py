@@ -40,10 +40,13 @@ def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resour
     reachable = [peer for peer in fits if not job.reach.skips(peer.incarnation)]
     if not reachable:
         return f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
-    total, are_draining = sum(peer.slots_total for peer in reachable), all(peer.is_draining for peer in reachable)
+    total, are_draining = (
+        sum(peer.slots_total for peer in reachable),
+        all(peer.report.is_draining for peer in reachable),
+    )
     if total == 0 or are_draining:
         state = "all of them are draining" if are_draining else "none has a slot ready yet"
-        problem = next((f": {peer.problem}" for peer in reachable if peer.problem), "")
+        problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
         return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
     is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
     in_use = f"no free slot: all {total} slots that fit are in use"

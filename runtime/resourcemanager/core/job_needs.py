@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.gateways.resource_manager import ResourceProfile, ResourceRequirement
+from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core.reach import Reach
 from runtime.resourcemanager.core.slots import Allocation
 
@@ -55,3 +56,30 @@ class JobNeeds:
         """The next profile to allocate, None when everything declared is held."""
         first = next(self.unfulfilled(), None)
         return None if first is None else first.profile
+
+    def declare(self, declared: JobRequirements, owner: Incarnation, address: str, at: float) -> bool:
+        """Take over the complete requirement set. True if what counts as held has to be counted anew (R7)."""
+        if self.epoch != declared.epoch:
+            self.epoch = declared.epoch
+            self.reach = Reach(self.reach.named)
+        self.owner = owner
+        self.owner_address = address
+        self.requirements = tuple(need for need in declared.requirements if need.count > 0)
+        self.static_conf = json.loads(declared.static_conf or b"{}")
+        self.needs_spark = declared.needs_spark
+        self.declared_at = at
+        before, self.reach.named = self.reach.named, frozenset(declared.unreachable)
+        return self.reach.named != before
+
+    def slot_request(self, allocation: Allocation, profile: ResourceProfile) -> RequestSlot:
+        """The message that asks a TaskManager for the slot of an allocation."""
+        return RequestSlot(
+            allocation_id=allocation.allocation_id,
+            slot_index=allocation.slot_index,
+            job_id=self.job_id,
+            epoch=self.epoch,
+            job_master_incarnation=self.owner,
+            job_master_address=self.owner_address,
+            profile=profile,
+            namespace=self.namespace,
+        )

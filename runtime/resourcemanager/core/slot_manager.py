@@ -7,16 +7,13 @@ event that made it possible. The TaskManager's report is the truth about its slo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.gateways.resource_manager import (
-    JobRequirements,
     RegisterTaskManager,
-    RequestSlot,
     ResourceProfile,
     SlotRequestRefused,
 )
@@ -24,8 +21,7 @@ from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.fitting import fitting, shortage
 from runtime.resourcemanager.core.job_needs import JobNeeds
-from runtime.resourcemanager.core.reach import Reach
-from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, offered_conf
+from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots
 
 Effects = list[ev.SlotManagerEffect]
 REFUSED_PAUSE_SECONDS = 1.0
@@ -114,22 +110,16 @@ class SlotManager:
     def _on_registered(self, registration: RegisterTaskManager) -> Effects:
         known = self._task_managers.get(registration.incarnation)
         if known is None:
-            peer = TaskManagerSlots(registration, offered_conf(registration))
-            self._task_managers[registration.incarnation] = peer
+            self._task_managers[registration.incarnation] = TaskManagerSlots(registration)
         else:
-            known.offered_conf = offered_conf(registration)
-            known.registration = registration
-            known.is_connected = True
-            known.is_first_report = True
-            known.free.clear()
-            known.blocked.clear()
+            known.registered_again(registration)
         return []
 
     def _on_reported(self, event: ev.SlotsReported) -> Effects:
         peer = self._task_managers.get(event.incarnation)
         if peer is None:
             return []
-        before = peer.slots_total, peer.problem, peer.tenant
+        before = peer.slots_total, peer.report.problem, peer.tenant
         gone, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
         for allocation in gone:
             self._forget(allocation)
@@ -144,7 +134,7 @@ class SlotManager:
             )
             peer.take(allocation)
             self._remember(allocation)
-        effects = self._serve(capacity_changed=(peer.slots_total, peer.problem, peer.tenant) != before)
+        effects = self._serve(capacity_changed=(peer.slots_total, peer.report.problem, peer.tenant) != before)
         for job_id in dict.fromkeys(status.job_id for status in found):
             job = self._jobs.get(job_id) if job_id is not None else None
             if job is not None:
@@ -192,9 +182,7 @@ class SlotManager:
         else:
             peer.block(allocation, until)
         if job is not None and not tenants.serves(peer, job.namespace):
-            peer.is_kept = True
-            peer.claim = ""  # some job there has to go on before it can leave
-            peer.present.discard(job.job_id)
+            peer.keep_tenant(job.job_id)
         self._forget(allocation)
         is_job_refused = refusal.is_slot_free and not refusal.is_owner_unreachable
         if is_job_refused and allocation.job_id in self._rotation:
@@ -263,7 +251,7 @@ class SlotManager:
         if profile is None:
             return False
         skipped = [peer for peer in self._fitting(job, profile) if job.reach.skips(peer.incarnation)]
-        return any(peer.has_for(job.job_id) for peer in skipped if not peer.is_draining)
+        return any(peer.has_for(job.job_id) for peer in skipped if not peer.report.is_draining)
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
@@ -279,31 +267,18 @@ class SlotManager:
             job.namespace = self._namespace_of(declared.job_id)
             self._count_held(job)
             self._jobs[declared.job_id] = job
-        self._update(job, declared, event)
-        effects = self._serve(capacity_changed=False)
-        effects += self._explain(job)
-        if job.is_idle:
-            del self._jobs[job.job_id]
-        return effects
-
-    def _update(self, job: JobNeeds, declared: JobRequirements, event: ev.RequirementsDeclared) -> None:
-        if job.epoch != declared.epoch:
-            job.epoch = declared.epoch
-            job.reach = Reach(job.reach.named)
-        job.owner = event.owner
-        job.owner_address = event.owner_address
-        job.requirements = tuple(need for need in declared.requirements if need.count > 0)
-        if job.reach.named != frozenset(declared.unreachable):
-            job.reach.named = frozenset(declared.unreachable)
+        if job.declare(declared, event.owner, event.owner_address, self._now):
             self._count_held(job)
-        job.static_conf = json.loads(declared.static_conf or b"{}")
-        job.needs_spark = declared.needs_spark
-        job.declared_at = self._now
         self._paused.pop(job.job_id, None)
         if job.missing() is None:
             self._rotation.pop(job.job_id, None)
         else:
             self._rotation.setdefault(job.job_id)
+        effects = self._serve(capacity_changed=False)
+        effects += self._explain(job)
+        if job.is_idle:
+            del self._jobs[job.job_id]
+        return effects
 
     def _count_held(self, job: JobNeeds) -> None:
         job.held.clear()
@@ -384,24 +359,13 @@ class SlotManager:
         return fitting(self._task_managers.values(), job, profile)
 
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
-        slot_index = next(iter(peer.free))
-        allocation = Allocation(self._new_id(), peer.incarnation, slot_index, job.job_id, profile, self._now)
+        allocation = Allocation(self._new_id(), peer.incarnation, peer.next_free, job.job_id, profile, self._now)
         peer.take(allocation)
         if peer.registration.has_tenants:
             peer.tenant = peer.tenant or job.namespace
         self._allocations[allocation.allocation_id] = allocation
         job.hold(allocation, 1)
-        message = RequestSlot(
-            allocation_id=allocation.allocation_id,
-            slot_index=slot_index,
-            job_id=job.job_id,
-            epoch=job.epoch,
-            job_master_incarnation=job.owner,
-            job_master_address=job.owner_address,
-            profile=profile,
-            namespace=job.namespace,
-        )
-        return ev.SendRequestSlot(peer.incarnation, message)
+        return ev.SendRequestSlot(peer.incarnation, job.slot_request(allocation, profile))
 
     # --- reasons ------------------------------------------------------------------------------------------
 
